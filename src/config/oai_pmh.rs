@@ -2,18 +2,29 @@
 
 use std::{ffi::OsString, sync::Arc};
 
-use serde::de::IgnoredAny;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     error::ConfigError,
     harvest::{PageBytes, Place, Time, place, schedule},
-    setting::Setting,
+    setting::{Setting, bounded},
+    source::named,
     transport::{Connection, TransportKey, TransportKind},
 };
-use crate::harvest::{HarvestSettings, Timeouts, oai_pmh::OaiPmhSettings};
+use crate::harvest::{
+    HarvestSettings, Timeouts,
+    oai_pmh::{ListVerb, OaiPmhSettings},
+};
 
 /// Default maximum size of a page, in bytes.
 const PAGE_BYTES: PageBytes = PageBytes(64 * 1024 * 1024);
+
+/// Default share of the records that one run deletes.
+const MAX_DELETED: Percent = Percent(10);
+
+/// A share in percent.
+#[derive(Deserialize)]
+struct Percent(#[serde(deserialize_with = "bounded::<0, 100, _, _>")] u64);
 
 /// The transport `oai-pmh`: a repository that is harvested over OAI-PMH.
 pub(super) static OAI_PMH: TransportKind = TransportKind {
@@ -28,6 +39,9 @@ pub(super) static OAI_PMH: TransportKind = TransportKind {
         TransportKey::of::<Time>("jitter"),
         TransportKey::of::<Time>("overlap"),
         TransportKey::of::<Time>("window"),
+        TransportKey::of::<String>("list"),
+        TransportKey::of::<Time>("full_every"),
+        TransportKey::of::<Percent>("max_deleted_percent"),
         TransportKey::of::<PageBytes>("page_bytes"),
     ],
     read: |table, environment| Ok(Connection::Harvest(read(table, environment)?)),
@@ -47,6 +61,7 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
         return Err(table.entry("sets")?.invalid(reason));
     }
     let time = |name| Ok::<_, ConfigError>(table.get::<Time>(name)?.map(|Time(time)| time));
+    let Percent(max_deleted_percent) = table.get("max_deleted_percent")?.unwrap_or(MAX_DELETED);
     let PageBytes(page_bytes) = table.get("page_bytes")?.unwrap_or(PAGE_BYTES);
     let kind = OaiPmhSettings {
         url,
@@ -55,6 +70,9 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
         sets,
         overlap: time("overlap")?,
         window: time("window")?,
+        list: named(table, "list", "list", &ListVerb::ALL, ListVerb::name)?.unwrap_or_default(),
+        full_every: time("full_every")?,
+        max_deleted_percent,
         page_bytes,
         timeouts: Timeouts::default(),
     };

@@ -14,7 +14,7 @@ use crate::{
     intake::{Batch, Intake, Source},
     journal::{
         Journal, JournalError,
-        harvest::{HarvestProgress, HarvestRun, RunCounts, RunId, RunState},
+        harvest::{HarvestProgress, HarvestRun, ListedRecords, RunCounts, RunId, RunState},
     },
     model::{Text, Timestamp},
     retry::Backoff,
@@ -296,7 +296,7 @@ impl Engine {
         }
         self.status.fail(printable(&reason));
         let batch = Batch::read(&self.source, Vec::new());
-        Ok(self.write_batch(batch, progress, stop).await?.run)
+        Ok(self.write_batch(batch, progress, ListedRecords::default(), stop).await?.run)
     }
 
     /// Writes a page, and meanwhile requests the next one if its kind allows that.
@@ -316,7 +316,7 @@ impl Engine {
 
     /// Writes a page and the position after it.
     async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
-        let Page { messages, position, end, is_repaired, remarks } = page;
+        let Page { messages, position, end, is_repaired, remarks, listed } = page;
         for remark in remarks.iter().map(|remark| printable(remark)) {
             if self.status.remark(&remark) {
                 tracing::warn!(source = %self.source.name(), remark, "remark about a harvested repository");
@@ -343,7 +343,7 @@ impl Engine {
         let source = Arc::clone(&self.source);
         let read = tokio::task::spawn_blocking(move || Batch::read(&source, messages));
         let batch = read.await.map_err(|_| JournalError::Closed)?;
-        let written = self.write_batch(batch, Progress { run, position: position.into() }, stop).await?;
+        let written = self.write_batch(batch, Progress { run, position: position.into() }, listed, stop).await?;
         if written.run.state != RunState::Failed {
             self.status.recover();
         }
@@ -361,12 +361,14 @@ impl Engine {
         &self,
         mut batch: Batch,
         mut progress: Progress,
+        listed: ListedRecords,
         stop: &CancellationToken,
     ) -> Result<Progress, Interruption> {
         let intake = Intake::new(self.journal.clone());
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
         loop {
-            let stored = HarvestProgress { position: Arc::clone(&progress.position), run: progress.run.clone() };
+            let (position, run) = (Arc::clone(&progress.position), progress.run.clone());
+            let stored = HarvestProgress { position, run, listed: listed.clone() };
             match intake.accept_page(&self.source, &mut batch, stored).await {
                 Ok(counts) => {
                     progress.run.counts = counts;

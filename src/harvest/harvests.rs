@@ -198,7 +198,8 @@ impl Inner {
             MadeBy::Api | MadeBy::Hub => self.context.file_policy.clone(),
         };
         let context = HarvesterContext { own_host, ..self.context.clone() };
-        let (harvester, schedule) = (settings.kind.build(context).await?, settings.schedule);
+        let harvester = settings.kind.build(source.name().clone(), context).await?;
+        let schedule = settings.schedule;
         Ok(Harvest { source, transport, made_by, status: Arc::default(), harvester, schedule, definition })
     }
 

@@ -47,7 +47,7 @@ use crate::{
     files::FileStoreError,
     http_client::{ClientError, OutboundPolicy},
     intake::ReceivedMessage,
-    journal::{Journal, JournalError},
+    journal::{Journal, JournalError, harvest::ListedRecords},
     model::{SourceName, Timestamp},
 };
 
@@ -87,11 +87,15 @@ pub trait HarvesterSettings: Debug + Send + Sync {
         &[]
     }
 
-    /// Creates the harvester. It sends no request yet.
+    /// Creates the harvester of a source. It sends no request yet.
     ///
     /// # Errors
     /// Fails if the HTTP library cannot be set up, or the file store cannot be opened.
-    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>>;
+    fn build(
+        &self,
+        source: SourceName,
+        context: HarvesterContext,
+    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>>;
 }
 
 /// Facts that every kind of harvest needs.
@@ -168,6 +172,8 @@ pub struct Page {
     pub is_repaired: bool,
     /// Facts that an administrator should know.
     pub remarks: Vec<String>,
+    /// Records that exist, for kinds that find missing ones.
+    pub listed: ListedRecords,
 }
 
 /// Continuation of a run after a page.

@@ -1,5 +1,5 @@
-//! Progress of harvests: the position after the last page of each source, and the history of its runs. The definitions
-//! of harvests that were made over HTTP are stored beside them.
+//! Progress of harvests: the position after the last page of each source, the history of its runs, and the records that
+//! its repository has listed. The definitions of harvests that were made over HTTP are stored beside them.
 //!
 //! A harvest writes the records of a page, the position after it and the counts of its run in one transaction
 //! ([`Journal::append_page`]). After a crash it continues after the last page that is on disk.
@@ -92,6 +92,31 @@ pub struct HarvestProgress {
     pub position: Arc<str>,
     /// The run that reached the position.
     pub run: HarvestRun,
+    /// Records that the repository has listed on the page.
+    pub listed: ListedRecords,
+}
+
+/// Modification of the list of a repository's records. A run that reads the whole list finds the records that are
+/// missing, which a repository without tombstones does not report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedRecords {
+    /// Whether the former records are removed first, because they belong to another list.
+    pub replaces: bool,
+    /// Identifiers of the records that no longer exist.
+    pub gone: Vec<String>,
+    /// Identifiers of the records that exist, without a NUL character.
+    pub present: Vec<String>,
+    /// Start of the run that has listed them.
+    pub at: Option<Timestamp>,
+}
+
+/// Numbers of the records that a repository has listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedCounts {
+    /// Number of all records.
+    pub all: u64,
+    /// Number of the records that no run since the given time has listed.
+    pub missing: u64,
 }
 
 /// State of a source's harvest between its runs.
@@ -166,6 +191,28 @@ impl Journal {
         limit: usize,
     ) -> Result<Vec<HarvestRun>, JournalError> {
         self.read(move |store| store.harvest_runs(&source, before, limit)).await
+    }
+
+    /// Returns the numbers of a source's listed records: of all, and of those that no run since `since` has listed.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn listed_counts(&self, source: SourceName, since: Timestamp) -> Result<ListedCounts, JournalError> {
+        self.read(move |store| store.listed_counts(&source, since)).await
+    }
+
+    /// Returns up to `limit` identifiers after `after` that no run since `since` has listed, in order of their octets.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn missing_records(
+        &self,
+        source: SourceName,
+        since: Timestamp,
+        after: String,
+        limit: usize,
+    ) -> Result<Vec<String>, JournalError> {
+        self.read(move |store| store.missing_records(&source, since, &after, limit)).await
     }
 
     /// Requests a run of a source's harvest. The node that harvests the source begins it soon.

@@ -38,7 +38,7 @@ use crate::{
     format::{Headers, download::DownloadResult},
     http_client::{Client, ClientSettings},
     intake::{Incoming, ReceivedMessage},
-    journal::{Journal, JournalError, RecordedChange},
+    journal::{Journal, JournalError, RecordedChange, harvest::ListedRecords},
     model::{ContentLocation, Digest, DigestAlgorithm, MediaRange, Seq, SourceName, Timestamp, Uri, UrlPattern},
 };
 
@@ -97,7 +97,7 @@ impl HarvesterSettings for DownloadSettings {
         &self.of
     }
 
-    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+    fn build(&self, _: SourceName, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
             let HarvesterContext { hosts, journal, files, public_url, file_policy: policy, .. } = context;
             let client = Client::new(ClientSettings {
@@ -176,7 +176,14 @@ impl Downloader {
         }
         let has_due = position.next_repeat().is_some_and(|next| next <= now);
         let end = if is_end && !has_due { PageEnd::Complete } else { PageEnd::More };
-        Ok(Page { messages, position: position.text(), end, is_repaired: false, remarks: Vec::new() })
+        Ok(Page {
+            messages,
+            position: position.text(),
+            end,
+            is_repaired: false,
+            remarks: Vec::new(),
+            listed: ListedRecords::default(),
+        })
     }
 
     /// Downloads a file; returns `None` if the registry has other content by now.

@@ -29,6 +29,7 @@ use crate::{
     },
     http_client::is_transient,
     intake::{Incoming, ReceivedMessage},
+    journal::harvest::ListedRecords,
     model::Timestamp,
     web::header_date,
 };
@@ -162,6 +163,7 @@ impl Document {
             end,
             is_repaired: repairs > 0,
             remarks: Vec::from_iter(remarks),
+            listed: ListedRecords::default(),
         })
     }
 }
@@ -188,7 +190,14 @@ fn validators(headers: &HeaderMap) -> Validators {
 
 /// Returns the page of a run that has found no change.
 fn complete_page(position: &Position, remarks: Vec<String>) -> Page {
-    Page { messages: Vec::new(), position: position.text(), end: PageEnd::Complete, is_repaired: false, remarks }
+    Page {
+        messages: Vec::new(),
+        position: position.text(),
+        end: PageEnd::Complete,
+        is_repaired: false,
+        remarks,
+        listed: ListedRecords::default(),
+    }
 }
 
 /// Returns the error for a status without a document.

@@ -25,7 +25,7 @@ use super::{
     Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts,
     client::{PlaceClient, PlaceSettings},
 };
-use crate::http_client::OutboundUrl;
+use crate::{http_client::OutboundUrl, model::SourceName};
 
 /// Settings of the harvest of a feed.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl HarvesterSettings for FeedSettings {
         self.ca.as_deref()
     }
 
-    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+    fn build(&self, _: SourceName, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
             let Self { url, ca, page_bytes, timeouts } = self.clone();
             let client =

@@ -26,7 +26,7 @@ use crate::{
     },
     http_client::{OutboundUrl, is_transient},
     intake::{Incoming, ReceivedMessage},
-    journal::Journal,
+    journal::{Journal, harvest::ListedRecords},
     model::{Seq, Uri},
     retry::Backoff,
 };
@@ -270,7 +270,14 @@ impl GatewayHarvester {
 
 /// Returns a page without remarks.
 fn page(messages: Vec<ReceivedMessage>, position: &Position, end: PageEnd) -> Page {
-    Page { messages, position: position.text(), end, is_repaired: false, remarks: Vec::new() }
+    Page {
+        messages,
+        position: position.text(),
+        end,
+        is_repaired: false,
+        remarks: Vec::new(),
+        listed: ListedRecords::default(),
+    }
 }
 
 /// A page that names its journal.

@@ -22,7 +22,7 @@ use super::{
     Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts,
     client::{PlaceClient, PlaceSettings},
 };
-use crate::{http_client::OutboundUrl, web::Secret};
+use crate::{http_client::OutboundUrl, model::SourceName, web::Secret};
 
 /// Settings of the harvest of another gateway.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl HarvesterSettings for GatewaySettings {
         self.ca.as_deref()
     }
 
-    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+    fn build(&self, _: SourceName, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
             let Self { url, ca, page_bytes, timeouts, .. } = self.clone();
             let own_journal = context.journal.clone();

@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 
 use super::{
-    OaiPmhSettings,
+    ListVerb, OaiPmhSettings,
     client::{Arguments, ReadResponse, RepositoryClient},
     position::{DateForm, ListPosition, Position, RepositoryIdentity, Window},
     response::{IdentifyFields, RawRecord, RecordList},
@@ -19,7 +19,8 @@ use crate::{
     },
     harvest::{HarvestError, Harvester, Page, PageEnd, client::RequestError},
     intake::{Incoming, ReceivedMessage},
-    model::Timestamp,
+    journal::Journal,
+    model::{SourceName, Timestamp},
 };
 
 /// Maximum number of successive pages without records.
@@ -38,10 +39,12 @@ const OVERLAP_OF_SECONDS: Duration = Duration::from_secs(15 * 60);
 
 /// Harvest of one repository.
 pub(super) struct OaiPmhHarvester {
-    settings: OaiPmhSettings,
-    settings_digest: String,
-    client: RepositoryClient,
-    max_record_bytes: usize,
+    pub(super) settings: OaiPmhSettings,
+    pub(super) settings_digest: String,
+    pub(super) source: SourceName,
+    pub(super) journal: Journal,
+    pub(super) client: RepositoryClient,
+    pub(super) max_record_bytes: usize,
 }
 
 impl Harvester for OaiPmhHarvester {
@@ -53,8 +56,9 @@ impl Harvester for OaiPmhHarvester {
         Box::pin(self.next_page(Position::parse(position, &self.settings_digest), attempt))
     }
 
-    fn may_request_ahead(&self, _: &str) -> bool {
-        true
+    fn may_request_ahead(&self, position: &str) -> bool {
+        // The search for missing records reads the journal.
+        Position::parse(position, &self.settings_digest).sweep.is_none()
     }
 
     fn announced(&self, position: &str) -> Option<u64> {
@@ -63,11 +67,10 @@ impl Harvester for OaiPmhHarvester {
 }
 
 impl OaiPmhHarvester {
-    pub(super) fn new(settings: OaiPmhSettings, client: RepositoryClient, max_record_bytes: usize) -> Self {
-        Self { settings_digest: settings.digest(), settings, client, max_record_bytes }
-    }
-
     async fn next_page(&self, mut position: Position, attempt: u32) -> Result<Page, HarvestError> {
+        if let (Some(sweep), Some(full)) = (position.sweep.take(), position.full) {
+            return self.sweep(position, sweep, full, attempt).await;
+        }
         let mut remarks = Vec::new();
         if position.list.is_none() {
             remarks = self.begin(&mut position).await?;
@@ -78,7 +81,7 @@ impl OaiPmhHarvester {
         };
         remarks.extend(remark);
         let date = response.date.as_deref().and_then(datestamp_of);
-        let list = match (response.errors.first(), response.list) {
+        let mut list = match (response.errors.first(), response.list) {
             (Some((code, text)), _) if code != "noRecordsMatch" => {
                 return Err(self.after_error(position, code, text, attempt));
             }
@@ -96,6 +99,9 @@ impl OaiPmhHarvester {
                 return Err(self.after_failure(position, error, attempt));
             }
         };
+        if self.settings.list == ListVerb::Identifiers {
+            self.complete_records(&mut list.records, position.quirks, attempt).await?;
+        }
         Ok(self.page_of(position, list, date, is_repaired, remarks))
     }
 
@@ -129,22 +135,25 @@ impl OaiPmhHarvester {
                 }
             }
         }
-        if identity.deleted_record != "persistent" {
-            let support = &identity.deleted_record;
-            remarks.push(format!("the repository does not report all deletions (deletedRecord is {support:?})"));
-        }
-        let window = match (position.from, self.settings.window) {
+        let is_full = self.is_full_list_due(&identity, position.full);
+        let start = position.from.filter(|_| !is_full);
+        let window = match (start, self.settings.window) {
             (None, Some(length)) => first_window(&identity, seconds(length)),
             _ => None,
         };
         position.identity = Some(identity);
-        position.list = Some(ListPosition { window, ..ListPosition::default() });
+        let started = Some(Timestamp::now());
+        position.list = Some(ListPosition { started, is_full, window, ..ListPosition::default() });
         Ok(remarks)
     }
 
     async fn request_list(&self, position: &Position) -> Result<ReadResponse, RequestError> {
         let list = position.list.as_ref();
-        let mut arguments = Arguments { verb: "ListRecords", others: Vec::new(), verbatim: None };
+        let verb = match self.settings.list {
+            ListVerb::Records => "ListRecords",
+            ListVerb::Identifiers => "ListIdentifiers",
+        };
+        let mut arguments = Arguments { verb, others: Vec::new(), verbatim: None };
         let (from, until) = self.range(position);
         let prefix = ("metadataPrefix", self.settings.metadata_prefix.as_str());
         match list.and_then(|list| list.token.as_deref()) {
@@ -169,7 +178,7 @@ impl OaiPmhHarvester {
         let window = position.list.as_ref().and_then(|list| list.window);
         let (from, until) = match window {
             Some(window) => (window.from, window.until),
-            None => (position.from, None),
+            None => (position.list_start(), None),
         };
         let form = position.date_form();
         let text = |time: Timestamp| match form {
@@ -193,6 +202,7 @@ impl OaiPmhHarvester {
         // A repository without a valid date is trusted less, because its clock is unknown.
         let response_date = date.unwrap_or_else(|| earlier(Timestamp::now(), Duration::from_secs(60 * 60)));
         let mut list = position.list.take().unwrap_or_default();
+        let is_first_page = list.began.is_none();
         list.began.get_or_insert(response_date);
         list.pages += 1;
         list.records += records.len() as u64;
@@ -214,6 +224,7 @@ impl OaiPmhHarvester {
         } else {
             None
         };
+        let listed = self.listed(&position, &list, &records, is_first_page);
         let messages = self.messages(records, date);
         let end = match endless {
             // The next run begins anew at the mark of the last complete run.
@@ -225,7 +236,7 @@ impl OaiPmhHarvester {
                 PageEnd::More
             }
         };
-        Page { messages, position: position.text(), end, is_repaired, remarks }
+        Page { messages, position: position.text(), end, is_repaired, remarks, listed }
     }
 
     /// Moves the position past the end of a list.
@@ -239,6 +250,7 @@ impl OaiPmhHarvester {
             }
             // The same numbers as in the run before: the announcement is wrong.
             remarks.push(reason);
+            list.is_short = true;
         }
         list.restart_list();
         list.restarts = 0;
@@ -252,7 +264,8 @@ impl OaiPmhHarvester {
         }
         list.set += 1;
         if list.set < self.settings.sets.len() {
-            list.window = match (position.from, self.settings.window, &position.identity) {
+            let start = position.from.filter(|_| !list.is_full);
+            list.window = match (start, self.settings.window, &position.identity) {
                 (None, Some(length), Some(identity)) => first_window(identity, seconds(length)),
                 _ => None,
             };
@@ -261,7 +274,7 @@ impl OaiPmhHarvester {
         }
         position.from = Some(self.next_from(position, &list));
         position.short_list = None;
-        PageEnd::Complete
+        self.begin_sweep(position, &list, remarks)
     }
 
     /// Returns the mark of the next run. It is never before the present one, and so never goes back.
@@ -276,7 +289,7 @@ impl OaiPmhHarvester {
     }
 
     /// Converts records to messages for the dialect. A record that occurs twice counts with its newest datestamp.
-    fn messages(&self, records: Vec<RawRecord>, date: Option<Timestamp>) -> Vec<ReceivedMessage> {
+    pub(super) fn messages(&self, records: Vec<RawRecord>, date: Option<Timestamp>) -> Vec<ReceivedMessage> {
         let mut newest: HashMap<String, (usize, Option<Timestamp>)> = HashMap::new();
         for (index, record) in records.iter().enumerate().filter(|(_, record)| !record.identifier.is_empty()) {
             let date = datestamp_of(&record.datestamp);
@@ -303,9 +316,12 @@ impl OaiPmhHarvester {
             transport_id: None,
             redelivered: false,
         };
-        let (bytes, max) = (record.size, self.max_record_bytes);
+        let (bytes, max, mut failure) = (record.size, self.max_record_bytes, record.failure);
         if bytes > max {
             let reason = format!("the record {} has {bytes} bytes, and limits.body_bytes is {max}", record.identifier);
+            failure = Some(reason);
+        }
+        if let Some(reason) = failure {
             let rejection = Rejection::unprocessable(Location::Message, reason);
             return ReceivedMessage::Unreadable { incoming, rejection, encoded: false };
         }

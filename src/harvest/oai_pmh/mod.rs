@@ -5,13 +5,16 @@
 //!
 //! * `client` sends requests, and `response` parses what comes back, whatever its errors;
 //! * `position` is the state between two pages;
-//! * `harvest` decides about the next request, and `recovery` about the next one after a failure.
+//! * `harvest` decides about the next request, and `recovery` about the next one after a failure;
+//! * `record` requests one record, and `sweep` looks for the records that a complete list no longer has.
 
 mod client;
 mod harvest;
 mod position;
+mod record;
 mod recovery;
 mod response;
+mod sweep;
 
 use std::{
     path::{Path, PathBuf},
@@ -24,7 +27,19 @@ use sha2::{Digest, Sha256};
 
 use self::{client::RepositoryClient, harvest::OaiPmhHarvester};
 use super::{Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts, text};
-use crate::http_client::OutboundUrl;
+use crate::{http_client::OutboundUrl, model::SourceName};
+
+named_values! {
+    /// Request that lists the records.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum ListVerb {
+        /// `ListRecords`, whose pages have the records.
+        #[default]
+        Records = "records",
+        /// `ListIdentifiers`, and `GetRecord` for each record.
+        Identifiers = "identifiers",
+    }
+}
 
 /// Settings of a harvest over OAI-PMH.
 #[derive(Clone, Debug)]
@@ -41,6 +56,12 @@ pub struct OaiPmhSettings {
     pub overlap: Option<Duration>,
     /// Length of the first window of a back-fill; `None` without windows, unless the repository needs them.
     pub window: Option<Duration>,
+    /// Request that lists the records.
+    pub list: ListVerb,
+    /// Time between two runs that list all records; `None` for a default that depends on the reports of deletions.
+    pub full_every: Option<Duration>,
+    /// Maximum share of the records that one such run deletes, in percent.
+    pub max_deleted_percent: u64,
     /// Maximum size of a page, in bytes.
     pub page_bytes: usize,
     /// Timeouts of requests.
@@ -74,11 +95,18 @@ impl HarvesterSettings for OaiPmhSettings {
         self.ca.as_deref()
     }
 
-    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+    fn build(
+        &self,
+        source: SourceName,
+        context: HarvesterContext,
+    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
-            let max_record_bytes = context.max_record_bytes;
+            let (max_record_bytes, journal) = (context.max_record_bytes, context.journal.clone());
             let client = RepositoryClient::new(self, context).await?;
-            Ok(Arc::new(OaiPmhHarvester::new(self.clone(), client, max_record_bytes)) as Arc<dyn Harvester>)
+            let settings = self.clone();
+            let settings_digest = settings.digest();
+            let harvester = OaiPmhHarvester { settings, settings_digest, source, journal, client, max_record_bytes };
+            Ok(Arc::new(harvester) as Arc<dyn Harvester>)
         })
     }
 }

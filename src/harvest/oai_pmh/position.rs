@@ -20,14 +20,43 @@ pub(super) struct Position {
     pub(super) quirks: Quirks,
     /// Facts about the repository, to notice their changes.
     pub(super) identity: Option<RepositoryIdentity>,
+    /// The newest complete list of all records.
+    pub(super) full: Option<FullList>,
+    /// Search for missing records, which follows a complete list.
+    pub(super) sweep: Option<SweepPosition>,
     /// Size and length of the last list that was much shorter than the repository had announced.
     pub(super) short_list: Option<(u64, u64)>,
+}
+
+/// A complete list of all records, which tells the missing ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FullList {
+    /// Start of its run, by the clock of the gateway.
+    pub(super) began: Timestamp,
+    /// Whether the missing records were looked for.
+    pub(super) is_swept: bool,
+}
+
+/// Position within the search for missing records.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SweepPosition {
+    /// Identifier of the last record that was looked for; empty at the beginning.
+    pub(super) after: String,
+    /// Number of missing records whose deletion the repository has not confirmed.
+    pub(super) unconfirmed: u64,
 }
 
 /// Position within a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ListPosition {
+    /// Start of the run, by the clock of the gateway.
+    pub(super) started: Option<Timestamp>,
+    /// Whether the run lists all records, and not only those since the mark.
+    pub(super) is_full: bool,
+    /// Whether a list of the run was much shorter than the repository had announced.
+    pub(super) is_short: bool,
     /// Number of sets that are finished.
     pub(super) set: usize,
     /// Date of the first response of the run, by the clock of the repository.
@@ -145,6 +174,11 @@ impl Position {
         stored.unwrap_or_else(|| Self { settings: settings.to_owned(), ..Self::default() })
     }
 
+    /// Returns the start of the present list without windows; `None` for everything.
+    pub(super) fn list_start(&self) -> Option<Timestamp> {
+        self.from.filter(|_| !self.list.as_ref().is_some_and(|list| list.is_full))
+    }
+
     /// Returns the position as text.
     pub(super) fn text(&self) -> String {
         // Serialization cannot fail: every value has a JSON form.
@@ -155,8 +189,9 @@ impl Position {
 impl ListPosition {
     /// Begins the present list again, or the next one. Facts about the whole run stay.
     pub(super) fn restart_list(&mut self) {
-        let Self { set, began, newest, window, restarts, outages, .. } = std::mem::take(self);
-        *self = Self { set, began, newest, window, restarts, outages, ..Self::default() };
+        let Self { started, is_full, is_short, set, began, newest, window, restarts, outages, .. } =
+            std::mem::take(self);
+        *self = Self { started, is_full, is_short, set, began, newest, window, restarts, outages, ..Self::default() };
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Number of attempts after which a list is divided or begins again.
-const ATTEMPTS_BEFORE_RESTART: u32 = 3;
+pub(super) const ATTEMPTS_BEFORE_RESTART: u32 = 3;
 
 /// Number of times that a list begins again before it is divided into windows.
 const MAX_RESTARTS: u32 = 1;
@@ -113,7 +113,7 @@ impl OaiPmhHarvester {
         let unit = position.unit();
         let stays = position.text();
         let can_use_dates = position.date_form() != DateForm::None;
-        let (from, identity) = (position.from, position.identity.clone());
+        let (from, identity) = (position.list_start(), position.identity.clone());
         let Some(list) = &mut position.list else { return HarvestError::fail(reason) };
         let was_in_middle = list.token.is_some();
         list.restart_list();

@@ -6,6 +6,7 @@
 use memchr::memchr_iter;
 use quick_xml::{
     NsReader,
+    escape::escape,
     events::{BytesStart, Event},
     name::{Namespace, ResolveResult},
 };
@@ -45,7 +46,7 @@ pub(super) struct IdentifyFields {
     pub(super) earliest_datestamp: String,
 }
 
-/// A page of `ListRecords`.
+/// A page of `ListRecords` or `ListIdentifiers`, or the record of `GetRecord`.
 #[derive(Debug, Default)]
 pub(super) struct RecordList {
     pub(super) records: Vec<RawRecord>,
@@ -64,6 +65,27 @@ pub(super) struct RawRecord {
     pub(super) xml: String,
     /// Size of the element in bytes.
     pub(super) size: usize,
+    /// Whether the record is deleted.
+    pub(super) is_deleted: bool,
+    /// Sets that the record says it belongs to.
+    pub(super) sets: Vec<String>,
+    /// Reason why the repository does not deliver the record.
+    pub(super) failure: Option<String>,
+}
+
+impl RawRecord {
+    /// Creates a record without metadata. A deleted one is a tombstone; the dialect rejects any other.
+    pub(super) fn without_metadata(identifier: &str, datestamp: &str, is_deleted: bool) -> Self {
+        let status = if is_deleted { " status=\"deleted\"" } else { "" };
+        let xml = format!(
+            "<record xmlns=\"{NAMESPACE}\"><header{status}><identifier>{}</identifier><datestamp>{}</datestamp></header>\
+             </record>",
+            escape(identifier),
+            escape(datestamp)
+        );
+        let (identifier, datestamp) = (identifier.to_owned(), datestamp.to_owned());
+        Self { identifier, datestamp, size: xml.len(), xml, is_deleted, ..Self::default() }
+    }
 }
 
 /// Reason why a response cannot be used.
@@ -121,7 +143,7 @@ impl<'t> Parser<'t> {
                     response.errors.push((code, text));
                 }
                 b"Identify" if is_oai => response.identify = Some(self.identify()?),
-                b"ListRecords" if is_oai => {
+                b"ListRecords" | b"ListIdentifiers" | b"GetRecord" if is_oai => {
                     self.note_namespaces(&start)?;
                     response.list = Some(self.list()?);
                 }
@@ -183,6 +205,13 @@ impl<'t> Parser<'t> {
                     let record = self.record(offset, &start)?;
                     list.records.push(record);
                 }
+                b"header" if is_oai => {
+                    let mut header = RawRecord::default();
+                    self.header(&mut header, &start)?;
+                    let RawRecord { identifier, datestamp, is_deleted, sets, .. } = header;
+                    let record = RawRecord::without_metadata(&identifier, &datestamp, is_deleted);
+                    list.records.push(RawRecord { sets, ..record });
+                }
                 b"resumptionToken" if is_oai => {
                     list.complete_list_size = attribute(&start, "completeListSize").and_then(|size| size.parse().ok());
                     list.token = Some(self.text_of()?).filter(|token| !token.is_empty());
@@ -203,13 +232,7 @@ impl<'t> Parser<'t> {
                 self.skip()?;
                 continue;
             }
-            while let Child::Start(field, is_oai) = self.child()? {
-                match field.local_name().as_ref() {
-                    b"identifier" if is_oai => record.identifier = self.text_of()?,
-                    b"datestamp" if is_oai => record.datestamp = self.text_of()?,
-                    _ => self.skip()?,
-                }
-            }
+            self.header(&mut record, &child)?;
         }
         let end = self.offset();
         record.size = end - offset;
@@ -217,6 +240,20 @@ impl<'t> Parser<'t> {
         record.xml =
             format!("{}{namespaces}{}", &self.text[offset..name_end], &self.text[name_end..shown.max(name_end)]);
         Ok(record)
+    }
+
+    /// Reads the header of a record.
+    fn header(&mut self, record: &mut RawRecord, start: &BytesStart<'_>) -> Result<(), InvalidResponse> {
+        record.is_deleted = attribute(start, "status").is_some_and(|status| status.eq_ignore_ascii_case("deleted"));
+        while let Child::Start(field, is_oai) = self.child()? {
+            match field.local_name().as_ref() {
+                b"identifier" if is_oai => record.identifier = self.text_of()?,
+                b"datestamp" if is_oai => record.datestamp = self.text_of()?,
+                b"setSpec" if is_oai => record.sets.push(self.text_of()?),
+                _ => self.skip()?,
+            }
+        }
+        Ok(())
     }
 
     /// Remembers the namespaces of an element around the records. Those of an inner element replace the outer ones.

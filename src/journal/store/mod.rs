@@ -51,7 +51,7 @@ use self::{
     sqlite::{SqliteOptions, SqliteStore},
 };
 use super::{
-    harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, RunId},
+    harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, ListedCounts, RunId},
     nodes::{NodeTable, Term, Wake},
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
@@ -249,6 +249,24 @@ pub trait Store: Send + Sync + 'static {
         before: Option<RunId>,
         limit: usize,
     ) -> Result<Vec<HarvestRun>, StoreError>;
+
+    /// Returns the numbers of a source's listed records: of all, and of those that no run since `since` has listed.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn listed_counts(&self, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError>;
+
+    /// Returns up to `limit` identifiers after `after` that no run since `since` has listed, in order of their octets.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn missing_records(
+        &self,
+        source: &SourceName,
+        since: Timestamp,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError>;
 
     /// Modifies a source's harvest. Only its removal moves the position.
     ///

@@ -7,7 +7,7 @@ use serde_json::json;
 use tidings::{
     journal::{
         DuplicatePolicy, Journal, JournalError, JournalSettings, JournalThreads, Submission,
-        harvest::{HarvestProgress, HarvestRun, RunCounts, RunId, RunState},
+        harvest::{HarvestProgress, HarvestRun, ListedRecords, RunCounts, RunId, RunState},
         nodes::{DutyName, NodeTable, Term},
         quarantine::NewQuarantinedMessage,
         settle::SourcePolicy,
@@ -120,6 +120,7 @@ async fn a_former_holder_moves_no_position_of_a_harvest() {
             reason: None,
             counts: RunCounts::default(),
         },
+        listed: ListedRecords::default(),
     };
     let former = fixture.take(&DutyName::source(&source));
     fixture.release(former);

@@ -6,5 +6,6 @@ mod feeds;
 mod gateways;
 mod made_over_http;
 mod misbehaviour;
+mod missing_records;
 mod oai_pmh;
 mod program;

@@ -106,7 +106,8 @@ async fn changes_of_the_repository_are_remarked() {
     let run = fixture.complete().await;
     let reason = run.reason.unwrap();
     assert!(reason.contains("has changed its base URL from") && reason.contains("http://new.example/oai"), "{reason}");
-    assert!(reason.contains("does not report all deletions (deletedRecord is \"no\")"), "{reason}");
+    let support = "has changed its support of deleted records from \"persistent\" to \"no\"";
+    assert!(reason.contains(support), "{reason}");
 }
 
 #[tokio::test]

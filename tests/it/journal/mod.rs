@@ -21,6 +21,7 @@ pub(crate) mod registry_order;
 mod retention;
 pub(crate) mod store;
 mod store_duplicates;
+mod store_harvests;
 mod store_migration;
 mod verify;
 mod verify_postgres;

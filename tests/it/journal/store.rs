@@ -8,9 +8,6 @@ use std::sync::{
 use bytes::Bytes;
 use tidings::{
     journal::{
-        harvest::{
-            HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS, RunCounts, RunId, RunState,
-        },
         store::{ItemSelection, NewChange, PrefetchKeys, Store, StoreLimits, WriteBatch},
         subscriptions::{DefinitionText, MadeBy, NewDeadLetter, SubscriptionWrite},
     },
@@ -188,93 +185,6 @@ fn promise_5_reading_moves_no_cursor() {
         }
         assert_eq!(seqs(&*store, 4), [] as [u64; 0]);
         assert_eq!(store.head().unwrap(), Seq(4));
-    });
-}
-
-#[test]
-fn harvest_position_and_run_are_stored_with_the_batch() {
-    every_store(|folder, open| {
-        let store = open(folder, StoreLimits::default());
-        let source = SourceName::parse("s").unwrap();
-        let run = |number: u64, state| HarvestRun {
-            id: RunId::mint(),
-            source: source.clone(),
-            started: Timestamp::from_millis(1).unwrap(),
-            updated: Timestamp::from_millis(2).unwrap(),
-            state,
-            reason: Some("reason".to_owned()),
-            counts: RunCounts { pages: number, records: 2, changes: 3, quarantined: 4, repaired: 5 },
-        };
-        let progress =
-            |position: &str, run: &HarvestRun| HarvestProgress { position: position.into(), run: run.clone() };
-        assert_eq!(store.harvest(&source).unwrap(), None);
-        store.write_harvest(&source, &HarvestWrite::Request(Timestamp::from_millis(7).unwrap())).unwrap();
-        let first = run(1, RunState::Running);
-        let changes = vec![change(Seq(1), 1)];
-        write(&*store, &WriteBatch { changes, harvests: vec![progress("1", &first)], ..empty_batch() }).unwrap();
-        let stored = store.harvest(&source).unwrap().unwrap();
-        assert_eq!((&*stored.position, stored.requested), ("1", Timestamp::from_millis(7)));
-        // The same number again: neither the change nor the position is stored.
-        let changes = vec![change(Seq(1), 2)];
-        let broken = WriteBatch { changes, harvests: vec![progress("2", &first)], ..empty_batch() };
-        assert!(write(&*store, &broken).is_err());
-        assert_eq!(&*store.harvest(&source).unwrap().unwrap().position, "1");
-        let ended = HarvestRun { state: RunState::Completed, reason: None, ..first };
-        let newer: Vec<_> = (0..KEPT_RUNS as u64 + 5).map(|number| run(number, RunState::Failed)).collect();
-        let harvests = [&ended].into_iter().chain(&newer).map(|run| progress("3", run)).collect();
-        write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
-        let runs = store.harvest_runs(&source, None, 1000).unwrap();
-        assert_eq!(runs.len(), KEPT_RUNS);
-        assert!(runs.iter().eq(newer.iter().rev().take(KEPT_RUNS)));
-        let page = store.harvest_runs(&source, Some(runs[1].id), 2).unwrap();
-        assert_eq!(page, runs[2..4]);
-        assert!(store.harvest_runs(&SourceName::parse("t").unwrap(), None, 10).unwrap().is_empty());
-    });
-}
-
-#[test]
-fn harvest_definition_and_pause_are_stored_until_the_harvest_is_removed() {
-    every_store(|folder, open| {
-        let store = open(folder, StoreLimits::default());
-        let [source, other] = ["s", "t"].map(|name| SourceName::parse(name).unwrap());
-        let define = |source: &SourceName, text: &str| {
-            store.write_harvest(source, &HarvestWrite::Define(text.to_owned().into())).unwrap();
-        };
-        let texts = || {
-            let text = |found: HarvestDefinition| (found.source.to_string(), found.text.expose().to_owned());
-            store.harvest_definitions().unwrap().into_iter().map(text).collect::<Vec<_>>()
-        };
-        assert_eq!(texts(), []);
-        // A harvest of the configuration has no definition.
-        store.write_harvest(&other, &HarvestWrite::SetPaused(true)).unwrap();
-        define(&source, "{1}");
-        let run = HarvestRun {
-            id: RunId::mint(),
-            source: source.clone(),
-            started: Timestamp::EPOCH,
-            updated: Timestamp::EPOCH,
-            state: RunState::Running,
-            reason: None,
-            counts: RunCounts::default(),
-        };
-        let harvests = vec![HarvestProgress { position: "1".into(), run }];
-        write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
-        define(&source, "{2}");
-        drop(store);
-        let store = open(folder, StoreLimits::default());
-        let texts = || {
-            let text = |found: HarvestDefinition| (found.source.to_string(), found.text.expose().to_owned());
-            store.harvest_definitions().unwrap().into_iter().map(text).collect::<Vec<_>>()
-        };
-        assert_eq!(texts(), [("s".to_owned(), "{2}".to_owned())]);
-        let record = |source| store.harvest(source).unwrap().map(|stored| (stored.position.to_string(), stored.paused));
-        assert_eq!(record(&source), Some(("1".to_owned(), false)));
-        assert_eq!(record(&other), Some((String::new(), true)));
-        store.write_harvest(&other, &HarvestWrite::SetPaused(false)).unwrap();
-        assert_eq!(record(&other), Some((String::new(), false)));
-        store.write_harvest(&source, &HarvestWrite::Remove).unwrap();
-        assert_eq!((record(&source), texts()), (None, Vec::new()));
-        assert!(store.harvest_runs(&source, None, 10).unwrap().is_empty());
     });
 }
 

@@ -6,7 +6,8 @@ use serde_json::Value;
 use tidings::{
     format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
-        Engine, HarvesterContext, HarvesterSettings, Hosts, Mode, Schedule, Timeouts, Waits, oai_pmh::OaiPmhSettings,
+        Engine, HarvesterContext, HarvesterSettings, Hosts, Mode, Schedule, Timeouts, Waits,
+        oai_pmh::{ListVerb, OaiPmhSettings},
         status::HarvestStatus,
     },
     http_client::{OutboundPolicy, OutboundUrl},
@@ -132,7 +133,7 @@ pub(crate) async fn run_until(
     let engine = Engine {
         journal: journal.journal.clone(),
         source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
-        harvester: settings.build(context).await.unwrap(),
+        harvester: settings.build(source(), context).await.unwrap(),
         schedule,
         waits: Waits {
             first_retry: Duration::from_millis(5),
@@ -203,6 +204,9 @@ pub(crate) fn settings(url: &str) -> OaiPmhSettings {
         sets: Vec::new(),
         overlap: None,
         window: None,
+        list: ListVerb::Records,
+        full_every: None,
+        max_deleted_percent: 10,
         page_bytes: 1 << 20,
         timeouts: Timeouts { busy: Duration::from_millis(10), ..Timeouts::default() },
     }

@@ -87,6 +87,12 @@ pub(crate) enum Misbehaviour {
     UnknownErrors(u32),
     /// Deleted records have metadata, and the status in capitals.
     DeletedWithMetadata,
+    /// `GetRecord` fails with the status 500.
+    RecordsFail,
+    /// `GetRecord` of this record fails with the status 500.
+    RecordFails(usize),
+    /// `GetRecord` knows no record.
+    RecordsUnknown,
     /// Every seventh record has no metadata, two roots, or broken markup.
     BrokenRecords,
 }
@@ -120,6 +126,8 @@ pub(crate) struct Script {
     pub(crate) response_time: Duration,
     /// Number of misbehaviours with a limited number of times so far.
     failures: u32,
+    /// Whether the present request is `ListIdentifiers`.
+    lists_identifiers: bool,
     /// Whether the present request accepts compressed responses.
     accepts_gzip: bool,
 }
@@ -147,6 +155,7 @@ impl ScriptedRepository {
             arrivals: Vec::new(),
             response_time: Duration::ZERO,
             failures: 0,
+            lists_identifiers: false,
             accepts_gzip: false,
         };
         let script = Arc::new(Mutex::new(script));
@@ -195,10 +204,23 @@ impl ScriptedRepository {
         (record.title, record.datestamp) = (None, Utc::now().timestamp());
     }
 
+    /// Removes a record without a tombstone.
+    pub(crate) fn lose(&self, identifier: &str) {
+        assert!(self.script().records.remove(identifier).is_some());
+    }
+
+    /// Returns the identifiers that were requested with `GetRecord`.
+    pub(crate) fn requested_records(&self) -> Vec<String> {
+        let script = self.script();
+        let records =
+            script.requests.iter().filter(|request| request.get("verb").is_some_and(|verb| verb == "GetRecord"));
+        records.map(|request| request["identifier"].clone()).collect()
+    }
+
     /// Returns the lists that were requested without a token.
     pub(crate) fn first_pages(&self) -> Vec<BTreeMap<String, String>> {
         let is_first = |request: &&BTreeMap<String, String>| {
-            request.get("verb").is_some_and(|verb| verb == "ListRecords") && !request.contains_key("resumptionToken")
+            request.get("verb").is_some_and(|verb| verb.starts_with("List")) && !request.contains_key("resumptionToken")
         };
         self.script().requests.iter().filter(is_first).cloned().collect()
     }
@@ -246,6 +268,9 @@ impl Handler {
         if verb == "Identify" {
             let identify = script.identify();
             return script.envelope(&identify, false);
+        }
+        if verb == "GetRecord" {
+            return script.single(&query["identifier"]);
         }
         script.list(&query)
     }

@@ -1,4 +1,5 @@
-//! The tables `harvests` and `harvest_runs`: positions of harvests, and the history of their runs.
+//! The tables `harvests`, `harvest_runs` and `harvest_records`: positions of harvests, the history of their runs, and the
+//! records that repositories have listed.
 
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -7,12 +8,13 @@ use super::{connection::Session, row, subscriptions::END_DUTY};
 use crate::{
     journal::{
         harvest::{
-            HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, RunCounts, RunId,
+            HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts,
+            ListedRecords, RunCounts, RunId,
         },
         nodes::DutyName,
         store::{StoreError, rows},
     },
-    model::SourceName,
+    model::{SourceName, Timestamp},
 };
 
 pub(super) const WRITE_POSITION: &str = "INSERT INTO harvests (source, position) VALUES ($1, $2)
@@ -29,6 +31,16 @@ pub(super) const WRITE_RUN: &str = "INSERT INTO harvest_runs
 pub(super) const TRIM: &str = "DELETE FROM harvest_runs WHERE source = $1
     AND id <= (SELECT id FROM harvest_runs WHERE source = $1 ORDER BY id DESC LIMIT 1 OFFSET $2::bigint)";
 
+pub(super) const CLEAR_LISTED: &str = "DELETE FROM harvest_records WHERE source = $1";
+
+pub(super) const REMOVE_LISTED: &str =
+    "DELETE FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
+
+/// Statement that writes listed records. A page may have an identifier twice, which one statement must not write twice.
+pub(super) const WRITE_LISTED: &str = "INSERT INTO harvest_records (source, identifier, listed)
+    SELECT DISTINCT $1::text, identifier, $3::bigint FROM unnest($2::text[]) AS identifier
+    ON CONFLICT (source, identifier) DO UPDATE SET listed = excluded.listed";
+
 const DEFINE: &str = "INSERT INTO harvests (source, position, definition) VALUES ($1, '', $2)
     ON CONFLICT (source) DO UPDATE SET definition = excluded.definition";
 
@@ -43,7 +55,7 @@ const READ_RUNS: &str = "SELECT id, started, updated, state, reason, pages, reco
 
 /// Writes the progress of harvests.
 pub(super) async fn write(session: &Session, harvests: &[HarvestProgress]) -> Result<(), StoreError> {
-    for HarvestProgress { position, run } in harvests {
+    for HarvestProgress { position, run, listed } in harvests {
         let HarvestRun { id, source, started, updated, state, reason, counts } = run;
         let RunCounts { pages, records, changes, quarantined, repaired } = *counts;
         let [pages, records, changes, quarantined, repaired] =
@@ -55,6 +67,21 @@ pub(super) async fn write(session: &Session, harvests: &[HarvestProgress]) -> Re
             &[&id, &source, &started, &updated, &state, reason, &pages, &records, &changes, &quarantined, &repaired];
         session.execute(WRITE_RUN, values).await?;
         session.execute(TRIM, &[&source, &kept]).await?;
+        write_listed(session, source, listed).await?;
+    }
+    Ok(())
+}
+
+async fn write_listed(session: &Session, source: &str, listed: &ListedRecords) -> Result<(), StoreError> {
+    let ListedRecords { replaces, gone, present, at } = listed;
+    if *replaces {
+        session.execute(CLEAR_LISTED, &[&source]).await?;
+    }
+    if !gone.is_empty() {
+        session.execute(REMOVE_LISTED, &[&source, gone]).await?;
+    }
+    if let Some(at) = at.filter(|_| !present.is_empty()) {
+        session.execute(WRITE_LISTED, &[&source, present, &at.millis()]).await?;
     }
     Ok(())
 }
@@ -69,6 +96,7 @@ pub(super) async fn modify(session: &Session, source: &SourceName, write: &Harve
         HarvestWrite::Remove => {
             // First, as in every transaction. Whichever node harvests the source can then write no more of it.
             session.execute(END_DUTY, &[&DutyName::source(source).as_str()]).await?;
+            session.execute(CLEAR_LISTED, &[&name]).await?;
             session.execute("DELETE FROM harvest_runs WHERE source = $1", &[&name]).await?;
             session.execute("DELETE FROM harvests WHERE source = $1", &[&name]).await.map(drop)
         }
@@ -107,6 +135,34 @@ pub(super) async fn runs(
     let limit = rows::number(limit as u64);
     let found = session.query(READ_RUNS, &[&source.as_str(), &before, &limit]).await?;
     found.iter().map(|found| read_run(source, found)).collect()
+}
+
+/// Counts the listed records of a source.
+pub(super) async fn listed_counts(
+    session: &Session,
+    source: &SourceName,
+    since: Timestamp,
+) -> Result<ListedCounts, StoreError> {
+    let sql = "SELECT count(*), count(*) FILTER (WHERE listed < $2) FROM harvest_records WHERE source = $1";
+    let found = session.query_opt(sql, &[&source.as_str(), &since.millis()]).await?;
+    // An aggregate without groups always has a row.
+    let count = |index| found.as_ref().map_or(Ok(0), |found| row::unsigned(found, index));
+    Ok(ListedCounts { all: count(0)?, missing: count(1)? })
+}
+
+/// Reads the identifiers of records that were not listed since a time.
+pub(super) async fn missing_records(
+    session: &Session,
+    source: &SourceName,
+    since: Timestamp,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT identifier FROM harvest_records WHERE source = $1 AND identifier > $2 AND listed < $3
+        ORDER BY identifier LIMIT $4::bigint";
+    let values: &[super::connection::Value<'_>] =
+        &[&source.as_str(), &after, &since.millis(), &rows::number(limit as u64)];
+    session.query(sql, values).await?.iter().map(|found| row::get::<String>(found, 0)).collect()
 }
 
 fn read_run(source: &SourceName, found: &Row) -> Result<HarvestRun, StoreError> {

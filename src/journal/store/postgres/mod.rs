@@ -72,7 +72,7 @@ use super::{
 };
 use crate::{
     journal::{
-        harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, RunId},
+        harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, ListedCounts, RunId},
         nodes::{NodeTable, Term, Wake},
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
@@ -247,6 +247,20 @@ impl Store for PostgresStore {
         limit: usize,
     ) -> Result<Vec<HarvestRun>, StoreError> {
         self.read(async |session| harvests::runs(session, source, before, limit).await)
+    }
+
+    fn listed_counts(&self, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
+        self.read(async |session| harvests::listed_counts(session, source, since).await)
+    }
+
+    fn missing_records(
+        &self,
+        source: &SourceName,
+        since: Timestamp,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.read(async |session| harvests::missing_records(session, source, since, after, limit).await)
     }
 
     fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {

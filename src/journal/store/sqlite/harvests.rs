@@ -1,4 +1,5 @@
-//! The tables `harvests` and `harvest_runs`: positions of harvests, and the history of their runs.
+//! The tables `harvests`, `harvest_runs` and `harvest_records`: positions of harvests, the history of their runs, and the
+//! records that repositories have listed.
 
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use uuid::Uuid;
@@ -7,11 +8,12 @@ use super::rows;
 use crate::{
     journal::{
         harvest::{
-            HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, RunCounts, RunId,
+            HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts,
+            ListedRecords, RunCounts, RunId,
         },
         store::StoreError,
     },
-    model::SourceName,
+    model::{SourceName, Timestamp},
 };
 
 const WRITE_POSITION: &str = "INSERT INTO harvests (source, position) VALUES (?, ?)
@@ -34,12 +36,14 @@ const WRITE_RUN: &str = "INSERT OR REPLACE INTO harvest_runs
 const TRIM: &str = "DELETE FROM harvest_runs WHERE source = ?1
     AND id <= (SELECT id FROM harvest_runs WHERE source = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
 
+const CLEAR_LISTED: &str = "DELETE FROM harvest_records WHERE source = ?";
+
 const READ_RUNS: &str = "SELECT id, started, updated, state, reason, pages, records, changes, quarantined, repaired
     FROM harvest_runs WHERE source = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3";
 
 /// Writes the progress of harvests.
 pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Result<(), StoreError> {
-    for HarvestProgress { position, run } in harvests {
+    for HarvestProgress { position, run, listed } in harvests {
         let HarvestRun { id, source, started, updated, state, reason, counts } = run;
         let RunCounts { pages, records, changes, quarantined, repaired } = *counts;
         let [pages, records, changes, quarantined, repaired] =
@@ -59,6 +63,24 @@ pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Re
             repaired,
         ])?;
         connection.prepare_cached(TRIM)?.execute(params![source.as_str(), rows::number(KEPT_RUNS as u64)])?;
+        write_listed(connection, source, listed)?;
+    }
+    Ok(())
+}
+
+fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRecords) -> Result<(), StoreError> {
+    let ListedRecords { replaces, gone, present, at } = listed;
+    if *replaces {
+        connection.execute(CLEAR_LISTED, [source.as_str()])?;
+    }
+    let mut remove = connection.prepare_cached("DELETE FROM harvest_records WHERE source = ? AND identifier = ?")?;
+    for identifier in gone {
+        remove.execute([source.as_str(), identifier])?;
+    }
+    let Some(at) = at else { return Ok(()) };
+    let mut write = connection.prepare_cached("INSERT OR REPLACE INTO harvest_records VALUES (?, ?, ?)")?;
+    for identifier in present {
+        write.execute(params![source.as_str(), identifier, at.millis()])?;
     }
     Ok(())
 }
@@ -72,6 +94,7 @@ pub(super) fn modify(connection: &mut Connection, source: &SourceName, write: &H
         HarvestWrite::Define(text) => run(DEFINE, &[&source.as_str(), &text.expose()])?,
         HarvestWrite::SetPaused(paused) => run(SET_PAUSED, &[&source.as_str(), paused])?,
         HarvestWrite::Remove => {
+            run(CLEAR_LISTED, &[&source.as_str()])?;
             run("DELETE FROM harvest_runs WHERE source = ?", &[&source.as_str()])?;
             run("DELETE FROM harvests WHERE source = ?", &[&source.as_str()])?
         }
@@ -119,6 +142,36 @@ pub(super) fn runs(
         runs.push(read_run(source, row)?);
     }
     Ok(runs)
+}
+
+/// Counts the listed records of a source.
+pub(super) fn listed_counts(
+    connection: &Connection,
+    source: &SourceName,
+    since: Timestamp,
+) -> Result<ListedCounts, StoreError> {
+    let sql = "SELECT count(*), count(*) FILTER (WHERE listed < ?2) FROM harvest_records WHERE source = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let (all, missing) = statement.query_row(params![source.as_str(), since.millis()], |row| {
+        Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
+    })?;
+    Ok(ListedCounts { all, missing })
+}
+
+/// Reads the identifiers of records that were not listed since a time.
+pub(super) fn missing_records(
+    connection: &Connection,
+    source: &SourceName,
+    since: Timestamp,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT identifier FROM harvest_records WHERE source = ? AND identifier > ? AND listed < ?
+        ORDER BY identifier LIMIT ?";
+    let mut statement = connection.prepare_cached(sql)?;
+    let values = params![source.as_str(), after, since.millis(), rows::number(limit as u64)];
+    let found = statement.query_map(values, |row| row.get(0))?;
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 fn read_run(source: &SourceName, row: &Row<'_>) -> Result<HarvestRun, StoreError> {

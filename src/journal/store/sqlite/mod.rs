@@ -48,7 +48,7 @@ use super::{
 };
 use crate::{
     journal::{
-        harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, RunId},
+        harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, ListedCounts, RunId},
         nodes::Term,
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
@@ -204,6 +204,20 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> Result<Vec<HarvestRun>, StoreError> {
         self.readers.read(|connection| harvests::runs(connection, source, before, limit))
+    }
+
+    fn listed_counts(&self, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
+        self.readers.read(|connection| harvests::listed_counts(connection, source, since))
+    }
+
+    fn missing_records(
+        &self,
+        source: &SourceName,
+        since: Timestamp,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.readers.read(|connection| harvests::missing_records(connection, source, since, after, limit))
     }
 
     fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ pub(super) enum Migration {
 
 /// Migrations from each version to the next; the version is `PRAGMA user_version`. A released migration never changes,
 /// because journals exist that it has migrated; new migrations are added at the end.
-pub(super) const MIGRATIONS: [Migration; 11] = [
+pub(super) const MIGRATIONS: [Migration; 12] = [
     Migration::Sql(
         "
     CREATE TABLE meta (
@@ -264,6 +264,17 @@ pub(super) const MIGRATIONS: [Migration; 11] = [
     -- Settings of a harvest that was made over HTTP, as JSON; null for one of the configuration.
     ALTER TABLE harvests ADD COLUMN definition TEXT;
     ALTER TABLE harvests ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
+    ",
+    ),
+    Migration::Sql(
+        "
+    -- Records that the repository of a source has listed, if it does not report all deletions.
+    CREATE TABLE harvest_records (
+        source TEXT NOT NULL,
+        identifier TEXT NOT NULL,
+        listed INTEGER NOT NULL, -- start of the newest run that has listed it
+        PRIMARY KEY (source, identifier)
+    ) WITHOUT ROWID;
     ",
     ),
 ];

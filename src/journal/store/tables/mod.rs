@@ -52,6 +52,8 @@ pub(in crate::journal::store) enum Table {
     Harvests,
     /// Runs of harvests.
     HarvestRuns,
+    /// Records that harvested repositories have listed.
+    HarvestRecords,
     /// Changes whose lookup must be repeated.
     IncompleteChanges,
     /// Messages of the quarantine.
@@ -64,7 +66,7 @@ pub(in crate::journal::store) enum Table {
 
 impl Table {
     /// All tables. A table follows those that its rows refer to.
-    pub(in crate::journal::store) const ALL: [Self; 14] = [
+    pub(in crate::journal::store) const ALL: [Self; 15] = [
         Self::Restores,
         Self::Changes,
         Self::EventKeys,
@@ -75,6 +77,7 @@ impl Table {
         Self::Crawls,
         Self::Harvests,
         Self::HarvestRuns,
+        Self::HarvestRecords,
         Self::IncompleteChanges,
         Self::Quarantine,
         Self::Subscriptions,
@@ -94,6 +97,7 @@ impl Table {
             Self::Crawls => "crawls",
             Self::Harvests => "harvests",
             Self::HarvestRuns => "harvest_runs",
+            Self::HarvestRecords => "harvest_records",
             Self::IncompleteChanges => "incomplete_changes",
             Self::Quarantine => "quarantine",
             Self::Subscriptions => "subscriptions",
@@ -158,6 +162,7 @@ impl Table {
                 ("quarantined", Integer),
                 ("repaired", Integer),
             ],
+            Self::HarvestRecords => &[("source", Text), ("identifier", Text), ("listed", Integer)],
             Self::IncompleteChanges => &[("seq", Integer), ("source", Text), ("missing", Text), ("json", Text)],
             Self::Quarantine => &[
                 ("id", Integer),
@@ -194,7 +199,7 @@ impl Table {
     /// Returns the number of columns of the key, by which the rows are ordered. Texts are ordered by their octets.
     pub(in crate::journal::store) const fn key_length(self) -> usize {
         match self {
-            Self::Items => 2,
+            Self::Items | Self::HarvestRecords => 2,
             _ => 1,
         }
     }

@@ -23,13 +23,14 @@ pub(super) fn restores(journal: &dyn TableReader) -> Result<Vec<(i64, i64)>, Sto
 /// Checks the rows of each table by themselves.
 pub(super) fn examine(journal: &dyn TableReader, report: &mut Report) {
     type Check = fn(&Row, &mut Report) -> Result<(), StoreError>;
-    let checks: [(Table, &str, Check); 7] = [
+    let checks: [(Table, &str, Check); 8] = [
         (Table::Subscriptions, "the subscription", subscription),
         (Table::DeadLetters, "the dead letter", dead_letter),
         (Table::IncompleteChanges, "the incomplete change", incomplete),
         (Table::Crawls, "the crawl of the repository of", crawl),
         (Table::Harvests, "the harvest of", harvest),
         (Table::HarvestRuns, "the run of a harvest", harvest_run),
+        (Table::HarvestRecords, "a record of the harvest of", harvest_record),
         (Table::Quarantine, "the quarantined message", quarantined),
     ];
     for (table, kind, check) in checks {
@@ -135,6 +136,12 @@ fn harvest_run(row: &Row, _: &mut Report) -> Result<(), StoreError> {
     rows::run_state(row.text("state")?)?;
     row.optional_text("reason")?;
     ["pages", "records", "changes", "quarantined", "repaired"].iter().try_for_each(|name| row.unsigned(name).map(drop))
+}
+
+fn harvest_record(row: &Row, _: &mut Report) -> Result<(), StoreError> {
+    SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
+    row.text("identifier")?;
+    row.time("listed").map(drop)
 }
 
 /// Checks also the size, because the limits of the quarantine depend on it.

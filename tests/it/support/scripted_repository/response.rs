@@ -38,6 +38,7 @@ impl Script {
     }
 
     pub(super) fn list(&mut self, query: &BTreeMap<String, String>) -> ResponseTemplate {
+        self.lists_identifiers = query["verb"] == "ListIdentifiers";
         let has_token = query.contains_key("resumptionToken");
         if let Some((status, _)) =
             self.find(|one| if let Misbehaviour::Busy(status, times) = one { Some((status, times)) } else { None })
@@ -86,6 +87,22 @@ impl Script {
             return ResponseTemplate::new(413).set_body_string("too many records");
         }
         self.page(&arguments, &selected, has_token)
+    }
+
+    /// Responds to `GetRecord`.
+    pub(super) fn single(&mut self, identifier: &str) -> ResponseTemplate {
+        let failing = self.find(|one| if let Misbehaviour::RecordFails(number) = one { Some(number) } else { None });
+        if self.has(Misbehaviour::RecordsFail) || failing.is_some_and(|number| super::identifier(number) == identifier)
+        {
+            return ResponseTemplate::new(500).set_body_string("out of memory");
+        }
+        match self.records.get(identifier).filter(|_| !self.has(Misbehaviour::RecordsUnknown)) {
+            Some(record) => {
+                let content = format!("<GetRecord>{}</GetRecord>", record_xml(identifier, record));
+                self.envelope(&content, false)
+            }
+            None => self.error("idDoesNotExist", "no such record"),
+        }
     }
 
     /// Returns the records of a list, in order of their datestamps.
@@ -147,14 +164,16 @@ impl Script {
             .iter()
             .enumerate()
             .map(|(index, (identifier, record))| self.record(index, identifier, record))
+            .map(|record| if self.lists_identifiers { header_of(&record) } else { record })
             .collect();
         let token = if is_last { String::new() } else { Arguments { offset: next, ..arguments.clone() }.token() };
         let token = match self.has(Misbehaviour::SpacedTokens) && !is_last {
             true => format!("\n  <![CDATA[{}]]>{}\n", &token[..3], escape(&token[3..])),
             false => escape(&token),
         };
+        let verb = if self.lists_identifiers { "ListIdentifiers" } else { "ListRecords" };
         let list = format!(
-            "<ListRecords>{records}<resumptionToken completeListSize=\"{announced}\" cursor=\"{offset}\">{token}</resumptionToken></ListRecords>"
+            "<{verb}>{records}<resumptionToken completeListSize=\"{announced}\" cursor=\"{offset}\">{token}</resumptionToken></{verb}>"
         );
         self.envelope(&list, has_token)
     }
@@ -299,4 +318,10 @@ fn escape(text: &str) -> String {
 
 fn time(seconds: i64) -> String {
     DateTime::from_timestamp(seconds, 0).unwrap().to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// Returns the header of a record.
+fn header_of(record: &str) -> String {
+    let end = "</header>";
+    record[record.find("<header").unwrap()..record.find(end).unwrap() + end.len()].to_owned()
 }

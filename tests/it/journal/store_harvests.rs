@@ -1,0 +1,152 @@
+//! Contract tests of `Store` about harvests, for every store.
+
+use tidings::{
+    journal::{
+        harvest::{
+            HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts, ListedRecords,
+            RunCounts, RunId, RunState,
+        },
+        store::{StoreLimits, WriteBatch},
+    },
+    model::{Seq, SourceName, Timestamp},
+};
+
+use crate::support::tested_store::{change, empty_batch, every_store, write};
+
+#[test]
+fn harvest_position_and_run_are_stored_with_the_batch() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let source = SourceName::parse("s").unwrap();
+        let run = |number: u64, state| HarvestRun {
+            id: RunId::mint(),
+            source: source.clone(),
+            started: Timestamp::from_millis(1).unwrap(),
+            updated: Timestamp::from_millis(2).unwrap(),
+            state,
+            reason: Some("reason".to_owned()),
+            counts: RunCounts { pages: number, records: 2, changes: 3, quarantined: 4, repaired: 5 },
+        };
+        let progress = |position: &str, run: &HarvestRun| HarvestProgress {
+            position: position.into(),
+            run: run.clone(),
+            listed: ListedRecords::default(),
+        };
+        assert_eq!(store.harvest(&source).unwrap(), None);
+        store.write_harvest(&source, &HarvestWrite::Request(Timestamp::from_millis(7).unwrap())).unwrap();
+        let first = run(1, RunState::Running);
+        let changes = vec![change(Seq(1), 1)];
+        write(&*store, &WriteBatch { changes, harvests: vec![progress("1", &first)], ..empty_batch() }).unwrap();
+        let stored = store.harvest(&source).unwrap().unwrap();
+        assert_eq!((&*stored.position, stored.requested), ("1", Timestamp::from_millis(7)));
+        // The same number again: neither the change nor the position is stored.
+        let changes = vec![change(Seq(1), 2)];
+        let broken = WriteBatch { changes, harvests: vec![progress("2", &first)], ..empty_batch() };
+        assert!(write(&*store, &broken).is_err());
+        assert_eq!(&*store.harvest(&source).unwrap().unwrap().position, "1");
+        let ended = HarvestRun { state: RunState::Completed, reason: None, ..first };
+        let newer: Vec<_> = (0..KEPT_RUNS as u64 + 5).map(|number| run(number, RunState::Failed)).collect();
+        let harvests = [&ended].into_iter().chain(&newer).map(|run| progress("3", run)).collect();
+        write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
+        let runs = store.harvest_runs(&source, None, 1000).unwrap();
+        assert_eq!(runs.len(), KEPT_RUNS);
+        assert!(runs.iter().eq(newer.iter().rev().take(KEPT_RUNS)));
+        let page = store.harvest_runs(&source, Some(runs[1].id), 2).unwrap();
+        assert_eq!(page, runs[2..4]);
+        assert!(store.harvest_runs(&SourceName::parse("t").unwrap(), None, 10).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn harvest_definition_and_pause_are_stored_until_the_harvest_is_removed() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let [source, other] = ["s", "t"].map(|name| SourceName::parse(name).unwrap());
+        let define = |source: &SourceName, text: &str| {
+            store.write_harvest(source, &HarvestWrite::Define(text.to_owned().into())).unwrap();
+        };
+        let texts = || {
+            let text = |found: HarvestDefinition| (found.source.to_string(), found.text.expose().to_owned());
+            store.harvest_definitions().unwrap().into_iter().map(text).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(), []);
+        // A harvest of the configuration has no definition.
+        store.write_harvest(&other, &HarvestWrite::SetPaused(true)).unwrap();
+        define(&source, "{1}");
+        let run = HarvestRun {
+            id: RunId::mint(),
+            source: source.clone(),
+            started: Timestamp::EPOCH,
+            updated: Timestamp::EPOCH,
+            state: RunState::Running,
+            reason: None,
+            counts: RunCounts::default(),
+        };
+        let harvests = vec![HarvestProgress { position: "1".into(), run, listed: ListedRecords::default() }];
+        write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
+        define(&source, "{2}");
+        drop(store);
+        let store = open(folder, StoreLimits::default());
+        let texts = || {
+            let text = |found: HarvestDefinition| (found.source.to_string(), found.text.expose().to_owned());
+            store.harvest_definitions().unwrap().into_iter().map(text).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(), [("s".to_owned(), "{2}".to_owned())]);
+        let record = |source| store.harvest(source).unwrap().map(|stored| (stored.position.to_string(), stored.paused));
+        assert_eq!(record(&source), Some(("1".to_owned(), false)));
+        assert_eq!(record(&other), Some((String::new(), true)));
+        store.write_harvest(&other, &HarvestWrite::SetPaused(false)).unwrap();
+        assert_eq!(record(&other), Some((String::new(), false)));
+        store.write_harvest(&source, &HarvestWrite::Remove).unwrap();
+        assert_eq!((record(&source), texts()), (None, Vec::new()));
+        assert!(store.harvest_runs(&source, None, 10).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn listed_records_are_stored_with_the_position_and_found_when_they_are_missing() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let [source, other] = ["s", "t"].map(|name| SourceName::parse(name).unwrap());
+        let time = |millis| Timestamp::from_millis(millis).unwrap();
+        let list = |source: &SourceName, listed: ListedRecords| {
+            let run = HarvestRun {
+                id: RunId::mint(),
+                source: source.clone(),
+                started: Timestamp::EPOCH,
+                updated: Timestamp::EPOCH,
+                state: RunState::Running,
+                reason: None,
+                counts: RunCounts::default(),
+            };
+            let harvests = vec![HarvestProgress { position: "1".into(), run, listed }];
+            write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
+        };
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let present = |at, present: &[&str]| ListedRecords {
+            at: Some(time(at)),
+            present: names(present),
+            ..ListedRecords::default()
+        };
+        let counts = |source: &SourceName, since| {
+            let ListedCounts { all, missing } = store.listed_counts(source, time(since)).unwrap();
+            (all, missing)
+        };
+        let missing = |since, after, limit| store.missing_records(&source, time(since), after, limit).unwrap();
+        assert_eq!(counts(&source, 10), (0, 0));
+        // A page may have a record twice. Upper case is before lower case.
+        list(&source, present(10, &["a", "b", "B", "b", "\u{e9}"]));
+        list(&other, present(10, &["a", "z"]));
+        list(&source, present(20, &["b", "new"]));
+        assert_eq!((counts(&source, 20), counts(&other, 20)), ((5, 3), (2, 2)));
+        assert_eq!(missing(20, "", 10), ["B", "a", "\u{e9}"]);
+        assert_eq!((missing(20, "B", 1), missing(20, "\u{e9}", 10)), (names(&["a"]), names(&[])));
+        assert_eq!(missing(10, "", 10), names(&[]));
+        list(&source, ListedRecords { gone: names(&["a", "unknown"]), ..present(20, &["B"]) });
+        assert_eq!(missing(20, "", 10), ["\u{e9}"]);
+        list(&source, ListedRecords { replaces: true, ..present(30, &["c"]) });
+        assert_eq!((counts(&source, 31), counts(&other, 20)), ((1, 1), (2, 2)));
+        store.write_harvest(&source, &HarvestWrite::Remove).unwrap();
+        assert_eq!((counts(&source, 31), counts(&other, 20)), ((0, 0), (2, 2)));
+    });
+}
