@@ -4,6 +4,7 @@ mod downloads;
 mod example;
 mod feeds;
 mod gateways;
+mod independent_repository;
 mod made_over_http;
 mod misbehaviour;
 mod missing_records;

@@ -177,8 +177,9 @@ fn page_sql(table: Table, has_key: bool) -> String {
             columns.join(", ")
         );
     }
-    let key = names[0];
-    let after = if has_key { format!("WHERE {key} > $1") } else { String::new() };
+    let key = names[..table.key_length()].join(", ");
+    let values: Vec<_> = (1..=table.key_length()).map(|number| format!("${number}")).collect();
+    let after = if has_key { format!("WHERE ({key}) > ({})", values.join(", ")) } else { String::new() };
     format!("SELECT {} FROM {} {after} ORDER BY {key}", names.join(", "), table.name())
 }
 

@@ -106,8 +106,11 @@ fn page_sql(table: Table, existing: &HashSet<String>, has_key: bool) -> String {
             "SELECT {columns} FROM objects o CROSS JOIN items i ON i.object = o.object {after} ORDER BY o.uri, i.uri"
         );
     }
-    let (name, key) = (table_name(table), column_name(table, table.columns()[0].0));
-    let after = if has_key { format!("WHERE {key} > ?1") } else { String::new() };
+    let name = table_name(table);
+    let key = table.columns().iter().take(table.key_length()).map(|(column, _)| column_name(table, column));
+    let key = key.collect::<Vec<_>>().join(", ");
+    let after =
+        if has_key { format!("WHERE ({key}) > ({})", vec!["?"; table.key_length()].join(", ")) } else { String::new() };
     // `NOT INDEXED`, because a covering index is no faster, and may contradict a damaged table.
     let index = if table == Table::Changes { "NOT INDEXED" } else { "" };
     format!("SELECT {columns} FROM {name} {index} {after} ORDER BY {key}")
