@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, sync::Arc};
 
+use axum::http::HeaderValue;
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
@@ -32,6 +33,7 @@ pub(super) static OAI_PMH: TransportKind = TransportKind {
     keys: &[
         TransportKey::of::<IgnoredAny>("url"),
         TransportKey::of::<String>("ca"),
+        TransportKey::of::<String>("contact"),
         TransportKey::of::<String>("metadata_prefix"),
         TransportKey::of::<Vec<String>>("sets"),
         TransportKey::of::<String>("mode"),
@@ -66,6 +68,7 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
     let kind = OaiPmhSettings {
         url,
         ca,
+        contact: contact(table)?,
         metadata_prefix,
         sets,
         overlap: time("overlap")?,
@@ -77,6 +80,19 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
         timeouts: Timeouts::default(),
     };
     Ok(HarvestSettings { schedule: schedule(table)?, kind: Arc::new(kind) })
+}
+
+/// Reads the e-mail address of the operator.
+fn contact(table: &Setting) -> Result<Option<HeaderValue>, ConfigError> {
+    let Some(address) = table.get::<String>("contact")? else { return Ok(None) };
+    let is_address = address.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
+    match HeaderValue::from_str(&address) {
+        Ok(value) if is_address && !address.contains(' ') => Ok(Some(value)),
+        _ => {
+            let reason = "it is not an e-mail address; give one like \"library@example.org\"";
+            Err(table.entry("contact")?.invalid(reason))
+        }
+    }
 }
 
 /// Returns whether a text has only the characters of a metadata prefix or a set (sections 2.6 and 3.4), besides `others`.

@@ -1,6 +1,9 @@
 //! Requests to a repository with OAI-PMH, and the classification of its responses.
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header::ACCEPT_ENCODING};
+use axum::http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ACCEPT_ENCODING, FROM},
+};
 use percent_encoding::utf8_percent_encode;
 
 use super::{
@@ -21,6 +24,7 @@ use crate::{
 /// Client of one repository.
 pub(super) struct RepositoryClient {
     url: OutboundUrl,
+    contact: Option<HeaderValue>,
     client: PlaceClient,
 }
 
@@ -42,9 +46,9 @@ pub(super) struct ReadResponse {
 
 impl RepositoryClient {
     pub(super) async fn new(settings: &OaiPmhSettings, context: HarvesterContext) -> Result<Self, ClientError> {
-        let OaiPmhSettings { url, ca, page_bytes, timeouts, .. } = settings.clone();
+        let OaiPmhSettings { url, ca, contact, page_bytes, timeouts, .. } = settings.clone();
         let place = PlaceSettings { url: url.clone(), noun: "repository", ca, page_bytes, timeouts };
-        Ok(Self { url, client: PlaceClient::new(place, context).await? })
+        Ok(Self { url, contact, client: PlaceClient::new(place, context).await? })
     }
 
     /// Sends a request and parses the response. Errors of the protocol count before the status of HTTP.
@@ -55,7 +59,8 @@ impl RepositoryClient {
     ) -> Result<ReadResponse, RequestError> {
         let query = arguments.query();
         let accepted = if quirks.no_compression { "identity" } else { "gzip, identity" };
-        let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
+        let mut headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
+        headers.extend(self.contact.clone().map(|contact| (FROM, contact)));
         let mut permit = self.client.permit().await;
         let mut raw = self.client.get(&self.url, Some(&query), &headers).await?;
         let (remark, is_busy, headers) = (raw.remark.take(), raw.is_busy(), raw.headers.clone());

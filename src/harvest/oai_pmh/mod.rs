@@ -22,6 +22,7 @@ use std::{
     time::Duration,
 };
 
+use axum::http::HeaderValue;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
@@ -48,6 +49,8 @@ pub struct OaiPmhSettings {
     pub url: OutboundUrl,
     /// PEM file of the CA certificates to trust instead of those of the operating system.
     pub ca: Option<PathBuf>,
+    /// E-mail address of the harvest's operator, which requests carry as `From`.
+    pub contact: Option<HeaderValue>,
     /// Prefix of the metadata format.
     pub metadata_prefix: String,
     /// Sets to harvest; empty for the whole repository.

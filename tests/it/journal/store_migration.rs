@@ -9,6 +9,7 @@ use std::{
 
 use tidings::{
     journal::{
+        harvest::ListedCounts,
         quarantine::NewQuarantinedMessage,
         store::{
             EventIdentity, EventKey, PostgresUrl, PrefetchKeys, Store, event_key,
@@ -124,6 +125,11 @@ fn assert_same_answers(one: &dyn Store, other: &dyn Store) {
     let runs = one.harvest_runs(&source, None, 10).unwrap();
     assert_eq!(runs, other.harvest_runs(&source, None, 10).unwrap());
     assert_eq!(runs.len(), 2);
+    let since = Timestamp::from_millis(4000).unwrap();
+    assert_eq!(one.listed_counts(&source, since).unwrap(), ListedCounts { all: 5000, missing: 3999 });
+    assert_eq!(other.listed_counts(&source, since).unwrap(), one.listed_counts(&source, since).unwrap());
+    let missing = |store: &dyn Store| store.missing_records(&source, since, "", 5000).unwrap();
+    assert_eq!(missing(one), missing(other));
 }
 
 #[tokio::test]
@@ -141,6 +147,7 @@ async fn everything_moves_to_postgresql_and_back() {
         "quarantine",
         "dead_letters",
         "harvest_runs",
+        "harvest_records",
         "restores",
         "seeds",
         "unchanged",

@@ -29,6 +29,10 @@ const ROWS: &str = "
     INSERT INTO harvests VALUES ('s', '{}', 7, '{\"url\":\"u\"}', 1), ('t', '', NULL, NULL, 0);
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000001', 's', 1, 2, 'failed', 'r', 3, 4, 5, 6, 7);
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000002', 's', 8, 9, 'running', NULL, 0, 0, 0, 0, 0);
+    -- More than a page of rows of one source.
+    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)
+        INSERT INTO harvest_records SELECT 's', 'oai:' || n, n FROM numbers;
+    INSERT INTO harvest_records VALUES ('t', 'oai:1', 3);
     INSERT INTO quarantine VALUES (3, 0, 's', NULL, '[[\"h\",\"v\"]]', 'a' || char(0) || 'b', 'r', 3, x'0102FF');
     INSERT INTO quarantine VALUES (9, 5, 's', 'text/plain', '[]', '', '', 0, x'');
     DELETE FROM quarantine WHERE id = 9;
@@ -37,7 +41,7 @@ const ROWS: &str = "
 ";
 
 /// Tables with the columns that identify their rows. The keys of events are in runs or in the rows of changes.
-const DUMPED: [&str; 14] = [
+const DUMPED: [&str; 15] = [
     "SELECT * FROM restores ORDER BY head",
     "SELECT seq, id, received, checksum, json, sight FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
@@ -50,6 +54,7 @@ const DUMPED: [&str; 14] = [
     "SELECT * FROM walks ORDER BY source",
     "SELECT * FROM harvests ORDER BY source",
     "SELECT * FROM harvest_runs ORDER BY id",
+    "SELECT * FROM harvest_records ORDER BY source, identifier",
     "SELECT * FROM incomplete ORDER BY seq",
     "SELECT id, received, source, content_type, headers, place, reason, size, body
      FROM quarantine ORDER BY id",

@@ -200,6 +200,7 @@ pub(crate) fn settings(url: &str) -> OaiPmhSettings {
     OaiPmhSettings {
         url: OutboundUrl::parse(url, &OutboundPolicy::unrestricted()).unwrap(),
         ca: None,
+        contact: None,
         metadata_prefix: "oai_dc".to_owned(),
         sets: Vec::new(),
         overlap: None,
