@@ -32,6 +32,16 @@ fn error_about_a_harvest_names_the_setting_and_not_the_password() {
             good("sets = [\"a b\"]"),
             wrong("sets", "\"a b\" is not a set; give the setSpec of ListSets, such as \"math:algebra\""),
         ),
+        (
+            good("contact = \"The Library\""),
+            wrong("contact", "it is not an e-mail address; give one like \"library@example.org\""),
+        ),
+        (good("list = \"sets\""), wrong("list", "there is no list \"sets\"; there are records, identifiers")),
+        (
+            good("max_deleted_percent = 101"),
+            wrong("max_deleted_percent", "it is 101; give a whole number from 0 to 100"),
+        ),
+        (good("full_every = \"never\""), wrong("full_every", &format!("invalid value: string \"never\", {time}"))),
         (good("mode = \"twice\""), wrong("mode", "there is no mode \"twice\"; there are periodic, once")),
         (good("page_bytes = 5"), wrong("page_bytes", "it is 5; give a whole number from 1048576 to 1073741824")),
         (

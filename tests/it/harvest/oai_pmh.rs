@@ -151,3 +151,14 @@ async fn failed_run_names_the_reason_and_keeps_the_position() {
     let runs = fixture.journal.journal.harvest_runs(source(), None, 10).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.state).collect::<Vec<_>>(), [RunState::Failed, RunState::Completed]);
 }
+
+#[tokio::test]
+async fn requests_carry_the_address_of_the_operator() {
+    let mut fixture = HarvestFixture::start(12).await;
+    fixture.complete().await;
+    assert_eq!(fixture.repository.senders().await, [None, None, None]);
+    fixture.settings.contact = Some("library@example.org".parse().unwrap());
+    fixture.complete().await;
+    let senders = fixture.repository.senders().await.split_off(3);
+    assert!(senders.len() >= 2 && senders.iter().all(|sender| sender.as_deref() == Some("library@example.org")));
+}

@@ -204,6 +204,13 @@ impl ScriptedRepository {
         (record.title, record.datestamp) = (None, Utc::now().timestamp());
     }
 
+    /// Returns the header `From` of each request.
+    pub(crate) async fn senders(&self) -> Vec<Option<String>> {
+        let requests = self.server.received_requests().await.unwrap();
+        let sender = |request: &Request| request.headers.get("from").map(|from| from.to_str().unwrap().to_owned());
+        requests.iter().map(sender).collect()
+    }
+
     /// Removes a record without a tombstone.
     pub(crate) fn lose(&self, identifier: &str) {
         assert!(self.script().records.remove(identifier).is_some());
