@@ -20,6 +20,9 @@ const MAX_DEPTH: usize = 512;
 /// Maximum length of the attributes around the entries, in bytes, because each entry gets a copy of them.
 const MAX_ENVELOPE_BYTES: usize = 8 * 1024;
 
+/// Namespace of complete feeds and archives (RFC 5005).
+const HISTORY: &str = "http://purl.org/syndication/history/1.0";
+
 /// Namespace of RSS 0.90.
 const RSS_0_90: &str = "http://my.netscape.com/rdf/simple/0.9/";
 
@@ -35,10 +38,41 @@ pub(super) struct FeedDocument<'t> {
     /// Interval at which the publisher updates the feed, if it says so: `ttl`, or `sy:updatePeriod` divided by
     /// `sy:updateFrequency`.
     pub(super) interval: Option<Duration>,
+    /// Links to other documents of the feed.
+    pub(super) links: FeedLinks,
+    /// Whether the document has all entries of the feed (RFC 5005 section 2).
+    pub(super) is_complete: bool,
+    /// Whether the document is an archive, whose entries do not change (RFC 5005 section 4).
+    pub(super) is_archive: bool,
     /// Entries and deletions, in order.
     pub(super) parts: Vec<FeedPart<'t>>,
     /// Reason why the end of the feed cannot be read.
     pub(super) broken: Option<String>,
+}
+
+/// Links of a feed to its other documents (RFC 5005), as the document has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FeedLinks {
+    /// The archive with the next older entries.
+    pub(super) previous_archive: Option<String>,
+    /// The next page of a feed that is divided into pages.
+    pub(super) next: Option<String>,
+    /// The document with the newest entries.
+    pub(super) current: Option<String>,
+}
+
+impl FeedLinks {
+    /// Notes a link, the first one of each relation.
+    fn note(&mut self, start: &BytesStart<'_>) {
+        let (Some(relation), Some(target)) = (attribute(start, "rel"), attribute(start, "href")) else { return };
+        let place = match relation.as_str() {
+            "prev-archive" => &mut self.previous_archive,
+            "next" => &mut self.next,
+            "current" => &mut self.current,
+            _ => return,
+        };
+        place.get_or_insert(target);
+    }
 }
 
 /// An entry or a deletion.
@@ -82,7 +116,16 @@ impl<'t> FeedDocument<'t> {
         let mut parser = Parser::new(text);
         let (kind, attributes) =
             parser.root().ok_or_else(|| NotAFeed(text.trim_start().chars().take(SHOWN_CHARS).collect()))?;
-        let mut document = Self { kind, attributes, interval: None, parts: Vec::new(), broken: None };
+        let mut document = Self {
+            kind,
+            attributes,
+            interval: None,
+            links: FeedLinks::default(),
+            is_complete: false,
+            is_archive: false,
+            parts: Vec::new(),
+            broken: None,
+        };
         document.broken = parser.read_parts(&mut document).err();
         document.interval = parser.interval.duration();
         Ok(document)
@@ -190,6 +233,7 @@ impl<'t> Parser<'t> {
                 Ok((namespace, Event::Start(start))) => {
                     self.depth += 1;
                     let deletion = deletion(&namespace, &start);
+                    let is_history = is_history(&namespace);
                     if deletion.is_some() || is_entry(document.kind, self.depth, &start) {
                         self.skip()?;
                         let xml = &self.text[from..self.position()];
@@ -202,6 +246,13 @@ impl<'t> Parser<'t> {
                         self.skip()?;
                         let text = self.text[from..self.position()].split('<').next().unwrap_or_default();
                         self.interval.note(start.local_name().as_ref(), text);
+                    } else if start.local_name().as_ref() == b"link" {
+                        document.links.note(&start);
+                        self.skip()?;
+                    } else if is_history {
+                        document.is_complete |= start.local_name().as_ref() == b"complete";
+                        document.is_archive |= start.local_name().as_ref() == b"archive";
+                        self.skip()?;
                     } else if self.depth > 2 || document.kind == FeedKind::Atom {
                         self.skip()?;
                     }
@@ -252,15 +303,21 @@ fn deletion(namespace: &ResolveResult<'_>, start: &BytesStart<'_>) -> Option<Del
     if !is_tombstone || start.local_name().as_ref() != DELETED_ENTRY.as_bytes() {
         return None;
     }
-    let attribute = |name: &str| {
-        let attribute = start.attributes().flatten().find(|attribute| attribute.key.as_ref() == name.as_bytes())?;
-        let value = std::str::from_utf8(&attribute.value).ok()?;
-        Some(
-            quick_xml::escape::unescape(value)
-                .map_or_else(|_| value.trim().to_owned(), |value| value.trim().to_owned()),
-        )
-    };
-    Some(Deletion { id: attribute("ref").unwrap_or_default(), when: attribute("when").unwrap_or_default() })
+    let attribute = |name: &str| attribute(start, name).unwrap_or_default();
+    Some(Deletion { id: attribute("ref"), when: attribute("when") })
+}
+
+/// Returns the value of an attribute, without white space at its ends.
+fn attribute(start: &BytesStart<'_>, name: &str) -> Option<String> {
+    let mut attributes = start.attributes();
+    let attribute =
+        attributes.with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == name.as_bytes())?;
+    let value = std::str::from_utf8(&attribute.value).ok()?;
+    Some(quick_xml::escape::unescape(value).map_or_else(|_| value.trim().to_owned(), |value| value.trim().to_owned()))
+}
+
+fn is_history(namespace: &ResolveResult<'_>) -> bool {
+    matches!(namespace, ResolveResult::Bound(Namespace(name)) if *name == HISTORY.as_bytes())
 }
 
 /// Appends the attributes that entries depend on: namespaces, language and base. The first one of a name counts. `None`
@@ -315,6 +372,31 @@ mod tests {
             let text = format!("<rss xmlns:sy='s'><channel>{elements}</channel></rss>");
             let interval = FeedDocument::parse(&text).unwrap().interval;
             assert_eq!(interval.map(|interval| interval.as_secs() / 60), minutes, "{elements}");
+        }
+    }
+
+    #[test]
+    fn links_and_marks_of_archives_are_read() {
+        let history = "xmlns:fh='http://purl.org/syndication/history/1.0' xmlns:a='http://www.w3.org/2005/Atom'";
+        let links =
+            "<a:link rel='prev-archive' href='1?a=b&amp;c'/><a:link rel='next' href='2'/><a:link rel='next' href='3'/>";
+        for (text, is_complete, is_archive) in [
+            (format!("<feed xmlns='http://www.w3.org/2005/Atom' {history}><fh:archive/>{links}</feed>"), false, true),
+            (
+                format!("<rss {history}><channel>{links}<fh:complete/><item><fh:archive/></item></channel></rss>"),
+                true,
+                false,
+            ),
+            (format!("<rss {history}><channel>{links}<complete/></channel></rss>"), false, false),
+        ] {
+            let document = FeedDocument::parse(&text).unwrap();
+            assert_eq!((document.is_complete, document.is_archive), (is_complete, is_archive), "{text}");
+            let links = document.links;
+            assert_eq!(
+                (links.previous_archive.as_deref(), links.next.as_deref()),
+                (Some("1?a=b&c"), Some("2")),
+                "{text}"
+            );
         }
     }
 

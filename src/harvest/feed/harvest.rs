@@ -9,28 +9,29 @@ use axum::http::{
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
+use quick_xml::escape::escape;
 use sha2::{Digest, Sha256};
 
 use super::{
     FeedSettings,
-    document::FeedDocument,
-    position::{Position, Validator, Validators},
+    document::{FeedDocument, FeedLinks},
+    position::{DocumentFacts, Position, Validator, Validators, Walk},
     selection::{SelectedEntry, Selection, select},
 };
 use crate::{
     format::{
         Location, Rejection,
-        feed::{ENTRY_KEY, FEED_URL, RESPONSE_DATE},
+        feed::{DELETED_ENTRY, ENTRY_KEY, FEED_URL, RESPONSE_DATE, TOMBSTONES, entry_uri},
     },
     harvest::{
         HarvestError, Harvester, Page, PageEnd,
         client::{PlaceClient, RawResponse},
         text,
     },
-    http_client::is_transient,
+    http_client::{OutboundUrl, is_transient},
     intake::{Incoming, ReceivedMessage},
-    journal::harvest::ListedRecords,
-    model::Timestamp,
+    journal::{Journal, harvest::ListedRecords},
+    model::{SourceName, Timestamp},
     web::header_date,
 };
 
@@ -40,15 +41,20 @@ const GONE_RESPONSES: u32 = 3;
 /// Maximum time between two requests that a publisher can ask for.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Maximum number of entries of a document that the position remembers.
+const MAX_ENTRIES: usize = 500;
+
 /// Media types of feeds, preferred ones first.
 const ACCEPTED: &str = "application/atom+xml, application/rss+xml, application/rdf+xml, application/xml;q=0.9, \
                         text/xml;q=0.9, */*;q=0.1";
 
 /// Harvest of one feed.
 pub(super) struct FeedHarvester {
-    settings: FeedSettings,
-    feed_url: String,
-    client: PlaceClient,
+    pub(super) settings: FeedSettings,
+    pub(super) feed_url: String,
+    pub(super) source: SourceName,
+    pub(super) journal: Journal,
+    pub(super) client: PlaceClient,
 }
 
 impl Harvester for FeedHarvester {
@@ -67,7 +73,7 @@ impl Harvester for FeedHarvester {
 
 /// Returns the time before which a feed is not requested again: that of its interval, of `max-age` and of `Expires`, but
 /// at most [`LONGEST_INTERVAL`] from now.
-fn earliest(position: &Position, headers: &HeaderMap, now: DateTime<Utc>) -> Option<Timestamp> {
+fn earliest(interval: Option<u64>, headers: &HeaderMap, now: DateTime<Utc>) -> Option<Timestamp> {
     let directives = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let mut directives = directives.flat_map(|value| value.split(',')).map(str::trim);
     let max_age = directives.find_map(|directive| directive.strip_prefix("max-age=")?.trim_matches('"').parse().ok());
@@ -76,96 +82,206 @@ fn earliest(position: &Position, headers: &HeaderMap, now: DateTime<Utc>) -> Opt
         let expires = header_date(headers, &EXPIRES)? - header_date(headers, &DATE).unwrap_or(now);
         u64::try_from(expires.num_seconds()).ok()
     });
-    let seconds = fresh.max(position.interval).filter(|seconds| *seconds > 0)?;
+    let seconds = fresh.max(interval).filter(|seconds| *seconds > 0)?;
     let wait = Duration::from_secs(seconds).min(LONGEST_INTERVAL);
     Some(Timestamp::from_datetime(now + wait))
 }
 
-/// A complete response, for the parser.
-struct Document {
-    raw: RawResponse,
-    date: Timestamp,
-    body_digest: String,
+/// A document of the feed, with its entries as messages.
+pub(super) struct ReadDocument {
+    messages: Vec<ReceivedMessage>,
+    is_repaired: bool,
+    pub(super) remarks: Vec<String>,
+    pub(super) links: FeedLinks,
+    is_archive: bool,
+    is_complete: bool,
+    /// Reason why the end of the document cannot be read.
+    pub(super) broken: Option<String>,
+    /// URIs of all entries, if all are readable.
+    uris: Option<Vec<String>>,
+    pub(super) facts: DocumentFacts,
+}
+
+impl ReadDocument {
+    /// Returns whether the document has an entry of the last document of the run before.
+    pub(super) fn overlaps(&self, position: &Position) -> bool {
+        self.facts.entries.iter().any(|entry| position.entries.contains(entry))
+    }
+
+    pub(super) fn into_page(self, position: &Position, end: PageEnd) -> Page {
+        let Self { messages, is_repaired, remarks, .. } = self;
+        Page { is_repaired, ..page(position, messages, end, remarks) }
+    }
 }
 
 impl FeedHarvester {
-    pub(super) fn new(settings: FeedSettings, client: PlaceClient) -> Self {
-        Self { feed_url: settings.public_url(), settings, client }
+    async fn next_page(&self, mut position: Position) -> Result<Page, HarvestError> {
+        match position.walk.take() {
+            None => self.newest_document(position, None).await,
+            Some(walk) => self.walk(position, walk).await,
+        }
     }
 
-    async fn next_page(&self, mut position: Position) -> Result<Page, HarvestError> {
-        let condition = position.condition();
-        let mut permit = self.client.permit().await;
-        let mut raw = self.client.get(&self.settings.url, None, &request_headers(&condition)).await?;
-        if raw.is_busy() {
-            return Err(self.client.busy(&mut permit, raw.status, &raw.headers).into());
-        }
-        drop(permit);
-        let remarks = Vec::from_iter(raw.remark.take());
+    /// Requests the feed itself: at the beginning of a run, and after its archives, of which `newest` was the newest.
+    pub(super) async fn newest_document(
+        &self,
+        mut position: Position,
+        newest: Option<String>,
+    ) -> Result<Page, HarvestError> {
+        let condition = if newest.is_none() { position.condition() } else { Validators::default() };
+        let mut raw = self.request(&self.settings.url, &request_headers(&condition)).await?;
+        let mut remarks = Vec::from_iter(raw.remark.take());
         if raw.status == StatusCode::NOT_MODIFIED && condition != Validators::default() {
             position.unchanged += 1;
-            position.gone = 0;
+            (position.gone, position.doubt) = (0, None);
             // A response without a change may have a new date (RFC 9110 section 15.4.5).
             let last_modified = raw.headers.get(LAST_MODIFIED).and_then(Validator::of);
             position.validators.last_modified = last_modified.or(position.validators.last_modified);
-            position.earliest = earliest(&position, &raw.headers, Utc::now());
-            return Ok(complete_page(&position, remarks));
+            position.earliest = earliest(position.interval, &raw.headers, Utc::now());
+            return Ok(page(&position, Vec::new(), PageEnd::Complete, remarks));
         }
         if !raw.status.is_success() {
             return Err(refusal(position, &raw));
         }
         (position.gone, position.unchanged) = (0, 0);
-        let body_digest = hex::encode(Sha256::digest(&raw.body));
-        if body_digest == position.body {
+        if newest.is_none() && body_digest(&raw) == position.body {
+            position.doubt = None;
             position.validators = validators(&raw.headers);
-            position.earliest = earliest(&position, &raw.headers, Utc::now());
-            return Ok(complete_page(&position, remarks));
+            position.earliest = earliest(position.interval, &raw.headers, Utc::now());
+            return Ok(page(&position, Vec::new(), PageEnd::Complete, remarks));
         }
-        let date = header_date(&raw.headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
+        let is_delta = raw.status == StatusCode::IM_USED;
+        let (position, mut document) = self.read(raw, position).await?;
+        remarks.append(&mut document.remarks);
+        document.remarks = remarks;
+        self.after_newest(position, document, newest.as_ref(), is_delta)
+    }
+
+    /// Decides what follows the feed itself.
+    fn after_newest(
+        &self,
+        mut position: Position,
+        mut document: ReadDocument,
+        newest: Option<&String>,
+        is_delta: bool,
+    ) -> Result<Page, HarvestError> {
+        if let Some(reason) = document.broken.take() {
+            return Ok(document.into_page(&position, PageEnd::Failed(reason)));
+        }
+        if document.is_archive && document.links.current.is_some() {
+            let reason = "the document is an archive, which never changes; change the url of the source to that of the \
+                          link with the relation \"current\"";
+            return Err(HarvestError::fail(reason));
+        }
+        if let Some(uris) = document.uris.take().filter(|_| document.is_complete && !is_delta) {
+            return Ok(self.complete_feed(position, document, uris));
+        }
+        let is_first = position.body.is_empty();
+        let links = document.links.clone();
+        let url = self.settings.url.expose().as_str();
+        let archive = links.previous_archive.and_then(|link| self.link(url, &link));
+        if newest.is_some() {
+            if archive.as_ref() != newest {
+                // An archive was made meanwhile. The next run reads the feed again, and the archives since `newest`.
+                (document.facts.validators, document.facts.entries) = (Validators::default(), position.entries.clone());
+                document.facts.body.insert(0, '-');
+            }
+            position.complete(document.facts.clone());
+            return Ok(document.into_page(&position, PageEnd::Complete));
+        }
+        let is_gap = !document.is_complete
+            && !is_delta
+            && (is_first || !(position.entries.is_empty() || document.facts.entries.is_empty()))
+            && !document.overlaps(&position);
+        if let Some(archive) = archive.filter(|_| is_gap) {
+            position.walk = Some(Walk::Search { archives: vec![archive] });
+            return Ok(page(&position, Vec::new(), PageEnd::More, document.remarks));
+        }
+        if let Some(next) = links.next.and_then(|link| self.link(url, &link))
+            && is_gap
+        {
+            position.pending = Some(document.facts.clone());
+            position.walk = Some(Walk::Pages { next, visited: Vec::new() });
+            return Ok(document.into_page(&position, PageEnd::More));
+        }
+        if is_gap && !is_first {
+            let remark =
+                "the feed has no entry of the last run any more, so entries may have been missed; shorten every";
+            document.remarks.push(remark.to_owned());
+        }
+        if is_delta {
+            document.facts.entries.append(&mut position.entries);
+            document.facts.entries.truncate(MAX_ENTRIES);
+        }
+        position.complete(document.facts.clone());
+        Ok(document.into_page(&position, PageEnd::Complete))
+    }
+
+    /// Sends a request.
+    pub(super) async fn request(&self, url: &OutboundUrl, headers: &HeaderMap) -> Result<RawResponse, HarvestError> {
+        let mut permit = self.client.permit().await;
+        let raw = self.client.get(url, None, headers).await?;
+        if raw.is_busy() {
+            return Err(self.client.busy(&mut permit, raw.status, &raw.headers).into());
+        }
+        Ok(raw)
+    }
+
+    /// Parses a document, and notes its ambiguous and unreadable entries in the position.
+    pub(super) async fn read(
+        &self,
+        raw: RawResponse,
+        position: Position,
+    ) -> Result<(Position, ReadDocument), HarvestError> {
         let (feed_url, max_record_bytes) = (self.feed_url.clone(), self.client.max_record_bytes());
-        let document = Document { raw, date, body_digest };
-        let read = tokio::task::spawn_blocking(move || document.page(position, &feed_url, max_record_bytes)).await;
-        let mut page = read.map_err(|error| HarvestError::fail(format!("the parser has failed: {error}")))??;
-        page.remarks.splice(..0, remarks);
-        Ok(page)
+        let read = tokio::task::spawn_blocking(move || read(&raw, position, &feed_url, max_record_bytes)).await;
+        read.map_err(|error| HarvestError::fail(format!("the parser has failed: {error}")))?
     }
 }
 
-impl Document {
-    /// Returns the page with the entries, and the position after it. The position of a document that cannot be read to
-    /// its end stays as it is, so that the next run gets the document again.
-    fn page(self, mut position: Position, feed_url: &str, max_record_bytes: usize) -> Result<Page, HarvestError> {
-        let text::RepairedText { text, repairs } = text::read(&self.raw.body, self.raw.charset());
-        if text.trim().is_empty() {
-            return Err(HarvestError::fail("the response is empty"));
-        }
-        let document = FeedDocument::parse(&text).map_err(|error| HarvestError::fail(error.to_string()))?;
-        let Position { ambiguous, unreadable, .. } = &mut position;
-        let Selection { entries, has_new_ambiguity } =
-            select(&document, feed_url, max_record_bytes, ambiguous, unreadable);
-        let remarks = has_new_ambiguity.then(|| {
-            "several entries of the feed have the same id or link; their links or contents identify them".to_owned()
-        });
-        let messages = entries.into_iter().map(|entry| message(entry, feed_url, self.date, max_record_bytes)).collect();
-        let end = match document.broken {
-            Some(reason) => PageEnd::Failed(reason),
-            None => {
-                position.body = self.body_digest;
-                position.validators = validators(&self.raw.headers);
-                position.interval = document.interval.map(|interval| interval.as_secs());
-                position.earliest = earliest(&position, &self.raw.headers, Utc::now());
-                PageEnd::Complete
-            }
-        };
-        Ok(Page {
-            messages,
-            position: position.text(),
-            end,
-            is_repaired: repairs > 0,
-            remarks: Vec::from_iter(remarks),
-            listed: ListedRecords::default(),
-        })
+fn read(
+    raw: &RawResponse,
+    mut position: Position,
+    feed_url: &str,
+    max_record_bytes: usize,
+) -> Result<(Position, ReadDocument), HarvestError> {
+    let text::RepairedText { text, repairs } = text::read(&raw.body, raw.charset());
+    if text.trim().is_empty() {
+        return Err(HarvestError::fail("the response is empty"));
     }
+    let document = FeedDocument::parse(&text).map_err(|error| HarvestError::fail(error.to_string()))?;
+    let Position { ambiguous, unreadable, .. } = &mut position;
+    let selection = select(&document, feed_url, max_record_bytes, ambiguous, unreadable);
+    let Selection { entries, keys, has_new_ambiguity } = selection;
+    let remarks = has_new_ambiguity.then(|| {
+        "several entries of the feed have the same id or link; their links or contents identify them".to_owned()
+    });
+    let date = header_date(&raw.headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
+    let uris = keys.iter().map(|key| entry_uri(feed_url, key).ok().map(|uri| uri.to_string())).collect();
+    let interval = document.interval.map(|interval| interval.as_secs());
+    let facts = DocumentFacts {
+        validators: validators(&raw.headers),
+        body: body_digest(raw),
+        interval,
+        earliest: earliest(interval, &raw.headers, Utc::now()),
+        entries: keys.iter().take(MAX_ENTRIES).map(|key| hex::encode(&Sha256::digest(key)[..8])).collect(),
+    };
+    let document = ReadDocument {
+        messages: entries.into_iter().map(|entry| message(entry, feed_url, date, max_record_bytes)).collect(),
+        is_repaired: repairs > 0,
+        remarks: Vec::from_iter(remarks),
+        links: document.links,
+        is_archive: document.is_archive,
+        is_complete: document.is_complete,
+        broken: document.broken,
+        uris: position.unreadable.is_empty().then_some(uris).flatten(),
+        facts,
+    };
+    Ok((position, document))
+}
+
+fn body_digest(raw: &RawResponse) -> String {
+    hex::encode(Sha256::digest(&raw.body))
 }
 
 fn request_headers(condition: &Validators) -> HeaderMap {
@@ -188,16 +304,20 @@ fn validators(headers: &HeaderMap) -> Validators {
     Validators { etag: of(ETAG), last_modified: of(LAST_MODIFIED) }
 }
 
-/// Returns the page of a run that has found no change.
-fn complete_page(position: &Position, remarks: Vec<String>) -> Page {
-    Page {
-        messages: Vec::new(),
-        position: position.text(),
-        end: PageEnd::Complete,
-        is_repaired: false,
-        remarks,
-        listed: ListedRecords::default(),
-    }
+/// Returns a page.
+pub(super) fn page(position: &Position, messages: Vec<ReceivedMessage>, end: PageEnd, remarks: Vec<String>) -> Page {
+    let (position, listed) = (position.text(), ListedRecords::default());
+    Page { messages, position, end, is_repaired: false, remarks, listed }
+}
+
+/// Returns the message that deletes an entry.
+pub(super) fn tombstone(uri: &str, feed_url: &str, when: Timestamp) -> ReceivedMessage {
+    let document = format!(
+        "<feed xmlns=\"http://www.w3.org/2005/Atom\"><at:{DELETED_ENTRY} xmlns:at=\"{TOMBSTONES}\" ref=\"{}\" \
+         when=\"{when}\"/></feed>",
+        escape(uri)
+    );
+    message(SelectedEntry { document, key: None }, feed_url, when, usize::MAX)
 }
 
 /// Returns the error for a status without a document.
@@ -251,7 +371,7 @@ fn message(entry: SelectedEntry, feed_url: &str, date: Timestamp, max_record_byt
 
 #[cfg(test)]
 mod tests {
-    use super::{HeaderMap, Position, Utc, earliest};
+    use super::{HeaderMap, Utc, earliest};
 
     #[test]
     fn longest_interval_of_publisher_and_cache_counts() {
@@ -266,10 +386,9 @@ mod tests {
             (None, expires("02:00:00"), Some("02:00:00")),
             (Some(1_000_000), ("expires", "0".to_owned()), Some("00:00:00")),
         ] {
-            let position = Position { interval, ..Position::default() };
             let name: axum::http::HeaderName = header.0.parse().unwrap();
             let headers = HeaderMap::from_iter([(name, header.1.parse().unwrap())]);
-            let found = earliest(&position, &headers, now).map(|time| time.to_string()[11..19].to_owned());
+            let found = earliest(interval, &headers, now).map(|time| time.to_string()[11..19].to_owned());
             assert_eq!(found.as_deref(), expected, "{header:?}");
         }
     }

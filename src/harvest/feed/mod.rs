@@ -1,16 +1,20 @@
 //! Harvests of RSS and Atom feeds.
 //!
 //! A run requests the feed, if it has changed, and passes each entry to the dialect as a document of its own. A feed is
-//! a window on the newest entries, so an entry that it no longer has is not deleted.
+//! a window on the newest entries, so an entry that it no longer has is not deleted, unless the feed says that it is
+//! complete.
 //!
 //! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries;
 //! * `position` is the state between two runs;
-//! * `harvest` sends the requests and decides about the responses.
+//! * `harvest` sends the requests and decides about the responses;
+//! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has.
 
+mod complete;
 mod document;
 mod harvest;
 mod position;
 mod selection;
+mod walk;
 
 use std::{
     path::{Path, PathBuf},
@@ -65,12 +69,18 @@ impl HarvesterSettings for FeedSettings {
         self.ca.as_deref()
     }
 
-    fn build(&self, _: SourceName, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+    fn build(
+        &self,
+        source: SourceName,
+        context: HarvesterContext,
+    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
             let Self { url, ca, page_bytes, timeouts } = self.clone();
+            let journal = context.journal.clone();
             let client =
                 PlaceClient::new(PlaceSettings { url, noun: "feed", ca, page_bytes, timeouts }, context).await?;
-            Ok(Arc::new(FeedHarvester::new(self.clone(), client)) as Arc<dyn Harvester>)
+            let (settings, feed_url) = (self.clone(), self.public_url());
+            Ok(Arc::new(FeedHarvester { settings, feed_url, source, journal, client }) as Arc<dyn Harvester>)
         })
     }
 }

@@ -32,8 +32,59 @@ pub(super) struct Position {
     pub(super) earliest: Option<Timestamp>,
     /// Digests of the ids and links that several entries of a document had.
     pub(super) ambiguous: Vec<String>,
+    /// Digests of the keys of the entries that the last document had, to notice that later ones were missed.
+    pub(super) entries: Vec<String>,
+    /// Further documents of the present run.
+    pub(super) walk: Option<Walk>,
+    /// Facts about the newest document of the present run, which count when the run is complete.
+    pub(super) pending: Option<DocumentFacts>,
+    /// Number of the entries that were missing in the last complete feed and of all, if that was implausible.
+    pub(super) doubt: Option<(u64, u64)>,
     /// Digests of the unreadable entries of the last document, which are in the quarantine already.
     pub(super) unreadable: Vec<String>,
+}
+
+/// Facts about a document that was read to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct DocumentFacts {
+    pub(super) validators: Validators,
+    pub(super) body: String,
+    pub(super) interval: Option<u64>,
+    pub(super) earliest: Option<Timestamp>,
+    pub(super) entries: Vec<String>,
+}
+
+/// Further documents of a run (RFC 5005). URLs are without the credentials of the feed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Walk {
+    /// Archives are looked for, from the newest to the oldest. The last one of `archives` is next.
+    Search {
+        /// Archives so far.
+        archives: Vec<String>,
+    },
+    /// Archives are read, from the oldest, which is the last one of `archives`, to the newest. The feed follows.
+    Archives {
+        /// Archives that are still to be read.
+        archives: Vec<String>,
+        /// The newest archive.
+        newest: String,
+    },
+    /// Pages are read, from the newest to the oldest.
+    Pages {
+        /// The next page.
+        next: String,
+        /// Digests of the URLs of the pages so far.
+        visited: Vec<String>,
+    },
+    /// Entries that a complete feed no longer has are deleted.
+    Missing {
+        /// Start of the run.
+        since: Timestamp,
+        /// Whether their number is plausible.
+        is_plausible: bool,
+    },
 }
 
 /// Validators of a document (RFC 9110 section 8.8), as the server sent them.
@@ -74,6 +125,12 @@ impl Position {
     pub(super) fn text(&self) -> String {
         // Serialization cannot fail: every value has a JSON form.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Completes a run with the facts about its newest document.
+    pub(super) fn complete(&mut self, facts: DocumentFacts) {
+        let DocumentFacts { validators, body, interval, earliest, entries } = facts;
+        *self = Self { validators, body, interval, earliest, entries, ..std::mem::take(self) };
     }
 
     /// Returns the validators of the next request; none if it is to be unconditional.

@@ -19,6 +19,8 @@ const MAX_UNREADABLE: usize = 256;
 /// Entries and deletions for the dialect, oldest first.
 pub(super) struct Selection {
     pub(super) entries: Vec<SelectedEntry>,
+    /// Values of the keys of the entries, without deletions and unreadable entries.
+    pub(super) keys: Vec<String>,
     /// Whether ids or links were found that several entries have, and that were not known to be ambiguous.
     pub(super) has_new_ambiguity: bool,
 }
@@ -66,7 +68,8 @@ pub(super) fn select(
         .collect();
     // Feeds begin with their newest entries.
     entries.reverse();
-    Selection { entries, has_new_ambiguity }
+    let keys = newest.iter().map(|candidate| candidate.identity.key(candidate.key)).collect();
+    Selection { entries, keys, has_new_ambiguity }
 }
 
 /// Chooses the best key that is unique. A key that was once ambiguous stays so, because an entry must not become another

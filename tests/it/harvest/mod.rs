@@ -2,6 +2,7 @@
 
 mod downloads;
 mod example;
+mod feed_documents;
 mod feeds;
 mod gateways;
 mod independent_repository;

@@ -38,11 +38,13 @@ pub(crate) struct FeedScript {
 pub(crate) struct ScriptedDocument {
     pub(crate) body: Vec<u8>,
     pub(crate) etag: Option<String>,
+    pub(crate) status: Option<u16>,
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptedRequest {
+    pub(crate) path: String,
     pub(crate) if_none_match: Option<String>,
     pub(crate) is_delta_accepted: bool,
 }
@@ -70,7 +72,11 @@ impl Respond for Handler {
         };
         let if_none_match = header("if-none-match");
         let is_delta_accepted = header("a-im").as_deref() == Some("feed");
-        script.requests.push(ScriptedRequest { if_none_match: if_none_match.clone(), is_delta_accepted });
+        script.requests.push(ScriptedRequest {
+            path: path.clone(),
+            if_none_match: if_none_match.clone(),
+            is_delta_accepted,
+        });
         if let Some((status, headers)) = script.statuses.pop_front() {
             let response = ResponseTemplate::new(status);
             return headers
@@ -81,7 +87,7 @@ impl Respond for Handler {
         let response = match &document.etag {
             Some(etag) if if_none_match.as_ref() == Some(etag) => ResponseTemplate::new(304),
             Some(etag) => ResponseTemplate::new(200).insert_header("etag", etag.as_str()),
-            None => ResponseTemplate::new(200),
+            None => ResponseTemplate::new(document.status.unwrap_or(200)),
         };
         let response = document
             .headers
@@ -121,6 +127,30 @@ impl FeedFixture {
     /// Replaces the feed, with this validator.
     pub(crate) fn put(&self, feed: &str, etag: Option<&str>) {
         self.put_bytes(feed.as_bytes(), etag);
+    }
+
+    /// Puts a document at a path, with its query.
+    pub(crate) fn put_at(&self, path: &str, feed: &str) {
+        let document = ScriptedDocument { body: feed.as_bytes().to_vec(), ..ScriptedDocument::default() };
+        self.script().documents.insert(path.to_owned(), document);
+    }
+
+    /// Puts a document with another status than 200 at a path.
+    pub(crate) fn put_status(&self, path: &str, status: u16, feed: &str) {
+        let body = feed.as_bytes().to_vec();
+        let document = ScriptedDocument { body, status: Some(status), ..ScriptedDocument::default() };
+        self.script().documents.insert(path.to_owned(), document);
+    }
+
+    /// Returns all that the journal has stored about the harvest.
+    pub(crate) async fn positions(&self) -> String {
+        format!("{:?}", self.journal.journal.harvest(source()).await.unwrap())
+    }
+
+    /// Returns the paths of the requests since the last call.
+    pub(crate) fn take_paths(&self) -> Vec<String> {
+        let requests = std::mem::take(&mut self.script().requests);
+        requests.into_iter().map(|request| request.path).collect()
     }
 
     /// Replaces the feed by bytes, with this validator.
