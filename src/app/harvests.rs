@@ -12,7 +12,8 @@ use crate::{
     config::{self, Config},
     files::FileStore,
     harvest::{
-        Harvest, HarvestLaunch, HarvestParts, HarvesterContext, Harvests, Hosts, InvalidHarvest, ReadDefinition, Waits,
+        Harvest, HarvestLaunch, HarvestParts, HarvesterContext, Harvests, Hosts, InvalidHarvest, ReadDefinition,
+        SharedClients, Waits,
         status::{HarvestState, HarvestStatus},
     },
     http_client::OutboundPolicy,
@@ -38,6 +39,7 @@ pub(super) async fn open(
 ) -> Result<(Harvests, mpsc::Receiver<HarvestLaunch>), ServeError> {
     let context = HarvesterContext {
         hosts: Hosts::default(),
+        clients: SharedClients::default(),
         own_host: OutboundPolicy::unrestricted(),
         redirects: OutboundPolicy::restricted(config.delivery.allow.clone()),
         max_record_bytes: config.limits.body_bytes,

@@ -1,12 +1,13 @@
 //! HTTP client of one harvested place: redirections, compression, limits on bytes, and the classification of failures.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
 };
 use chrono::Utc;
+use tokio::sync::Mutex;
 
 use super::{HarvestError, HarvesterContext, HostPermit};
 use crate::{
@@ -35,7 +36,7 @@ pub(super) struct PlaceSettings {
 }
 
 /// Timeouts of requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Time until the headers of a response. Large repositories need minutes for a page.
     pub response: Duration,
@@ -107,20 +108,52 @@ impl RawResponse {
     }
 }
 
+/// HTTP clients that harvests share, because each has the CA certificates of the operating system and its own
+/// connections. Clones are the same set.
+#[derive(Clone, Default)]
+pub struct SharedClients(Arc<Mutex<Vec<SharedClient>>>);
+
+struct SharedClient {
+    policy: OutboundPolicy,
+    timeouts: Timeouts,
+    client: Client,
+}
+
+impl SharedClients {
+    /// Returns the client for a policy. One with CA certificates of its own is not shared.
+    async fn client(
+        &self,
+        policy: &OutboundPolicy,
+        timeouts: Timeouts,
+        ca: Option<PathBuf>,
+    ) -> Result<Client, ClientError> {
+        let settings = ClientSettings {
+            ca,
+            response_timeout: timeouts.response,
+            body_timeout: timeouts.idle,
+            ..ClientSettings::new(policy.clone())
+        };
+        if settings.ca.is_some() {
+            return Client::new(settings).await;
+        }
+        // Locked while a client is created, so that it is created once.
+        let mut clients = self.0.lock().await;
+        let is_it = |shared: &&SharedClient| shared.policy.is_same(policy) && shared.timeouts == timeouts;
+        if let Some(shared) = clients.iter().find(is_it) {
+            return Ok(shared.client.clone());
+        }
+        let client = Client::new(settings).await?;
+        clients.push(SharedClient { policy: policy.clone(), timeouts, client: client.clone() });
+        Ok(client)
+    }
+}
+
 impl PlaceClient {
     pub(super) async fn new(settings: PlaceSettings, context: HarvesterContext) -> Result<Self, ClientError> {
-        let of = |policy: OutboundPolicy| ClientSettings {
-            ca: settings.ca.clone(),
-            response_timeout: settings.timeouts.response,
-            body_timeout: settings.timeouts.idle,
-            ..ClientSettings::new(policy)
-        };
-        Ok(Self {
-            own: Client::new(of(context.own_host.clone())).await?,
-            foreign: Client::new(of(context.redirects.clone())).await?,
-            settings,
-            context,
-        })
+        let PlaceSettings { timeouts, ca, .. } = &settings;
+        let client = |policy| context.clients.client(policy, *timeouts, ca.clone());
+        let (own, foreign) = (client(&context.own_host).await?, client(&context.redirects).await?);
+        Ok(Self { own, foreign, settings, context })
     }
 
     /// Returns the maximum size of a record, in bytes.

@@ -34,7 +34,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 pub use self::{
-    client::Timeouts,
+    client::{SharedClients, Timeouts},
     engine::{Engine, Waits},
     harvests::{
         Harvest, HarvestLaunch, HarvestOperationError, HarvestParts, Harvests, InvalidHarvest, MAX_HARVESTS, OpenError,
@@ -103,6 +103,8 @@ pub trait HarvesterSettings: Debug + Send + Sync {
 pub struct HarvesterContext {
     /// Limits on the requests to each host.
     pub hosts: Hosts,
+    /// HTTP clients of all harvests.
+    pub clients: SharedClients,
     /// Policy for the host of the harvested place.
     pub own_host: OutboundPolicy,
     /// Policy for redirections to other hosts than the configured one.

@@ -82,6 +82,17 @@ pub enum InvalidOutboundUrl {
 pub struct OutboundUrl(Url);
 
 impl OutboundPolicy {
+    /// Returns whether both are the same policy, so that one client can serve both.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let is_same_list = match (&self.allow, &other.allow) {
+            (None, None) => true,
+            (Some(list), Some(other)) => Arc::ptr_eq(list, other),
+            _ => false,
+        };
+        is_same_list && self.is_encryption_required == other.is_encryption_required
+    }
+
     /// Returns the policy for URLs from the operator's configuration: all targets are allowed.
     #[must_use]
     pub fn unrestricted() -> Self {

@@ -58,3 +58,29 @@ fn error_about_a_harvest_names_the_setting_and_not_the_password() {
         assert!(!error.contains("hush-hush"));
     }
 }
+
+#[test]
+fn error_about_a_feed_names_the_setting_and_not_the_password() {
+    let good = |lines: &str| {
+        let url = "url = \"https://me:hush-hush@h/feed?token=hush-hush\"";
+        format!("[sources.q]\ntransport = \"feed\"\ndialect = \"feed\"\n{url}\n{lines}")
+    };
+    let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
+    load(&good(""), &[]).unwrap();
+    for (file, message) in [
+        (good("").replace("https", "gopher"), wrong("url", "it begins with neither https:// nor http://")),
+        (
+            good("").replace("dialect = \"feed\"", "dialect = \"oai-pmh\""),
+            wrong("dialect", "the transport feed harvests records of the dialect \"feed\"; give that"),
+        ),
+        (good("page_bytes = 5"), wrong("page_bytes", "it is 5; give a whole number from 1048576 to 1073741824")),
+        (
+            good("sets = [\"a\"]"),
+            wrong("sets", "it is a setting of the transport \"oai-pmh\", but this source has \"feed\""),
+        ),
+    ] {
+        let error = load(&file, &[]).map(|_| ()).unwrap_err();
+        assert_eq!(error, message, "{file}");
+        assert!(!error.contains("hush-hush"));
+    }
+}

@@ -7,6 +7,7 @@ mod feeds;
 mod gateways;
 mod independent_repository;
 mod made_over_http;
+mod many_feeds;
 mod misbehaviour;
 mod missing_records;
 mod oai_pmh;

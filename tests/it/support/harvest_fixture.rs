@@ -6,7 +6,7 @@ use serde_json::Value;
 use tidings::{
     format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
-        Engine, HarvesterContext, HarvesterSettings, Hosts, Mode, Schedule, Timeouts, Waits,
+        Engine, HarvesterContext, HarvesterSettings, Hosts, Mode, Schedule, SharedClients, Timeouts, Waits,
         oai_pmh::{ListVerb, OaiPmhSettings},
         status::HarvestStatus,
     },
@@ -121,6 +121,7 @@ pub(crate) async fn run_until(
     journal.journal.request_harvest(source()).await.unwrap();
     let context = HarvesterContext {
         hosts: Hosts::default(),
+        clients: SharedClients::default(),
         own_host: OutboundPolicy::unrestricted(),
         redirects: OutboundPolicy::restricted(Default::default()),
         max_record_bytes,
