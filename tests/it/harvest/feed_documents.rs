@@ -1,8 +1,19 @@
 //! Feeds of several documents (RFC 5005): archives, pages, missed entries, and complete feeds.
 
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
 use tidings::model::Seq;
 
-use crate::support::scripted_feed::{FeedFixture, item};
+use crate::support::{
+    gateway::{Gateway, PATIENCE},
+    harvest_fixture::run_to_end,
+    journal_fixture::{configuration, journal_file, verify_ok},
+    scripted_feed::{FeedFixture, item},
+    subscription_fixture::{gateway, post},
+};
 
 /// Returns an RSS feed with these elements and items of the channel.
 fn feed(elements: &str, items: &[u32]) -> String {
@@ -213,4 +224,48 @@ async fn delta_response_deletes_nothing_and_misses_nothing() {
     let run = fixture.complete().await;
     assert_eq!((run.counts.changes, run.reason), (2, None));
     assert_eq!(entries(&fixture, 2).await, [3, 4]);
+}
+
+#[tokio::test]
+async fn feed_of_another_gateway_is_read_with_its_archives() {
+    let [data, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let other = gateway(data.path(), "");
+    let mut posted = 0;
+    let mut post_more = async |count: u64| {
+        for number in posted..posted + count {
+            post(&other, number).await;
+        }
+        posted += count;
+    };
+    post_more(250).await;
+    let lines = format!(
+        "[sources.other]\ntransport = \"feed\"\ndialect = \"feed\"\nurl = \"{}/feed\"\nmode = \"once\"\n",
+        other.url
+    );
+    let config = configuration(folder.path(), &lines);
+    let mut copy = Gateway::start_with(folder.path(), &["--config", &config]);
+    let count = async |copy: &Gateway| {
+        let changes = copy.changes().await;
+        let objects: BTreeSet<_> = changes.iter().map(|change| change["object"].as_str().unwrap()).collect();
+        assert_eq!(objects.len(), changes.len(), "an entry is there twice");
+        objects.len()
+    };
+    let began = Instant::now();
+    while count(&copy).await < 250 {
+        assert!(began.elapsed() < PATIENCE, "{}", copy.json("/harvests/other").await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // More changes than the feed has, with a kill in between.
+    post_more(350).await;
+    copy.http.post(format!("{}/harvests/other/run", copy.url)).send().await.unwrap();
+    copy.kill();
+    let copy = Gateway::start_with(folder.path(), &["--config", &config]);
+    run_to_end(&copy, "other").await;
+    run_to_end(&copy, "other").await;
+    assert_eq!(count(&copy).await, 600);
+    let head = copy.head().await;
+    run_to_end(&copy, "other").await;
+    assert_eq!(copy.head().await, head);
+    assert!(copy.stop().success());
+    verify_ok(&journal_file(folder.path()));
 }
