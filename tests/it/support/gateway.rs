@@ -4,11 +4,15 @@
 //! all tests share.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -161,12 +165,14 @@ impl Drop for Gateway {
     }
 }
 
-/// Returns a free socket address for a server that is restarted there. The port is outside the ephemeral range,
-/// because another process could otherwise get it in the meantime.
+/// Returns a free socket address for a server that is restarted there, or starts later. The port is outside the ephemeral
+/// range, because another process could otherwise get it in the meantime, and no other test gets it.
 pub(crate) fn free_address() -> String {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
-        let address = format!("127.0.0.1:{}", fastrand::u16(10_000..32_000));
-        if std::net::TcpListener::bind(&address).is_ok() {
+        let port = fastrand::u16(10_000..32_000);
+        let address = format!("127.0.0.1:{port}");
+        if GIVEN.lock().unwrap().insert(port) && std::net::TcpListener::bind(&address).is_ok() {
             return address;
         }
     }
