@@ -178,6 +178,15 @@ pub struct Page {
     pub listed: ListedRecords,
 }
 
+impl Page {
+    /// Creates a page without remarks.
+    #[must_use]
+    pub fn new(messages: Vec<ReceivedMessage>, position: String, end: PageEnd) -> Self {
+        let (remarks, listed) = (Vec::new(), ListedRecords::default());
+        Self { messages, position, end, is_repaired: false, remarks, listed }
+    }
+}
+
 /// Continuation of a run after a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageEnd {

@@ -38,7 +38,7 @@ use crate::{
     format::{Headers, download::DownloadResult},
     http_client::{Client, ClientSettings},
     intake::{Incoming, ReceivedMessage},
-    journal::{Journal, JournalError, RecordedChange, harvest::ListedRecords},
+    journal::{Journal, JournalError, RecordedChange},
     model::{ContentLocation, Digest, DigestAlgorithm, MediaRange, Seq, SourceName, Timestamp, Uri, UrlPattern},
 };
 
@@ -176,14 +176,7 @@ impl Downloader {
         }
         let has_due = position.next_repeat().is_some_and(|next| next <= now);
         let end = if is_end && !has_due { PageEnd::Complete } else { PageEnd::More };
-        Ok(Page {
-            messages,
-            position: position.text(),
-            end,
-            is_repaired: false,
-            remarks: Vec::new(),
-            listed: ListedRecords::default(),
-        })
+        Ok(Page::new(messages, position.text(), end))
     }
 
     /// Downloads a file; returns `None` if the registry has other content by now.

@@ -3,6 +3,8 @@
 //! The journal has the URIs of the entries ([`ListedRecords`]). If more than half of them are missing, the next run must
 //! find the same before they are deleted, because a feed that was generated from an empty database is valid, too.
 
+use sha2::{Digest, Sha256};
+
 use super::{
     harvest::{FeedHarvester, ReadDocument, page, tombstone},
     position::{Position, Walk},
@@ -26,7 +28,7 @@ impl FeedHarvester {
         let since = Timestamp::now();
         let replaces = position.body.is_empty();
         position.pending = Some(document.facts.clone());
-        position.walk = Some(Walk::Missing { since, is_plausible: false });
+        position.walk = Some(Walk::Missing { since, entries: digest(&uris), is_plausible: false });
         let mut page = document.into_page(&position, PageEnd::More);
         page.listed = ListedRecords { replaces, present: uris, at: Some(since), gone: Vec::new() };
         page
@@ -37,18 +39,19 @@ impl FeedHarvester {
         &self,
         mut position: Position,
         since: Timestamp,
+        entries: String,
         is_plausible: bool,
     ) -> Result<Page, HarvestError> {
         if !is_plausible {
             let ListedCounts { all, missing } = self.journal.listed_counts(self.source.clone(), since).await?;
-            if missing > FEW && missing.saturating_mul(2) > all && position.doubt != Some((missing, all)) {
-                position.doubt = Some((missing, all));
+            if missing > FEW && missing.saturating_mul(2) > all && position.doubt.as_ref() != Some(&entries) {
+                position.doubt = Some(entries);
                 // The next run must not get a response without the document.
                 let earliest = position.pending.take().and_then(|facts| facts.earliest);
                 position.earliest = earliest;
                 let remark = format!(
                     "{missing} of {all} entries are missing in the complete feed; they are deleted if the next run finds \
-                     the same"
+                     the same entries"
                 );
                 return Ok(page(&position, Vec::new(), PageEnd::Complete, vec![remark]));
             }
@@ -58,9 +61,21 @@ impl FeedHarvester {
         if gone.is_empty() {
             return Ok(complete(position, |position, end| page(position, Vec::new(), end, Vec::new())));
         }
-        position.walk = Some(Walk::Missing { since, is_plausible: true });
+        position.walk = Some(Walk::Missing { since, entries, is_plausible: true });
         let messages = gone.iter().map(|uri| tombstone(uri, &self.feed_url, since)).collect();
         let listed = ListedRecords { gone, ..ListedRecords::default() };
         Ok(Page { listed, ..page(&position, messages, PageEnd::More, Vec::new()) })
     }
+}
+
+/// Returns a digest of the entries of a document, in any order.
+fn digest(uris: &[String]) -> String {
+    let mut sorted: Vec<_> = uris.iter().collect();
+    sorted.sort_unstable();
+    let mut hash = Sha256::new();
+    for uri in sorted {
+        hash.update((uri.len() as u64).to_be_bytes());
+        hash.update(uri);
+    }
+    hex::encode(&hash.finalize()[..16])
 }

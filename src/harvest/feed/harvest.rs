@@ -62,8 +62,8 @@ impl Harvester for FeedHarvester {
         super::HarvesterSettings::describe(&self.settings)
     }
 
-    fn page<'a>(&'a self, position: &'a str, _attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>> {
-        Box::pin(self.next_page(Position::parse(position, &self.feed_url)))
+    fn page<'a>(&'a self, position: &'a str, attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>> {
+        Box::pin(self.next_page(Position::parse(position, &self.feed_url), attempt))
     }
 
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {
@@ -115,10 +115,10 @@ impl ReadDocument {
 }
 
 impl FeedHarvester {
-    async fn next_page(&self, mut position: Position) -> Result<Page, HarvestError> {
+    async fn next_page(&self, mut position: Position, attempt: u32) -> Result<Page, HarvestError> {
         match position.walk.take() {
             None => self.newest_document(position, None).await,
-            Some(walk) => self.walk(position, walk).await,
+            Some(walk) => self.walk(position, walk, attempt).await,
         }
     }
 
@@ -173,14 +173,18 @@ impl FeedHarvester {
                           link with the relation \"current\"";
             return Err(HarvestError::fail(reason));
         }
-        if let Some(uris) = document.uris.take().filter(|_| document.is_complete && !is_delta) {
-            return Ok(self.complete_feed(position, document, uris));
+        let uris = document.uris.take().filter(|_| document.is_complete);
+        if let Some(uris) = uris.as_ref().filter(|_| !is_delta) {
+            return Ok(self.complete_feed(position, document, uris.clone()));
         }
         let is_first = position.body.is_empty();
         let links = document.links.clone();
         let url = self.settings.url.expose().as_str();
         let archive = links.previous_archive.and_then(|link| self.link(url, &link));
         if newest.is_some() {
+            if let Some(reason) = position.interruption.take() {
+                return Ok(document.into_page(&position, PageEnd::Failed(reason)));
+            }
             if archive.as_ref() != newest {
                 // An archive was made meanwhile. The next run reads the feed again, and the archives since `newest`.
                 (document.facts.validators, document.facts.entries) = (Validators::default(), position.entries.clone());
@@ -214,7 +218,10 @@ impl FeedHarvester {
             document.facts.entries.truncate(MAX_ENTRIES);
         }
         position.complete(document.facts.clone());
-        Ok(document.into_page(&position, PageEnd::Complete))
+        // The next complete document may no longer have the entries of this part.
+        let present = uris.unwrap_or_default();
+        let listed = ListedRecords { present, at: Some(Timestamp::now()), ..ListedRecords::default() };
+        Ok(Page { listed, ..document.into_page(&position, PageEnd::Complete) })
     }
 
     /// Sends a request.
@@ -306,8 +313,7 @@ fn validators(headers: &HeaderMap) -> Validators {
 
 /// Returns a page.
 pub(super) fn page(position: &Position, messages: Vec<ReceivedMessage>, end: PageEnd, remarks: Vec<String>) -> Page {
-    let (position, listed) = (position.text(), ListedRecords::default());
-    Page { messages, position, end, is_repaired: false, remarks, listed }
+    Page { remarks, ..Page::new(messages, position.text(), end) }
 }
 
 /// Returns the message that deletes an entry.

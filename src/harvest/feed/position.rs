@@ -38,8 +38,12 @@ pub(super) struct Position {
     pub(super) walk: Option<Walk>,
     /// Facts about the newest document of the present run, which count when the run is complete.
     pub(super) pending: Option<DocumentFacts>,
-    /// Number of the entries that were missing in the last complete feed and of all, if that was implausible.
-    pub(super) doubt: Option<(u64, u64)>,
+    /// Reason why an archive of the present run is not available at present.
+    pub(super) interruption: Option<String>,
+    /// Number of successive runs that an archive or a page has interrupted.
+    pub(super) interruptions: u32,
+    /// Digest of the entries of the last complete feed, if too many were missing.
+    pub(super) doubt: Option<String>,
     /// Digests of the unreadable entries of the last document, which are in the quarantine already.
     pub(super) unreadable: Vec<String>,
 }
@@ -82,6 +86,8 @@ pub(super) enum Walk {
     Missing {
         /// Start of the run.
         since: Timestamp,
+        /// Digest of the entries that the feed has.
+        entries: String,
         /// Whether their number is plausible.
         is_plausible: bool,
     },
@@ -130,7 +136,9 @@ impl Position {
     /// Completes a run with the facts about its newest document.
     pub(super) fn complete(&mut self, facts: DocumentFacts) {
         let DocumentFacts { validators, body, interval, earliest, entries } = facts;
-        *self = Self { validators, body, interval, earliest, entries, ..std::mem::take(self) };
+        let (interruption, interruptions) = (None, 0);
+        let former = std::mem::take(self);
+        *self = Self { validators, body, interval, earliest, entries, interruption, interruptions, ..former };
     }
 
     /// Returns the validators of the next request; none if it is to be unconditional.

@@ -21,25 +21,45 @@ use crate::{
 /// Maximum number of archives or pages of one run.
 const MAX_DOCUMENTS: usize = 500;
 
+/// Number of attempts after which a document is not available at present.
+const ATTEMPTS: u32 = 3;
+
+/// Number of successive runs that a document may interrupt. With the waits after failed runs these are about 17 hours.
+const MAX_INTERRUPTIONS: u32 = 10;
+
 /// Maximum length of the URL of an archive or a page, in bytes.
 const MAX_URL_BYTES: usize = 1024;
 
 impl FeedHarvester {
     /// Returns the next document of a run.
-    pub(super) async fn walk(&self, position: Position, walk: Walk) -> Result<Page, HarvestError> {
-        match walk {
-            Walk::Search { archives } => self.search(position, archives).await,
-            Walk::Archives { archives, newest } => self.archive(position, archives, newest).await,
-            Walk::Pages { next, visited } => self.further_page(position, next, visited).await,
-            Walk::Missing { since, is_plausible } => self.delete_missing(position, since, is_plausible).await,
+    pub(super) async fn walk(&self, position: Position, walk: Walk, attempt: u32) -> Result<Page, HarvestError> {
+        let (before, state) = (position.clone(), walk.clone());
+        let result = match walk {
+            Walk::Search { archives } => self.search(position, archives, attempt).await,
+            Walk::Archives { archives, newest } => self.archive(position, archives, newest, attempt).await,
+            Walk::Pages { next, visited } => self.further_page(position, next, visited, attempt).await,
+            Walk::Missing { since, entries, is_plausible } => {
+                self.delete_missing(position, since, entries, is_plausible).await
+            }
+        };
+        match result {
+            Err(HarvestError::Retry { reason, .. }) if attempt + 1 >= ATTEMPTS && state.has_links() => {
+                interrupt(before, &state, reason)
+            }
+            result => result,
         }
     }
 
     /// Looks into an archive for the next older one.
-    async fn search(&self, mut position: Position, mut archives: Vec<String>) -> Result<Page, HarvestError> {
+    async fn search(
+        &self,
+        mut position: Position,
+        mut archives: Vec<String>,
+        attempt: u32,
+    ) -> Result<Page, HarvestError> {
         let url = archives.last().cloned().unwrap_or_default();
         let mut remark = None;
-        let older = match self.linked_document(position.clone(), &url).await? {
+        let older = match self.linked_document(position.clone(), &url, attempt).await? {
             Ok((_, document)) => {
                 let older = document.links.previous_archive.as_deref().and_then(|link| self.link(&url, link));
                 older.filter(|_| !document.overlaps(&position))
@@ -77,14 +97,17 @@ impl FeedHarvester {
         position: Position,
         mut archives: Vec<String>,
         newest: String,
+        attempt: u32,
     ) -> Result<Page, HarvestError> {
         let Some(url) = archives.pop() else { return self.newest_document(position, Some(newest)).await };
         let walk = Some(Walk::Archives { archives, newest });
-        Ok(match self.linked_document(position.clone(), &url).await? {
+        Ok(match self.linked_document(position.clone(), &url, attempt).await? {
             Ok((mut position, mut document)) => {
                 position.walk = walk;
                 // Those of the newest archive are left at the end.
-                position.entries = std::mem::take(&mut document.facts.entries);
+                if !document.facts.entries.is_empty() {
+                    position.entries = std::mem::take(&mut document.facts.entries);
+                }
                 document.remarks.extend(document.broken.take());
                 document.into_page(&position, PageEnd::More)
             }
@@ -98,8 +121,9 @@ impl FeedHarvester {
         position: Position,
         url: String,
         mut visited: Vec<String>,
+        attempt: u32,
     ) -> Result<Page, HarvestError> {
-        let (mut position, mut document) = match self.linked_document(position.clone(), &url).await? {
+        let (mut position, mut document) = match self.linked_document(position.clone(), &url, attempt).await? {
             Ok(read) => read,
             Err(reason) => {
                 return Ok(complete(position, |position, end| page(position, Vec::new(), end, vec![reason])));
@@ -136,17 +160,28 @@ impl FeedHarvester {
         &self,
         position: Position,
         url: &str,
+        attempt: u32,
     ) -> Result<Result<(Position, ReadDocument), String>, HarvestError> {
+        let is_last_attempt = attempt + 1 >= ATTEMPTS && position.interruptions >= MAX_INTERRUPTIONS;
         let missing = |reason: &str| format!("the document {} of the feed is not read: {reason}", shown(url));
         let target = match self.linked_url(url) {
             Ok(target) => target,
             Err(reason) => return Ok(Err(missing(&reason))),
         };
-        let raw: RawResponse = self.request(&target, &HeaderMap::new()).await?;
-        match raw.status {
-            StatusCode::OK => Ok(Ok(self.read(raw, position).await?)),
-            status if is_transient(status) => Err(HarvestError::retry(format!("the server has failed ({status})"))),
-            status => Ok(Err(missing(&format!("the server does not return it ({status})")))),
+        let read = async {
+            let raw: RawResponse = self.request(&target, &HeaderMap::new()).await?;
+            match raw.status {
+                StatusCode::OK => self.read(raw, position).await,
+                status if is_transient(status) => Err(HarvestError::retry(format!("the server has failed ({status})"))),
+                status => Err(HarvestError::fail(format!("the server does not return it ({status})"))),
+            }
+        };
+        match read.await {
+            Ok(read) => Ok(Ok(read)),
+            Err(HarvestError::Fail { reason, .. }) => Ok(Err(missing(&reason))),
+            Err(HarvestError::Retry { reason, .. }) if is_last_attempt => Ok(Err(missing(&reason))),
+            Err(HarvestError::Retry { reason, after }) => Err(HarvestError::Retry { reason: missing(&reason), after }),
+            Err(error) => Err(error),
         }
     }
 
@@ -182,6 +217,31 @@ impl FeedHarvester {
     fn is_own(&self, url: &Url) -> bool {
         self.settings.url.expose().origin() == url.origin()
     }
+}
+
+impl Walk {
+    /// Returns whether the next document is an archive or a page, and not the feed itself.
+    fn has_links(&self) -> bool {
+        match self {
+            Self::Search { .. } | Self::Pages { .. } => true,
+            Self::Archives { archives, .. } => !archives.is_empty(),
+            Self::Missing { .. } => false,
+        }
+    }
+}
+
+/// Ends the way back at a document that is not available at present. The run reads the feed itself and fails, so the next
+/// one looks for the document again.
+fn interrupt(mut position: Position, walk: &Walk, reason: String) -> Result<Page, HarvestError> {
+    position.interruptions += 1;
+    if matches!(walk, Walk::Pages { .. }) {
+        // The first page was read at the beginning.
+        position.pending = None;
+        return Err(HarvestError::Fail { reason, position: Some(position.text()) });
+    }
+    position.interruption = Some(reason);
+    position.walk = Some(Walk::Archives { archives: Vec::new(), newest: String::new() });
+    Ok(page(&position, Vec::new(), PageEnd::More, Vec::new()))
 }
 
 /// Completes a run with the facts about its newest document.

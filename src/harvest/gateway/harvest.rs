@@ -26,7 +26,7 @@ use crate::{
     },
     http_client::{OutboundUrl, is_transient},
     intake::{Incoming, ReceivedMessage},
-    journal::{Journal, harvest::ListedRecords},
+    journal::Journal,
     model::{Seq, Uri},
     retry::Backoff,
 };
@@ -142,7 +142,7 @@ impl GatewayHarvester {
         let message =
             |object: &RawValue| format!("{{\"object\":{{\"journal\":\"{journal}\",\"registered\":{object}}}}}");
         let messages = objects.iter().map(|object| self.message(object, message(object))).collect();
-        Ok(page(messages, &position, PageEnd::More))
+        Ok(Page::new(messages, position.text(), PageEnd::More))
     }
 
     /// Requests the changes after a number. The run ends when there are none for a while.
@@ -168,7 +168,7 @@ impl GatewayHarvester {
         let messages = page.changes.iter().filter_map(|change| message(change)).collect();
         let position = Position::Changes { journal, after: page.next, repeated };
         let end = if page.changes.is_empty() { PageEnd::Complete } else { PageEnd::More };
-        Ok(self::page(messages, &position, end))
+        Ok(Page::new(messages, position.text(), end))
     }
 
     /// Returns a message; one that is too large goes to the quarantine.
@@ -265,18 +265,6 @@ impl GatewayHarvester {
             return Err(HarvestError::fail("the url of the source leads to this gateway itself; remove the source"));
         }
         Ok(page)
-    }
-}
-
-/// Returns a page without remarks.
-fn page(messages: Vec<ReceivedMessage>, position: &Position, end: PageEnd) -> Page {
-    Page {
-        messages,
-        position: position.text(),
-        end,
-        is_repaired: false,
-        remarks: Vec::new(),
-        listed: ListedRecords::default(),
     }
 }
 

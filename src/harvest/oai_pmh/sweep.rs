@@ -140,8 +140,7 @@ impl OaiPmhHarvester {
         let date = records.iter().filter_map(|record| datestamp_of(&record.datestamp)).max();
         let messages = self.messages(records, date);
         position.sweep = Some(sweep);
-        let (position, remarks) = (position.text(), Vec::new());
-        Ok(Page { messages, position, end: PageEnd::More, is_repaired: false, remarks, listed })
+        Ok(Page { listed, ..Page::new(messages, position.text(), PageEnd::More) })
     }
 
     /// Returns a remark if so many records are missing that the list is more likely wrong.
@@ -173,8 +172,7 @@ impl OaiPmhHarvester {
 
 /// Ends a run after the search for missing records.
 fn end(position: &Position, remarks: Vec<String>) -> Page {
-    let (position, listed) = (position.text(), ListedRecords::default());
-    Page { messages: Vec::new(), position, end: PageEnd::Complete, is_repaired: false, remarks, listed }
+    Page { remarks, ..Page::new(Vec::new(), position.text(), PageEnd::Complete) }
 }
 
 fn is_storable(record: &RawRecord) -> bool {

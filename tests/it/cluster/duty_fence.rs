@@ -7,7 +7,7 @@ use serde_json::json;
 use tidings::{
     journal::{
         DuplicatePolicy, Journal, JournalError, JournalSettings, JournalThreads, Submission,
-        harvest::{HarvestProgress, HarvestRun, ListedRecords, RunCounts, RunId, RunState},
+        harvest::{HarvestProgress, ListedRecords},
         nodes::{DutyName, NodeTable, Term},
         quarantine::NewQuarantinedMessage,
         settle::SourcePolicy,
@@ -19,7 +19,10 @@ use tidings::{
 use uuid::Uuid;
 
 use super::node_table::Tables;
-use crate::support::postgres::{self, options, query};
+use crate::support::{
+    postgres::{self, options, query},
+    tested_store::new_harvest_run,
+};
 
 /// A journal in a database, and a node with duties.
 struct Fixture {
@@ -111,15 +114,7 @@ async fn a_former_holder_moves_no_position_of_a_harvest() {
     let source = SourceName::parse("s").unwrap();
     let progress = |position: &str| HarvestProgress {
         position: position.into(),
-        run: HarvestRun {
-            id: RunId::mint(),
-            source: source.clone(),
-            started: Timestamp::EPOCH,
-            updated: Timestamp::EPOCH,
-            state: RunState::Running,
-            reason: None,
-            counts: RunCounts::default(),
-        },
+        run: new_harvest_run(&source),
         listed: ListedRecords::default(),
     };
     let former = fixture.take(&DutyName::source(&source));

@@ -81,9 +81,9 @@ async fn missed_entries_are_read_from_the_archives_since_the_last_run() {
 async fn archive_that_is_made_during_the_run_is_read_by_the_next_one() {
     let fixture = FeedFixture::start(&feed(&link("prev-archive", "/archive/1"), &[3])).await;
     fixture.put_at("/archive/1", &archive(None, &[2, 1]));
-    // The run fails at the archive, and continues after the feed has moved on.
-    fixture.put_status("/archive/1", 503, "");
-    fixture.fail().await;
+    // The run is interrupted at the archive, and continues after the feed has moved on.
+    fixture.hold("/archive/1");
+    fixture.stop_at("search").await;
     assert_eq!(fixture.changes_after(Seq::ZERO).await, []);
     fixture.put_at("/archive/1", &archive(None, &[2, 1]));
     fixture.put_at("/archive/2", &archive(Some("/archive/1"), &[4, 3]));
@@ -127,6 +127,17 @@ async fn endless_broken_and_forbidden_documents_end_the_walk_with_a_remark() {
         ),
         ("http://192.0.2.1/archive?token=hush", String::new(), "http://192.0.2.1/archive of the feed is not read"),
         ("/archive/1", archive(None, &[1])[..200].to_owned(), "the feed is not well-formed"),
+        (
+            "/archive/1",
+            "<!DOCTYPE html><html/>".to_owned(),
+            "/archive/1 of the feed is not read: the response is not a feed",
+        ),
+        ("/archive/1", String::new(), "/archive/1 of the feed is not read: the response is empty"),
+        (
+            "/archive/1",
+            " ".repeat((1 << 20) + 1),
+            "/archive/1 of the feed is not read: a page has more than 1048576 bytes",
+        ),
     ] {
         let fixture = FeedFixture::start(&feed(&link("prev-archive", target), &[2])).await;
         fixture.put_at("/archive/1", &document);
@@ -138,6 +149,14 @@ async fn endless_broken_and_forbidden_documents_end_the_walk_with_a_remark() {
         fixture.complete().await;
         assert_eq!(fixture.take_paths(), ["/feed.xml"], "{target}");
     }
+    // A redirection to an address that is not allowed.
+    let fixture = FeedFixture::start(&feed(&link("prev-archive", "/archive/1"), &[2])).await;
+    fixture.put_status("/archive/1", 302, "");
+    let target = ("location", "http://192.0.2.1/".to_owned());
+    fixture.script().documents.get_mut("/archive/1").unwrap().headers.push(target);
+    let reason = fixture.complete().await.reason.unwrap_or_default();
+    assert!(reason.contains("redirects to a URL that is not allowed"), "{reason}");
+    assert_eq!(entries(&fixture, 0).await, [2]);
     let fixture = FeedFixture::start(&feed(&link("next", "/page/2"), &[2])).await;
     fixture.put_at("/page/2", &feed(&link("next", "/page/3"), &[1]));
     fixture.put_at("/page/3", &feed(&link("next", "/page/2"), &[0]));
@@ -164,11 +183,11 @@ async fn credentials_of_the_feed_are_sent_to_its_archives_and_not_stored() {
     fixture.put_at("/feed.xml?token=hush&view=a", &newest);
     let second = feed(&link("next", "/feed.xml?page=3"), &[1]);
     fixture.put_at("/feed.xml?token=hush&view=a&page=2", &second);
-    // The last page is not there yet, so the position has its URL.
-    fixture.put_status("/feed.xml?token=hush&view=a&page=3", 503, "");
-    fixture.fail().await;
+    // The run is interrupted before the last page, so the position has its URL.
+    fixture.hold("/feed.xml?token=hush&view=a&page=3");
+    fixture.stop_at("page=3").await;
     let stored = fixture.positions().await;
-    assert!(stored.contains("page=3") && !stored.contains("hush"), "{stored}");
+    assert!(!stored.contains("hush"), "{stored}");
     fixture.take_paths();
     fixture.put_at("/feed.xml?token=hush&view=a&page=3", &feed("", &[0]));
     fixture.complete().await;
@@ -210,6 +229,9 @@ async fn complete_feed_that_loses_most_entries_is_believed_the_second_time() {
     assert_eq!(fixture.complete().await.counts.changes, 0);
     fixture.put(&complete(&[1]), Some("\"3\""));
     assert_eq!(fixture.complete().await.counts.changes, 0);
+    // Another mistake with the same numbers.
+    fixture.put(&complete(&[2]), Some("\"4\""));
+    assert_eq!(fixture.complete().await.counts.changes, 0);
     // It was no mistake.
     assert_eq!(fixture.complete().await.counts.changes, 29);
     assert_eq!(fixture.complete().await.counts.changes, 0);
@@ -224,6 +246,10 @@ async fn delta_response_deletes_nothing_and_misses_nothing() {
     let run = fixture.complete().await;
     assert_eq!((run.counts.changes, run.reason), (2, None));
     assert_eq!(entries(&fixture, 2).await, [3, 4]);
+    // The whole feed no longer has one of them.
+    fixture.put(&feed("<fh:complete/>", &[4, 2, 1]), None);
+    fixture.complete().await;
+    assert_eq!(entries(&fixture, 4).await, [-3]);
 }
 
 #[tokio::test]
@@ -267,5 +293,92 @@ async fn feed_of_another_gateway_is_read_with_its_archives() {
     run_to_end(&copy, "other").await;
     assert_eq!(copy.head().await, head);
     assert!(copy.stop().success());
+    verify_ok(&journal_file(folder.path()));
+}
+
+#[tokio::test]
+async fn unavailable_archive_delays_its_entries_and_not_those_of_the_feed() {
+    let fixture = FeedFixture::start(&feed(&link("prev-archive", "/archive/2"), &[4])).await;
+    fixture.put_at("/archive/2", &archive(Some("/archive/1"), &[3]));
+    fixture.put_status("/archive/1", 503, "");
+    let (reason, _) = fixture.fail().await;
+    assert!(reason.contains("/archive/1 of the feed is not read: "), "{reason}");
+    assert_eq!(entries(&fixture, 0).await, [4]);
+    fixture.put(&feed(&link("prev-archive", "/archive/2"), &[5, 4]), None);
+    fixture.fail().await;
+    assert_eq!(entries(&fixture, 0).await, [4, 5]);
+    fixture.put_at("/archive/1", &archive(None, &[2, 1]));
+    fixture.complete().await;
+    assert_eq!(entries(&fixture, 0).await, [4, 5, 1, 2, 3]);
+    // One that stays away counts as missing after some time.
+    let fixture = FeedFixture::start(&feed(&link("prev-archive", "/archive/1"), &[4])).await;
+    fixture.put_status("/archive/1", 500, "");
+    for _ in 0..10 {
+        fixture.fail().await;
+    }
+    let run = fixture.complete().await;
+    assert!(run.reason.unwrap().contains("/archive/1 of the feed is not read: the server has failed (500"));
+    fixture.take_paths();
+    fixture.complete().await;
+    assert_eq!(fixture.take_paths(), ["/feed.xml"]);
+}
+
+#[tokio::test]
+async fn unavailable_page_is_requested_again_by_the_next_run() {
+    let fixture = FeedFixture::start(&feed(&link("next", "/page/2"), &[2])).await;
+    fixture.put_status("/page/2", 503, "");
+    fixture.fail().await;
+    assert_eq!(entries(&fixture, 0).await, [2]);
+    fixture.put_at("/page/2", &feed("", &[1]));
+    fixture.complete().await;
+    assert_eq!(entries(&fixture, 0).await, [2, 1]);
+}
+
+#[tokio::test]
+async fn killed_walk_continues_with_compressed_archives_and_is_counted() {
+    let (fixture, folder) =
+        (FeedFixture::start(&feed(&link("prev-archive", "/archive/2"), &[3])).await, tempfile::tempdir().unwrap());
+    fixture.put_at("/archive/2", &archive(Some("/archive/1"), &[2]));
+    fixture.hold("/archive/1");
+    let lines = format!(
+        "[sources.walked]\ntransport = \"feed\"\ndialect = \"feed\"\nurl = \"{}/feed.xml\"\nmode = \"once\"\n",
+        fixture.url()
+    );
+    let config = configuration(folder.path(), &lines);
+    let mut gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    let began = Instant::now();
+    // The feed and the second archive are on disk, and the first archive is requested.
+    while gateway.json("/harvests/walked").await["run"]["pages"] != 2 {
+        assert!(began.elapsed() < PATIENCE, "{}", gateway.json("/harvests/walked").await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    gateway.kill();
+    fixture.take_paths();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, archive(None, &[1]).as_bytes()).unwrap();
+    fixture.put_at("/archive/1", "");
+    {
+        let mut script = fixture.script();
+        let document = script.documents.get_mut("/archive/1").unwrap();
+        document.body = encoder.finish().unwrap();
+        document.headers.push(("content-encoding", "gzip".to_owned()));
+    }
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    while gateway.json("/harvests/walked").await["run"]["state"] != "completed" {
+        assert!(began.elapsed() < 2 * PATIENCE, "{}", gateway.json("/harvests/walked").await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(fixture.take_paths(), ["/archive/1", "/archive/1", "/archive/2", "/feed.xml"]);
+    let uris: Vec<_> =
+        gateway.changes().await.iter().map(|change| change["object"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(uris, ["urn:entry:1", "urn:entry:2", "urn:entry:3"]);
+    let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
+    for line in [
+        "tidings_harvest_runs_total{source=\"walked\",outcome=\"completed\"} 1",
+        "tidings_harvest_records_total{source=\"walked\",outcome=\"changed\"} 3",
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+    assert!(gateway.stop().success());
     verify_ok(&journal_file(folder.path()));
 }

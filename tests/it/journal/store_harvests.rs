@@ -11,7 +11,7 @@ use tidings::{
     model::{Seq, SourceName, Timestamp},
 };
 
-use crate::support::tested_store::{change, empty_batch, every_store, write};
+use crate::support::tested_store::{change, empty_batch, every_store, new_harvest_run, write};
 
 #[test]
 fn harvest_position_and_run_are_stored_with_the_batch() {
@@ -73,15 +73,7 @@ fn harvest_definition_and_pause_are_stored_until_the_harvest_is_removed() {
         // A harvest of the configuration has no definition.
         store.write_harvest(&other, &HarvestWrite::SetPaused(true)).unwrap();
         define(&source, "{1}");
-        let run = HarvestRun {
-            id: RunId::mint(),
-            source: source.clone(),
-            started: Timestamp::EPOCH,
-            updated: Timestamp::EPOCH,
-            state: RunState::Running,
-            reason: None,
-            counts: RunCounts::default(),
-        };
+        let run = new_harvest_run(&source);
         let harvests = vec![HarvestProgress { position: "1".into(), run, listed: ListedRecords::default() }];
         write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
         define(&source, "{2}");
@@ -110,15 +102,7 @@ fn listed_records_are_stored_with_the_position_and_found_when_they_are_missing()
         let [source, other] = ["s", "t"].map(|name| SourceName::parse(name).unwrap());
         let time = |millis| Timestamp::from_millis(millis).unwrap();
         let list = |source: &SourceName, listed: ListedRecords| {
-            let run = HarvestRun {
-                id: RunId::mint(),
-                source: source.clone(),
-                started: Timestamp::EPOCH,
-                updated: Timestamp::EPOCH,
-                state: RunState::Running,
-                reason: None,
-                counts: RunCounts::default(),
-            };
+            let run = new_harvest_run(source);
             let harvests = vec![HarvestProgress { position: "1".into(), run, listed }];
             write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
         };

@@ -117,32 +117,13 @@ pub(crate) async fn run_until(
     condition: impl Fn(&HarvestStatus) -> bool,
 ) -> HarvestRun {
     let runs = async || journal.journal.harvest_runs(source(), None, 1).await.unwrap().pop();
-    let before = runs().await.map(|run| run.id);
-    journal.journal.request_harvest(source()).await.unwrap();
-    let context = HarvesterContext {
-        hosts: Hosts::default(),
-        clients: SharedClients::default(),
-        own_host: OutboundPolicy::unrestricted(),
-        redirects: OutboundPolicy::restricted(Default::default()),
-        max_record_bytes,
-        journal: journal.journal.clone(),
-        files: std::env::temp_dir(),
-        public_url: "http://gateway.example".into(),
-        file_policy: OutboundPolicy::public_files(Default::default()),
-    };
-    let kind = dialect(settings.dialect()).unwrap();
-    let engine = Engine {
-        journal: journal.journal.clone(),
-        source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
-        harvester: settings.build(source(), context).await.unwrap(),
-        schedule,
-        waits: Waits {
-            first_retry: Duration::from_millis(5),
-            longest_retry: Duration::from_millis(20),
-            request_poll: None,
-        },
-        status: Arc::clone(status),
-    };
+    let newest = runs().await;
+    let is_interrupted = newest.as_ref().is_some_and(|run| run.state == RunState::Running);
+    let before = newest.filter(|_| !is_interrupted).map(|run| run.id);
+    if !is_interrupted {
+        journal.journal.request_harvest(source()).await.unwrap();
+    }
+    let engine = engine(journal, settings, max_record_bytes, status, schedule).await;
     let stop = CancellationToken::new();
     let task = tokio::spawn(engine.run(stop.clone()));
     let ended = async {
@@ -157,6 +138,57 @@ pub(crate) async fn run_until(
     stop.cancel();
     task.await.unwrap();
     run
+}
+
+/// Begins a run, and stops it when the stored position contains a text.
+pub(crate) async fn stop_at(journal: &OpenJournal, settings: &dyn HarvesterSettings, text: &str) {
+    journal.journal.request_harvest(source()).await.unwrap();
+    let schedule = Schedule { mode: Mode::Once, every: Duration::from_secs(3600), jitter: Duration::ZERO };
+    let engine = engine(journal, settings, 1 << 20, &Arc::default(), schedule).await;
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(engine.run(stop.clone()));
+    let reached = async {
+        while !journal.journal.harvest(source()).await.unwrap().unwrap().position.contains(text) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, reached).await.expect("the run gets there");
+    stop.cancel();
+    task.await.unwrap();
+}
+
+/// Returns the engine of a harvest.
+async fn engine(
+    journal: &OpenJournal,
+    settings: &dyn HarvesterSettings,
+    max_record_bytes: usize,
+    status: &Arc<HarvestStatus>,
+    schedule: Schedule,
+) -> Engine {
+    let context = HarvesterContext {
+        hosts: Hosts::default(),
+        clients: SharedClients::default(),
+        own_host: OutboundPolicy::unrestricted(),
+        redirects: OutboundPolicy::restricted(Default::default()),
+        max_record_bytes,
+        journal: journal.journal.clone(),
+        files: std::env::temp_dir(),
+        public_url: "http://gateway.example".into(),
+        file_policy: OutboundPolicy::public_files(Default::default()),
+    };
+    let kind = dialect(settings.dialect()).unwrap();
+    Engine {
+        journal: journal.journal.clone(),
+        source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
+        harvester: settings.build(source(), context).await.unwrap(),
+        schedule,
+        waits: Waits {
+            first_retry: Duration::from_millis(5),
+            longest_retry: Duration::from_millis(20),
+            request_poll: None,
+        },
+        status: Arc::clone(status),
+    }
 }
 
 /// Requests a run of a gateway's harvest, waits until it is complete, and returns the harvest.

@@ -20,7 +20,7 @@ use tidings::{
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate, matchers::any};
 
 use super::{
-    harvest_fixture::{run_once, run_until, source},
+    harvest_fixture::{run_once, run_until, source, stop_at},
     journal_fixture::OpenJournal,
 };
 
@@ -39,6 +39,8 @@ pub(crate) struct ScriptedDocument {
     pub(crate) body: Vec<u8>,
     pub(crate) etag: Option<String>,
     pub(crate) status: Option<u16>,
+    /// Time until the response.
+    pub(crate) response_time: Duration,
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
@@ -93,7 +95,7 @@ impl Respond for Handler {
             .headers
             .iter()
             .fold(response, |response, (name, value)| response.insert_header(*name, value.as_str()));
-        response.set_body_bytes(document.body.clone())
+        response.set_body_bytes(document.body.clone()).set_delay(document.response_time)
     }
 }
 
@@ -133,6 +135,17 @@ impl FeedFixture {
     pub(crate) fn put_at(&self, path: &str, feed: &str) {
         let document = ScriptedDocument { body: feed.as_bytes().to_vec(), ..ScriptedDocument::default() };
         self.script().documents.insert(path.to_owned(), document);
+    }
+
+    /// Puts a document at a path that arrives after an hour.
+    pub(crate) fn hold(&self, path: &str) {
+        let document = ScriptedDocument { response_time: Duration::from_secs(3600), ..ScriptedDocument::default() };
+        self.script().documents.insert(path.to_owned(), document);
+    }
+
+    /// Begins a run, and stops it when the stored position contains a text.
+    pub(crate) async fn stop_at(&self, text: &str) {
+        stop_at(&self.journal, &self.settings, text).await;
     }
 
     /// Puts a document with another status than 200 at a path.

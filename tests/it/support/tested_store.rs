@@ -4,11 +4,14 @@ use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use tidings::{
-    journal::store::{
-        EventIdentity, EventKey, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject,
-        PrefetchedRows, Store, StoreError, StoreLimits, WriteBatch, event_key,
-        postgres::PostgresOptions,
-        sqlite::{self, SqliteOptions, SqliteStore},
+    journal::{
+        harvest::{HarvestRun, RunCounts, RunId, RunState},
+        store::{
+            EventIdentity, EventKey, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject,
+            PrefetchedRows, Store, StoreError, StoreLimits, WriteBatch, event_key,
+            postgres::PostgresOptions,
+            sqlite::{self, SqliteOptions, SqliteStore},
+        },
     },
     model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri},
 };
@@ -17,6 +20,19 @@ use super::{journal_fixture::copy_files, postgres};
 
 /// Opens the store of a folder.
 pub(crate) type Open = fn(&Path, StoreLimits) -> Arc<dyn Store>;
+
+/// Returns a run of a harvest that has just begun.
+pub(crate) fn new_harvest_run(source: &SourceName) -> HarvestRun {
+    HarvestRun {
+        id: RunId::mint(),
+        source: source.clone(),
+        started: Timestamp::EPOCH,
+        updated: Timestamp::EPOCH,
+        state: RunState::Running,
+        reason: None,
+        counts: RunCounts::default(),
+    }
+}
 
 /// A store that must keep the promises.
 pub(crate) struct TestedStore {
