@@ -3,7 +3,7 @@
 //! A run requests `Identify`, and then `ListRecords` from the mark of the last run, page after page. The mark is the
 //! date of the first response minus an overlap. A list that the repository cannot deliver is divided into windows.
 //!
-//! * `client` sends requests, and `response` parses what comes back, whatever its errors;
+//! * `client` sends requests, and `response` parses responses, also broken ones;
 //! * `position` is the state between two pages;
 //! * `harvest` decides about the next request, and `recovery` about the next one after a failure;
 //! * `record` requests one record, and `sweep` looks for the records that a complete list no longer has.

@@ -28,7 +28,7 @@ pub(super) struct Position {
     pub(super) short_list: Option<(u64, u64)>,
 }
 
-/// A complete list of all records, which tells the missing ones.
+/// A complete list of all records, by which missing ones are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FullList {
     /// Start of its run, by the clock of the gateway.
