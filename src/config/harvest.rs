@@ -29,6 +29,16 @@ const TIMES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(366 * 
 #[derive(Deserialize)]
 pub(super) struct PageBytes(#[serde(deserialize_with = "bounded::<1_048_576, 1_073_741_824, _, _>")] pub(super) usize);
 
+/// Share in percent of the records that one run may delete.
+#[derive(Deserialize)]
+pub(super) struct Percent(#[serde(deserialize_with = "bounded::<0, 100, _, _>")] pub(super) u64);
+
+impl Default for Percent {
+    fn default() -> Self {
+        Self(10)
+    }
+}
+
 /// A time with its unit, as in `"90s"`, `"15m"`, `"1h"` or `"30d"`.
 pub(super) struct Time(pub(super) Duration);
 

@@ -153,6 +153,7 @@ mod tests {
             (json!([]), ": give an object"),
             (json!({}), "transport: it is missing; give one of oai-pmh, feed, gateway"),
             (with("transport", json!("download")), "transport: there is no transport of a harvest \"download\""),
+            (with("transport", json!("folder")), "transport: there is no transport of a harvest \"folder\""),
             (with("transport", json!("feed")), "dialect: the transport feed harvests records of the dialect \"feed\""),
             (with("url", json!(null)), "url: it is not a text"),
             (with("url", json!("https://user:hush@gateway.example.org")), "url: it has a user or password"),

@@ -12,6 +12,7 @@ mod download;
 mod error;
 mod feed;
 mod files;
+mod folder;
 mod gateway;
 mod harvest;
 mod harvest_definition;

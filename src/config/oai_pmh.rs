@@ -3,12 +3,12 @@
 use std::{ffi::OsString, sync::Arc};
 
 use axum::http::HeaderValue;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::de::IgnoredAny;
 
 use super::{
     error::ConfigError,
-    harvest::{PageBytes, Place, Time, place, schedule},
-    setting::{Setting, bounded},
+    harvest::{PageBytes, Percent, Place, Time, place, schedule},
+    setting::Setting,
     source::named,
     transport::{Connection, TransportKey, TransportKind},
 };
@@ -19,13 +19,6 @@ use crate::harvest::{
 
 /// Default maximum size of a page, in bytes.
 const PAGE_BYTES: PageBytes = PageBytes(64 * 1024 * 1024);
-
-/// Default share of the records that one run deletes.
-const MAX_DELETED: Percent = Percent(10);
-
-/// A share in percent.
-#[derive(Deserialize)]
-struct Percent(#[serde(deserialize_with = "bounded::<0, 100, _, _>")] u64);
 
 /// The transport `oai-pmh`: a repository that is harvested over OAI-PMH.
 pub(super) static OAI_PMH: TransportKind = TransportKind {
@@ -63,7 +56,7 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
         return Err(table.entry("sets")?.invalid(reason));
     }
     let time = |name| Ok::<_, ConfigError>(table.get::<Time>(name)?.map(|Time(time)| time));
-    let Percent(max_deleted_percent) = table.get("max_deleted_percent")?.unwrap_or(MAX_DELETED);
+    let Percent(max_deleted_percent) = table.get("max_deleted_percent")?.unwrap_or_default();
     let PageBytes(page_bytes) = table.get("page_bytes")?.unwrap_or(PAGE_BYTES);
     let kind = OaiPmhSettings {
         url,

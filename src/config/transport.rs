@@ -10,15 +10,23 @@ use serde::{
 use super::{
     amqp, download,
     error::ConfigError,
-    feed, gateway, oai_pmh,
+    feed, folder, gateway, oai_pmh,
     setting::{Setting, bounded},
     stomp,
 };
 use crate::{harvest::HarvestSettings, source::consumer::BrokerSettings};
 
 /// All transports. A new transport needs a module that reads its settings, and an entry here.
-pub(super) static TRANSPORTS: &[&TransportKind] =
-    &[&HTTP, &amqp::AMQP, &stomp::STOMP, &oai_pmh::OAI_PMH, &feed::FEED, &download::DOWNLOAD, &gateway::GATEWAY];
+pub(super) static TRANSPORTS: &[&TransportKind] = &[
+    &HTTP,
+    &amqp::AMQP,
+    &stomp::STOMP,
+    &oai_pmh::OAI_PMH,
+    &feed::FEED,
+    &folder::FOLDER,
+    &download::DOWNLOAD,
+    &gateway::GATEWAY,
+];
 
 /// The transport `http`: `POST /hooks/NAME`. Its settings are read with those that every source has.
 static HTTP: TransportKind = TransportKind {

@@ -3,10 +3,11 @@
 //! A file is written under a temporary name and hashed on the way ([`NewFile`]); its digest is known at the end and
 //! becomes its name. So a file is stored once, however many items have it, and a stored file never changes.
 //!
-//! * `digest` is the name of a file, `new_file` writes one;
+//! * `digest` is the name of a file, `facts` reads its bytes, `new_file` writes one;
 //! * [`maintenance`] checks the stored files, and removes those that no item has.
 
 mod digest;
+mod facts;
 pub mod maintenance;
 mod new_file;
 
@@ -24,6 +25,7 @@ use uuid::Uuid;
 
 pub use self::{
     digest::FileDigest,
+    facts::{FileFacts, FileHasher},
     new_file::{NewFile, StoredFile},
 };
 
@@ -125,7 +127,7 @@ impl FileContent {
     /// Fails if the store cannot be read.
     pub async fn media_type(self) -> Result<Option<&'static str>, FileStoreError> {
         let pieces: Vec<Bytes> = self.pieces.try_collect().await?;
-        Ok(new_file::media_type(&pieces.concat()))
+        Ok(facts::media_type(&pieces.concat()))
     }
 }
 

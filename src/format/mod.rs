@@ -14,6 +14,7 @@ mod fedora_events;
 pub mod fedora_objects;
 pub mod fedora_rest;
 pub mod feed;
+pub mod folder;
 mod format_kind;
 pub mod gateway;
 mod hoarder;
@@ -52,6 +53,7 @@ pub static DIALECTS: &[&DialectKind] = &[
     &hoarder::DIALECT,
     &oai_pmh::DIALECT,
     &feed::DIALECT,
+    &folder::DIALECT,
     &download::DIALECT,
     &gateway::DIALECT,
     &content_change::DIALECT,

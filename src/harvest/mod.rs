@@ -8,13 +8,16 @@
 //! * `engine` is the loop, `schedule` decides when a run begins;
 //! * `hosts` limits the requests to each host, `client` sends them, and `text` repairs the text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
-//! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`download`] copies the files that
-//!   other sources name.
+//! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`folder`] the one for folders and
+//!   archives, [`gateway`] the one for other gateways, and [`download`] copies the files that other sources name;
+//! * `deletions` limits the number of deletions that no repository has reported.
 
 mod client;
+mod deletions;
 pub mod download;
 mod engine;
 pub mod feed;
+pub mod folder;
 pub mod gateway;
 mod harvests;
 mod hosts;
@@ -32,6 +35,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 
 pub use self::{
     client::{SharedClients, Timeouts},
@@ -45,8 +49,9 @@ pub use self::{
 };
 use crate::{
     files::FileStoreError,
+    format::Headers,
     http_client::{ClientError, OutboundPolicy},
-    intake::ReceivedMessage,
+    intake::{Incoming, ReceivedMessage},
     journal::{Journal, JournalError, harvest::ListedRecords},
     model::{SourceName, Timestamp},
 };
@@ -185,6 +190,19 @@ impl Page {
         let (remarks, listed) = (Vec::new(), ListedRecords::default());
         Self { messages, position, end, is_repaired: false, remarks, listed }
     }
+}
+
+/// Returns a message of the gateway itself for a dialect that reads JSON.
+fn json_message(body: &impl Serialize) -> ReceivedMessage {
+    // Serialization fails only for maps without text keys, and the types have none.
+    let body = serde_json::to_vec(body).unwrap_or_default().into();
+    ReceivedMessage::Readable(Incoming {
+        content_type: Some("application/json".to_owned()),
+        headers: Headers::default(),
+        body,
+        transport_id: None,
+        redelivered: false,
+    })
 }
 
 /// Continuation of a run after a page.

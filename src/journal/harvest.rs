@@ -4,14 +4,15 @@
 //! A harvest writes the records of a page, the position after it and the counts of its run in one transaction
 //! ([`Journal::append_page`]). After a crash it continues after the last page that is on disk.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
 
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    Command, DraftOutcome, Journal, JournalError, Submission, metrics, store::Store, subscriptions::DefinitionText,
+    Command, DraftOutcome, Journal, JournalError, Submission, metrics, store::HarvestStore,
+    subscriptions::DefinitionText,
 };
 use crate::model::{SourceName, Timestamp};
 
@@ -104,10 +105,26 @@ pub struct ListedRecords {
     pub replaces: bool,
     /// Identifiers of the records that no longer exist.
     pub gone: Vec<String>,
-    /// Identifiers of the records that exist, without a NUL character.
-    pub present: Vec<String>,
+    /// Records that exist.
+    pub present: Vec<ListedRecord>,
     /// Start of the run that has listed them.
     pub at: Option<Timestamp>,
+}
+
+/// A record that a repository has listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedRecord {
+    /// Identifier, without a NUL character.
+    pub identifier: String,
+    /// Properties by which a harvest recognizes that the record has not changed, in a format that only its kind knows;
+    /// empty if they do not show that.
+    pub validator: String,
+}
+
+impl From<String> for ListedRecord {
+    fn from(identifier: String) -> Self {
+        Self { identifier, validator: String::new() }
+    }
 }
 
 /// Numbers of the records that a repository has listed.
@@ -215,6 +232,18 @@ impl Journal {
         self.read(move |store| store.missing_records(&source, since, &after, limit)).await
     }
 
+    /// Returns the validators of those of a source's listed records that have these identifiers.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn validators(
+        &self,
+        source: SourceName,
+        identifiers: Vec<String>,
+    ) -> Result<HashMap<String, String>, JournalError> {
+        self.read(move |store| store.validators(&source, &identifiers)).await
+    }
+
     /// Requests a run of a source's harvest. The node that harvests the source begins it soon.
     ///
     /// # Errors
@@ -236,6 +265,6 @@ impl Journal {
     /// # Errors
     /// Fails if the store fails.
     pub async fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, JournalError> {
-        self.read(Store::harvest_definitions).await
+        self.read(HarvestStore::harvest_definitions).await
     }
 }

@@ -32,12 +32,11 @@ use self::{
     fetch::{FetchError, FetchedFile, Fetcher, RobotsCache},
     position::{Download, Position},
 };
-use super::{HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError};
+use super::{HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError, json_message};
 use crate::{
     files::FileStore,
-    format::{Headers, download::DownloadResult},
+    format::download::DownloadResult,
     http_client::{Client, ClientSettings},
-    intake::{Incoming, ReceivedMessage},
     journal::{Journal, JournalError, RecordedChange},
     model::{ContentLocation, Digest, DigestAlgorithm, MediaRange, Seq, SourceName, Timestamp, Uri, UrlPattern},
 };
@@ -172,7 +171,7 @@ impl Downloader {
                 }
             };
             let Download { object, item, time, original } = download;
-            messages.push(message(&DownloadResult { object, item, time, original, copy, reason }));
+            messages.push(json_message(&DownloadResult { object, item, time, original, copy, reason }));
         }
         let has_due = position.next_repeat().is_some_and(|next| next <= now);
         let end = if is_end && !has_due { PageEnd::Complete } else { PageEnd::More };
@@ -315,16 +314,4 @@ impl Downloader {
             }
         }
     }
-}
-
-fn message(result: &DownloadResult) -> ReceivedMessage {
-    // Serialization fails only for maps without text keys, and the type has none.
-    let body = serde_json::to_vec(result).unwrap_or_default().into();
-    ReceivedMessage::Readable(Incoming {
-        content_type: Some("application/json".to_owned()),
-        headers: Headers::default(),
-        body,
-        transport_id: None,
-        redelivered: false,
-    })
 }

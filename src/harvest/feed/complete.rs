@@ -11,16 +11,13 @@ use super::{
     walk::complete,
 };
 use crate::{
-    harvest::{HarvestError, Page, PageEnd},
-    journal::harvest::{ListedCounts, ListedRecords},
+    harvest::{HarvestError, Page, PageEnd, deletions::FEW},
+    journal::harvest::{ListedCounts, ListedRecord, ListedRecords},
     model::Timestamp,
 };
 
 /// Number of deletions in one page.
 const PAGE_ENTRIES: usize = 100;
-
-/// Number of missing entries that is plausible in every feed, however small it is.
-const FEW: u64 = 10;
 
 impl FeedHarvester {
     /// Returns the page with the entries of a complete feed. `uris` are those of all its entries.
@@ -30,7 +27,12 @@ impl FeedHarvester {
         position.pending = Some(document.facts.clone());
         position.walk = Some(Walk::Missing { since, entries: digest(&uris), is_plausible: false });
         let mut page = document.into_page(&position, PageEnd::More);
-        page.listed = ListedRecords { replaces, present: uris, at: Some(since), gone: Vec::new() };
+        page.listed = ListedRecords {
+            replaces,
+            present: uris.into_iter().map(ListedRecord::from).collect(),
+            at: Some(since),
+            gone: Vec::new(),
+        };
         page
     }
 

@@ -30,7 +30,10 @@ use crate::{
     },
     http_client::{OutboundUrl, is_transient},
     intake::{Incoming, ReceivedMessage},
-    journal::{Journal, harvest::ListedRecords},
+    journal::{
+        Journal,
+        harvest::{ListedRecord, ListedRecords},
+    },
     model::{SourceName, Timestamp},
     web::header_date,
 };
@@ -219,7 +222,7 @@ impl FeedHarvester {
         }
         position.complete(document.facts.clone());
         // The next complete document may no longer have the entries of this part.
-        let present = uris.unwrap_or_default();
+        let present = uris.unwrap_or_default().into_iter().map(ListedRecord::from).collect();
         let listed = ListedRecords { present, at: Some(Timestamp::now()), ..ListedRecords::default() };
         Ok(Page { listed, ..document.into_page(&position, PageEnd::Complete) })
     }

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     format::oai_pmh::datestamp_of,
-    harvest::{HarvestError, Page, PageEnd, client::RequestError},
-    journal::harvest::ListedRecords,
+    harvest::{HarvestError, Page, PageEnd, client::RequestError, deletions::implausibility},
+    journal::harvest::{ListedRecord, ListedRecords},
     model::Timestamp,
 };
 
@@ -25,9 +25,6 @@ const FULL_EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Number of missing records that are requested for one page.
 const PAGE_RECORDS: usize = 20;
-
-/// Number of missing records that is plausible in every repository, however small it is.
-const FEW: u64 = 10;
 
 /// Maximum length of an identifier in the journal, in bytes.
 const MAX_IDENTIFIER_BYTES: usize = 4096;
@@ -57,14 +54,14 @@ impl OaiPmhHarvester {
             return ListedRecords::default();
         }
         let identifiers = |is_deleted: bool| {
-            let records = records.iter().filter(|record| record.is_deleted == is_deleted && is_storable(record));
-            records.map(|record| record.identifier.clone()).collect()
+            let records = records.iter().filter(move |record| record.is_deleted == is_deleted && is_storable(record));
+            records.map(|record| record.identifier.clone())
         };
         ListedRecords {
             // Records from before the first list of these settings belong to other settings.
             replaces: is_first_page && position.from.is_none() && position.full.is_none(),
-            gone: identifiers(true),
-            present: identifiers(false),
+            gone: identifiers(true).collect(),
+            present: identifiers(false).map(ListedRecord::from).collect(),
             at: list.started,
         }
     }
@@ -98,10 +95,11 @@ impl OaiPmhHarvester {
         full: FullList,
         attempt: u32,
     ) -> Result<Page, HarvestError> {
-        if sweep.after.is_empty()
-            && let Some(remark) = self.implausibility(full).await?
-        {
-            return Ok(end(&position, vec![remark]));
+        if sweep.after.is_empty() {
+            let counts = self.journal.listed_counts(self.source.clone(), full.began).await?;
+            if let Some(remark) = implausibility(counts, self.settings.max_deleted_percent, "records") {
+                return Ok(end(&position, vec![remark]));
+            }
         }
         let after = sweep.after.clone();
         let missing = self.journal.missing_records(self.source.clone(), full.began, after, PAGE_RECORDS).await?;
@@ -134,28 +132,17 @@ impl OaiPmhHarvester {
             } else {
                 record
             };
-            if record.is_deleted { &mut listed.gone } else { &mut listed.present }.push(identifier.clone());
+            if record.is_deleted {
+                listed.gone.push(identifier.clone());
+            } else {
+                listed.present.push(identifier.clone().into());
+            }
             records.push(record);
         }
         let date = records.iter().filter_map(|record| datestamp_of(&record.datestamp)).max();
         let messages = self.messages(records, date);
         position.sweep = Some(sweep);
         Ok(Page { listed, ..Page::new(messages, position.text(), PageEnd::More) })
-    }
-
-    /// Returns a remark if so many records are missing that the list is more likely wrong.
-    async fn implausibility(&self, full: FullList) -> Result<Option<String>, HarvestError> {
-        let counts = self.journal.listed_counts(self.source.clone(), full.began).await?;
-        let percent = self.settings.max_deleted_percent;
-        let most = counts.all.saturating_mul(percent) / 100;
-        let is_plausible = counts.missing <= most || (percent > 0 && counts.missing <= FEW);
-        Ok((!is_plausible).then(|| {
-            format!(
-                "{} of {} records are no longer listed; nothing was deleted, because max_deleted_percent is {percent}: \
-                 if the records are really gone, raise it and run the harvest again",
-                counts.missing, counts.all
-            )
-        }))
     }
 
     /// Returns whether a record has left the sets of the harvest. Records that name no set are not judged.

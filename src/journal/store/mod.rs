@@ -6,6 +6,7 @@
 mod commit;
 mod error;
 mod event_key;
+mod harvests;
 mod limits;
 mod location;
 pub mod migrate;
@@ -29,6 +30,7 @@ use uuid::Uuid;
 pub use commit::{CommitError, CommitId};
 pub use error::{Remedy, StoreError};
 pub use event_key::{EventIdentity, EventKey, event_key};
+pub use harvests::HarvestStore;
 pub use limits::StoreLimits;
 pub use location::{StoreContent, StoreLocation};
 pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
@@ -51,7 +53,6 @@ use self::{
     sqlite::{SqliteOptions, SqliteStore},
 };
 use super::{
-    harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, ListedCounts, RunId},
     nodes::{NodeTable, Term, Wake},
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
@@ -125,7 +126,7 @@ pub fn inspect(location: &StoreLocation, connection: &ConnectionOptions) -> Resu
 /// The number of a change is a primary key, so a second writer that used the same number would fail and store nothing.
 /// After a restore from a backup the numbering skips every number that the lost journal may have given.
 /// URIs are in order of their octets.
-pub trait Store: Send + Sync + 'static {
+pub trait Store: HarvestStore + Send + Sync + 'static {
     /// Begins the transaction of a batch. The store has one such transaction at a time; dropping it rolls it back.
     ///
     /// # Errors
@@ -231,54 +232,6 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// Fails if the storage fails.
     fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError>;
-
-    /// Returns the position of a source's harvest; `None` if the source was never harvested and no run was requested.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn harvest(&self, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError>;
-
-    /// Returns up to `limit` runs of a source's harvest before `before` (from the newest if `None`), newest first. The
-    /// store keeps the newest [`KEPT_RUNS`](super::harvest::KEPT_RUNS) of each source.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn harvest_runs(
-        &self,
-        source: &SourceName,
-        before: Option<RunId>,
-        limit: usize,
-    ) -> Result<Vec<HarvestRun>, StoreError>;
-
-    /// Returns the numbers of a source's listed records: of all, and of those that no run since `since` has listed.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be read.
-    fn listed_counts(&self, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError>;
-
-    /// Returns up to `limit` identifiers after `after` that no run since `since` has listed, in order of their octets.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be read.
-    fn missing_records(
-        &self,
-        source: &SourceName,
-        since: Timestamp,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<String>, StoreError>;
-
-    /// Modifies a source's harvest. Only its removal moves the position.
-    ///
-    /// # Errors
-    /// Fails if the storage fails; then nothing was modified.
-    fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError>;
-
-    /// Returns the harvests that were made over HTTP, in order of their sources.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError>;
 
     /// Returns the number of the oldest available change; `None` if there is no change yet.
     ///

@@ -84,3 +84,43 @@ fn error_about_a_feed_names_the_setting_and_not_the_password() {
         assert!(!error.contains("hush-hush"));
     }
 }
+
+#[test]
+fn error_about_a_folder_names_the_setting() {
+    let good = |lines: &str| {
+        format!("[sources.q]\ntransport = \"folder\"\ndialect = \"folder\"\npath = \"/srv/share\"\n{lines}")
+    };
+    let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
+    load(&good("public_url = \"https://h/a\"\nurls = '.*[.]pdf'\nwatch = false"), &[]).unwrap();
+    for (file, message) in [
+        (
+            good("").replace("path = \"/srv/share\"", ""),
+            "the setting sources.q.path is missing; add it to [sources.q]".to_owned(),
+        ),
+        (good("").replace("/srv/share", ""), wrong("path", "it is empty; give the path of a folder")),
+        (
+            good("public_url = \"share\""),
+            wrong(
+                "public_url",
+                "it is not a URL; give that of the folder, such as \"https://files.example.org/share/\"",
+            ),
+        ),
+        (
+            good("public_url = \"https://h/?a=b\""),
+            wrong(
+                "public_url",
+                "it is not a URL; give that of the folder, such as \"https://files.example.org/share/\"",
+            ),
+        ),
+        (
+            good("url = \"http://h/\""),
+            wrong("url", "it is a setting of the transport \"amqp\", but this source has \"folder\""),
+        ),
+        (
+            good("max_deleted_percent = 101"),
+            wrong("max_deleted_percent", "it is 101; give a whole number from 0 to 100"),
+        ),
+    ] {
+        assert_eq!(load(&file, &[]).map(|_| ()).unwrap_err(), message, "{file}");
+    }
+}

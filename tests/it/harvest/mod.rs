@@ -4,6 +4,8 @@ mod downloads;
 mod example;
 mod feed_documents;
 mod feeds;
+mod folder_archives;
+mod folders;
 mod gateways;
 mod independent_repository;
 mod made_over_http;

@@ -3,8 +3,8 @@
 use tidings::{
     journal::{
         harvest::{
-            HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts, ListedRecords,
-            RunCounts, RunId, RunState,
+            HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts, ListedRecord,
+            ListedRecords, RunCounts, RunId, RunState,
         },
         store::{StoreLimits, WriteBatch},
     },
@@ -109,7 +109,7 @@ fn listed_records_are_stored_with_the_position_and_found_when_they_are_missing()
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let present = |at, present: &[&str]| ListedRecords {
             at: Some(time(at)),
-            present: names(present),
+            present: names(present).into_iter().map(ListedRecord::from).collect(),
             ..ListedRecords::default()
         };
         let counts = |source: &SourceName, since| {
@@ -132,5 +132,33 @@ fn listed_records_are_stored_with_the_position_and_found_when_they_are_missing()
         assert_eq!((counts(&source, 31), counts(&other, 20)), ((1, 1), (2, 2)));
         store.write_harvest(&source, &HarvestWrite::Remove).unwrap();
         assert_eq!((counts(&source, 31), counts(&other, 20)), ((0, 0), (2, 2)));
+    });
+}
+
+#[test]
+fn validators_are_those_of_the_newest_list() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let source = SourceName::parse("s").unwrap();
+        let list = |at, records: &[(&str, &str)]| {
+            let record = |(identifier, validator): &(&str, &str)| ListedRecord {
+                identifier: (*identifier).to_owned(),
+                validator: (*validator).to_owned(),
+            };
+            let present = records.iter().map(record).collect();
+            let listed = ListedRecords { present, at: Timestamp::from_millis(at), ..ListedRecords::default() };
+            let run = new_harvest_run(&source);
+            let harvests = vec![HarvestProgress { position: "1".into(), run, listed }];
+            write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
+        };
+        list(10, &[("a", "1"), ("b", "2"), ("c", "")]);
+        list(20, &[("b", "3"), ("b", "3")]);
+        let asked = ["a", "b", "c", "unknown"].map(str::to_owned);
+        let mut found: Vec<_> = store.validators(&source, &asked).unwrap().into_iter().collect();
+        found.sort_unstable();
+        assert_eq!(found, [("a", "1"), ("b", "3"), ("c", "")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+        let other = SourceName::parse("t").unwrap();
+        assert!(store.validators(&other, &asked).unwrap().is_empty());
+        assert!(store.validators(&source, &[]).unwrap().is_empty());
     });
 }

@@ -31,8 +31,8 @@ const ROWS: &str = "
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000002', 's', 8, 9, 'running', NULL, 0, 0, 0, 0, 0);
     -- More than a page of rows of one source.
     WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)
-        INSERT INTO harvest_records SELECT 's', 'oai:' || n, n FROM numbers;
-    INSERT INTO harvest_records VALUES ('t', 'oai:1', 3);
+        INSERT INTO harvest_records SELECT 's', 'oai:' || n, n, '' FROM numbers;
+    INSERT INTO harvest_records VALUES ('t', 'oai:1', 3, '7-1');
     INSERT INTO quarantine VALUES (3, 0, 's', NULL, '[[\"h\",\"v\"]]', 'a' || char(0) || 'b', 'r', 3, x'0102FF');
     INSERT INTO quarantine VALUES (9, 5, 's', 'text/plain', '[]', '', '', 0, x'');
     DELETE FROM quarantine WHERE id = 9;

@@ -13,7 +13,7 @@ use tidings::{
     http_client::{OutboundPolicy, OutboundUrl},
     intake::Source,
     journal::harvest::{HarvestRun, RunState},
-    model::{DraftChange, DraftItems, SourceName},
+    model::{DraftChange, DraftItems, ItemChange, Seq, SourceName},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -155,6 +155,22 @@ pub(crate) async fn stop_at(journal: &OpenJournal, settings: &dyn HarvesterSetti
     tokio::time::timeout(PATIENCE, reached).await.expect("the run gets there");
     stop.cancel();
     task.await.unwrap();
+}
+
+/// Returns all changes after a number: the kind of change and the URI of each item.
+pub(crate) async fn changes_after(journal: &OpenJournal, seq: Seq) -> Vec<(String, String)> {
+    let changes = journal.journal.after(seq, 10_000).await.unwrap();
+    let items = changes.iter().flat_map(|change| {
+        let change = change.change().unwrap();
+        let items = change.modification.items.iter();
+        items.map(|item| (kind_of(&item.change), item.uri.as_str().to_owned())).collect::<Vec<_>>()
+    });
+    items.collect()
+}
+
+fn kind_of(change: &ItemChange) -> String {
+    let text = format!("{change:?}");
+    text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Returns the engine of a harvest.

@@ -23,6 +23,7 @@ pub(crate) mod fake_stomp_broker;
 pub(crate) mod fedora3_messages;
 pub(crate) mod feed_reader;
 pub(crate) mod fixtures;
+pub(crate) mod folder_fixture;
 pub(crate) mod full_journal;
 pub(crate) mod gateway;
 pub(crate) mod gateway_with_auth;

@@ -15,12 +15,12 @@ use tidings::{
     },
     http_client::{OutboundPolicy, OutboundUrl},
     journal::harvest::{HarvestRun, RunState},
-    model::{ItemChange, Seq, Timestamp},
+    model::{Seq, Timestamp},
 };
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate, matchers::any};
 
 use super::{
-    harvest_fixture::{run_once, run_until, source, stop_at},
+    harvest_fixture::{changes_after, run_once, run_until, source, stop_at},
     journal_fixture::OpenJournal,
 };
 
@@ -213,24 +213,13 @@ impl FeedFixture {
 
     /// Returns all changes after a number: the kind of change and the URI of each item.
     pub(crate) async fn changes_after(&self, seq: Seq) -> Vec<(String, String)> {
-        let changes = self.journal.journal.after(seq, 1000).await.unwrap();
-        let items = changes.iter().flat_map(|change| {
-            let change = change.change().unwrap();
-            let items = change.modification.items.iter();
-            items.map(|item| (kind_of(&item.change), item.uri.as_str().to_owned())).collect::<Vec<_>>()
-        });
-        items.collect()
+        changes_after(&self.journal, seq).await
     }
 
     /// Returns the validators of the requests so far.
     pub(crate) fn validators(&self) -> Vec<Option<String>> {
         self.script().requests.iter().map(|request| request.if_none_match.clone()).collect()
     }
-}
-
-fn kind_of(change: &ItemChange) -> String {
-    let text = format!("{change:?}");
-    text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Returns an RSS feed with these items.

@@ -1,10 +1,12 @@
 //! The tables `harvests`, `harvest_runs` and `harvest_records`: positions of harvests, the history of their runs, and the
 //! records that repositories have listed.
 
+use std::collections::HashMap;
+
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{connection::Session, row, subscriptions::END_DUTY};
+use super::{PostgresStore, connection::Session, row, subscriptions::END_DUTY};
 use crate::{
     journal::{
         harvest::{
@@ -12,7 +14,7 @@ use crate::{
             ListedRecords, RunCounts, RunId,
         },
         nodes::DutyName,
-        store::{StoreError, rows},
+        store::{HarvestStore, StoreError, rows},
     },
     model::{SourceName, Timestamp},
 };
@@ -37,9 +39,10 @@ pub(super) const REMOVE_LISTED: &str =
     "DELETE FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
 
 /// Statement that writes listed records. A page may have an identifier twice, which one statement must not write twice.
-pub(super) const WRITE_LISTED: &str = "INSERT INTO harvest_records (source, identifier, listed)
-    SELECT DISTINCT $1::text, identifier, $3::bigint FROM unnest($2::text[]) AS identifier
-    ON CONFLICT (source, identifier) DO UPDATE SET listed = excluded.listed";
+pub(super) const WRITE_LISTED: &str = "INSERT INTO harvest_records (source, identifier, listed, validator)
+    SELECT DISTINCT ON (identifier) $1::text, identifier, $4::bigint, validator
+    FROM unnest($2::text[], $3::text[]) AS present (identifier, validator)
+    ON CONFLICT (source, identifier) DO UPDATE SET (listed, validator) = (excluded.listed, excluded.validator)";
 
 const DEFINE: &str = "INSERT INTO harvests (source, position, definition) VALUES ($1, '', $2)
     ON CONFLICT (source) DO UPDATE SET definition = excluded.definition";
@@ -52,6 +55,47 @@ const REQUEST: &str = "INSERT INTO harvests (source, position, requested) VALUES
 
 const READ_RUNS: &str = "SELECT id, started, updated, state, reason, pages, records, changes, quarantined, repaired
     FROM harvest_runs WHERE source = $1 AND ($2::text IS NULL OR id < $2) ORDER BY id DESC LIMIT $3::bigint";
+
+impl HarvestStore for PostgresStore {
+    fn harvest(&self, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
+        self.read(async |session| record(session, source).await)
+    }
+
+    fn harvest_runs(
+        &self,
+        source: &SourceName,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<HarvestRun>, StoreError> {
+        self.read(async |session| runs(session, source, before, limit).await)
+    }
+
+    fn listed_counts(&self, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
+        self.read(async |session| listed_counts(session, source, since).await)
+    }
+
+    fn missing_records(
+        &self,
+        source: &SourceName,
+        since: Timestamp,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.read(async |session| missing_records(session, source, since, after, limit).await)
+    }
+
+    fn validators(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError> {
+        self.read(async |session| validators(session, source, identifiers).await)
+    }
+
+    fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
+        self.write(async |session| modify(session, source, write).await)
+    }
+
+    fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {
+        self.read(async |session| definitions(session).await)
+    }
+}
 
 /// Writes the progress of harvests.
 pub(super) async fn write(session: &Session, harvests: &[HarvestProgress]) -> Result<(), StoreError> {
@@ -81,13 +125,15 @@ async fn write_listed(session: &Session, source: &str, listed: &ListedRecords) -
         session.execute(REMOVE_LISTED, &[&source, gone]).await?;
     }
     if let Some(at) = at.filter(|_| !present.is_empty()) {
-        session.execute(WRITE_LISTED, &[&source, present, &at.millis()]).await?;
+        let identifiers: Vec<_> = present.iter().map(|record| &*record.identifier).collect();
+        let validators: Vec<_> = present.iter().map(|record| &*record.validator).collect();
+        session.execute(WRITE_LISTED, &[&source, &identifiers, &validators, &at.millis()]).await?;
     }
     Ok(())
 }
 
 /// Executes a modification by an administrator.
-pub(super) async fn modify(session: &Session, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
+async fn modify(session: &Session, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
     let name = source.as_str();
     match write {
         HarvestWrite::Request(at) => session.execute(REQUEST, &[&name, &at.millis()]).await.map(drop),
@@ -104,7 +150,7 @@ pub(super) async fn modify(session: &Session, source: &SourceName, write: &Harve
 }
 
 /// Reads the harvests that were made over HTTP.
-pub(super) async fn definitions(session: &Session) -> Result<Vec<HarvestDefinition>, StoreError> {
+async fn definitions(session: &Session) -> Result<Vec<HarvestDefinition>, StoreError> {
     let sql = "SELECT source, definition FROM harvests WHERE definition IS NOT NULL ORDER BY source";
     let read = |found: &Row| {
         let source = SourceName::parse(row::get::<&str>(found, 0)?).map_err(rows::damaged)?;
@@ -114,7 +160,7 @@ pub(super) async fn definitions(session: &Session) -> Result<Vec<HarvestDefiniti
 }
 
 /// Reads the position of a source's harvest.
-pub(super) async fn record(session: &Session, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
+async fn record(session: &Session, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
     let sql = "SELECT position, requested, paused FROM harvests WHERE source = $1";
     let Some(found) = session.query_opt(sql, &[&source.as_str()]).await? else { return Ok(None) };
     Ok(Some(HarvestRecord {
@@ -125,7 +171,7 @@ pub(super) async fn record(session: &Session, source: &SourceName) -> Result<Opt
 }
 
 /// Reads runs of a source, newest first.
-pub(super) async fn runs(
+async fn runs(
     session: &Session,
     source: &SourceName,
     before: Option<RunId>,
@@ -138,11 +184,7 @@ pub(super) async fn runs(
 }
 
 /// Counts the listed records of a source.
-pub(super) async fn listed_counts(
-    session: &Session,
-    source: &SourceName,
-    since: Timestamp,
-) -> Result<ListedCounts, StoreError> {
+async fn listed_counts(session: &Session, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
     let sql = "SELECT count(*), count(*) FILTER (WHERE listed < $2) FROM harvest_records WHERE source = $1";
     let found = session.query_opt(sql, &[&source.as_str(), &since.millis()]).await?;
     // An aggregate without groups always has a row.
@@ -151,7 +193,7 @@ pub(super) async fn listed_counts(
 }
 
 /// Reads the identifiers of records that were not listed since a time.
-pub(super) async fn missing_records(
+async fn missing_records(
     session: &Session,
     source: &SourceName,
     since: Timestamp,
@@ -163,6 +205,17 @@ pub(super) async fn missing_records(
     let values: &[super::connection::Value<'_>] =
         &[&source.as_str(), &after, &since.millis(), &rows::number(limit as u64)];
     session.query(sql, values).await?.iter().map(|found| row::get::<String>(found, 0)).collect()
+}
+
+/// Reads the validators of listed records.
+async fn validators(
+    session: &Session,
+    source: &SourceName,
+    identifiers: &[String],
+) -> Result<HashMap<String, String>, StoreError> {
+    let sql = "SELECT identifier, validator FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
+    let found = session.query(sql, &[&source.as_str(), &identifiers]).await?;
+    found.iter().map(|found| Ok((row::get(found, 0)?, row::get(found, 1)?))).collect()
 }
 
 fn read_run(source: &SourceName, found: &Row) -> Result<HarvestRun, StoreError> {

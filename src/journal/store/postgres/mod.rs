@@ -72,7 +72,6 @@ use super::{
 };
 use crate::{
     journal::{
-        harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, ListedCounts, RunId},
         nodes::{NodeTable, Term, Wake},
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
@@ -234,41 +233,6 @@ impl Store for PostgresStore {
 
     fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError> {
         self.read(async |session| crawls::progress(session, source).await)
-    }
-
-    fn harvest(&self, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
-        self.read(async |session| harvests::record(session, source).await)
-    }
-
-    fn harvest_runs(
-        &self,
-        source: &SourceName,
-        before: Option<RunId>,
-        limit: usize,
-    ) -> Result<Vec<HarvestRun>, StoreError> {
-        self.read(async |session| harvests::runs(session, source, before, limit).await)
-    }
-
-    fn listed_counts(&self, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
-        self.read(async |session| harvests::listed_counts(session, source, since).await)
-    }
-
-    fn missing_records(
-        &self,
-        source: &SourceName,
-        since: Timestamp,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
-        self.read(async |session| harvests::missing_records(session, source, since, after, limit).await)
-    }
-
-    fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
-        self.write(async |session| harvests::modify(session, source, write).await)
-    }
-
-    fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {
-        self.read(async |session| harvests::definitions(session).await)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

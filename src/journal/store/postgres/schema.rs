@@ -5,12 +5,13 @@ use crate::journal::store::{StoreContent, StoreError};
 
 /// Migrations from each version to the next. A released migration never changes, because databases exist that it has
 /// migrated; new migrations are added at the end.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("migrations/0001_journal.sql"),
     include_str!("migrations/0002_nodes.sql"),
     include_str!("migrations/0003_harvests.sql"),
     include_str!("migrations/0004_harvest_definitions.sql"),
     include_str!("migrations/0005_harvest_records.sql"),
+    include_str!("migrations/0006_harvest_validators.sql"),
 ];
 
 /// Key of the advisory lock that only one node at a time migrates under: the letters `TDNG`. The lock ends with its

@@ -1,17 +1,19 @@
 //! The tables `harvests`, `harvest_runs` and `harvest_records`: positions of harvests, the history of their runs, and the
 //! records that repositories have listed.
 
+use std::collections::HashMap;
+
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use uuid::Uuid;
 
-use super::rows;
+use super::{SqliteStore, rows};
 use crate::{
     journal::{
         harvest::{
             HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts,
-            ListedRecords, RunCounts, RunId,
+            ListedRecord, ListedRecords, RunCounts, RunId,
         },
-        store::StoreError,
+        store::{HarvestStore, StoreError},
     },
     model::{SourceName, Timestamp},
 };
@@ -40,6 +42,47 @@ const CLEAR_LISTED: &str = "DELETE FROM harvest_records WHERE source = ?";
 
 const READ_RUNS: &str = "SELECT id, started, updated, state, reason, pages, records, changes, quarantined, repaired
     FROM harvest_runs WHERE source = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3";
+
+impl HarvestStore for SqliteStore {
+    fn harvest(&self, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
+        self.readers.read(|connection| record(connection, source))
+    }
+
+    fn harvest_runs(
+        &self,
+        source: &SourceName,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<HarvestRun>, StoreError> {
+        self.readers.read(|connection| runs(connection, source, before, limit))
+    }
+
+    fn listed_counts(&self, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
+        self.readers.read(|connection| listed_counts(connection, source, since))
+    }
+
+    fn missing_records(
+        &self,
+        source: &SourceName,
+        since: Timestamp,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.readers.read(|connection| missing_records(connection, source, since, after, limit))
+    }
+
+    fn validators(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError> {
+        self.readers.read(|connection| validators(connection, source, identifiers))
+    }
+
+    fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
+        modify(&mut self.write_side().connection, source, write)
+    }
+
+    fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {
+        self.readers.read(definitions)
+    }
+}
 
 /// Writes the progress of harvests.
 pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Result<(), StoreError> {
@@ -78,15 +121,15 @@ fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRec
         remove.execute([source.as_str(), identifier])?;
     }
     let Some(at) = at else { return Ok(()) };
-    let mut write = connection.prepare_cached("INSERT OR REPLACE INTO harvest_records VALUES (?, ?, ?)")?;
-    for identifier in present {
-        write.execute(params![source.as_str(), identifier, at.millis()])?;
+    let mut write = connection.prepare_cached("INSERT OR REPLACE INTO harvest_records VALUES (?, ?, ?, ?)")?;
+    for ListedRecord { identifier, validator } in present {
+        write.execute(params![source.as_str(), identifier, at.millis(), validator])?;
     }
     Ok(())
 }
 
 /// Executes a modification by an administrator.
-pub(super) fn modify(connection: &mut Connection, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
+fn modify(connection: &mut Connection, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| transaction.prepare_cached(sql)?.execute(values);
     match write {
@@ -104,7 +147,7 @@ pub(super) fn modify(connection: &mut Connection, source: &SourceName, write: &H
 }
 
 /// Reads the harvests that were made over HTTP.
-pub(super) fn definitions(connection: &Connection) -> Result<Vec<HarvestDefinition>, StoreError> {
+fn definitions(connection: &Connection) -> Result<Vec<HarvestDefinition>, StoreError> {
     let sql = "SELECT source, definition FROM harvests WHERE definition IS NOT NULL ORDER BY source";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([])?;
@@ -117,7 +160,7 @@ pub(super) fn definitions(connection: &Connection) -> Result<Vec<HarvestDefiniti
 }
 
 /// Reads the position of a source's harvest.
-pub(super) fn record(connection: &Connection, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
+fn record(connection: &Connection, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT position, requested, paused FROM harvests WHERE source = ?")?;
     let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?, row.get(2)?));
@@ -128,7 +171,7 @@ pub(super) fn record(connection: &Connection, source: &SourceName) -> Result<Opt
 }
 
 /// Reads runs of a source, newest first.
-pub(super) fn runs(
+fn runs(
     connection: &Connection,
     source: &SourceName,
     before: Option<RunId>,
@@ -145,11 +188,7 @@ pub(super) fn runs(
 }
 
 /// Counts the listed records of a source.
-pub(super) fn listed_counts(
-    connection: &Connection,
-    source: &SourceName,
-    since: Timestamp,
-) -> Result<ListedCounts, StoreError> {
+fn listed_counts(connection: &Connection, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
     let sql = "SELECT count(*), count(*) FILTER (WHERE listed < ?2) FROM harvest_records WHERE source = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let (all, missing) = statement.query_row(params![source.as_str(), since.millis()], |row| {
@@ -159,7 +198,7 @@ pub(super) fn listed_counts(
 }
 
 /// Reads the identifiers of records that were not listed since a time.
-pub(super) fn missing_records(
+fn missing_records(
     connection: &Connection,
     source: &SourceName,
     since: Timestamp,
@@ -172,6 +211,22 @@ pub(super) fn missing_records(
     let values = params![source.as_str(), after, since.millis(), rows::number(limit as u64)];
     let found = statement.query_map(values, |row| row.get(0))?;
     Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Reads the validators of listed records.
+fn validators(
+    connection: &Connection,
+    source: &SourceName,
+    identifiers: &[String],
+) -> Result<HashMap<String, String>, StoreError> {
+    let sql = "SELECT validator FROM harvest_records WHERE source = ? AND identifier = ?";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut validators = HashMap::new();
+    for identifier in identifiers {
+        let found = statement.query_row([source.as_str(), identifier], |row| row.get(0)).optional()?;
+        validators.extend(found.map(|validator| (identifier.clone(), validator)));
+    }
+    Ok(validators)
 }
 
 fn read_run(source: &SourceName, row: &Row<'_>) -> Result<HarvestRun, StoreError> {

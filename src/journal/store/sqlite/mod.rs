@@ -48,7 +48,6 @@ use super::{
 };
 use crate::{
     journal::{
-        harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, ListedCounts, RunId},
         nodes::Term,
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
@@ -191,41 +190,6 @@ impl Store for SqliteStore {
 
     fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError> {
         self.readers.read(|connection| seeds::crawl_progress(connection, source))
-    }
-
-    fn harvest(&self, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
-        self.readers.read(|connection| harvests::record(connection, source))
-    }
-
-    fn harvest_runs(
-        &self,
-        source: &SourceName,
-        before: Option<RunId>,
-        limit: usize,
-    ) -> Result<Vec<HarvestRun>, StoreError> {
-        self.readers.read(|connection| harvests::runs(connection, source, before, limit))
-    }
-
-    fn listed_counts(&self, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
-        self.readers.read(|connection| harvests::listed_counts(connection, source, since))
-    }
-
-    fn missing_records(
-        &self,
-        source: &SourceName,
-        since: Timestamp,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
-        self.readers.read(|connection| harvests::missing_records(connection, source, since, after, limit))
-    }
-
-    fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
-        harvests::modify(&mut self.write_side().connection, source, write)
-    }
-
-    fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {
-        self.readers.read(harvests::definitions)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

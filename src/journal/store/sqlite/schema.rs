@@ -18,7 +18,7 @@ pub(super) enum Migration {
 
 /// Migrations from each version to the next; the version is `PRAGMA user_version`. A released migration never changes,
 /// because journals exist that it has migrated; new migrations are added at the end.
-pub(super) const MIGRATIONS: [Migration; 12] = [
+pub(super) const MIGRATIONS: [Migration; 13] = [
     Migration::Sql(
         "
     CREATE TABLE meta (
@@ -275,6 +275,12 @@ pub(super) const MIGRATIONS: [Migration; 12] = [
         listed INTEGER NOT NULL, -- start of the newest run that has listed it
         PRIMARY KEY (source, identifier)
     ) WITHOUT ROWID;
+    ",
+    ),
+    Migration::Sql(
+        "
+    -- Properties by which a harvest recognizes an unchanged record.
+    ALTER TABLE harvest_records ADD COLUMN validator TEXT NOT NULL DEFAULT '';
     ",
     ),
 ];

@@ -162,7 +162,7 @@ impl Table {
                 ("quarantined", Integer),
                 ("repaired", Integer),
             ],
-            Self::HarvestRecords => &[("source", Text), ("identifier", Text), ("listed", Integer)],
+            Self::HarvestRecords => &[("source", Text), ("identifier", Text), ("listed", Integer), ("validator", Text)],
             Self::IncompleteChanges => &[("seq", Integer), ("source", Text), ("missing", Text), ("json", Text)],
             Self::Quarantine => &[
                 ("id", Integer),
