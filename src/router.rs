@@ -19,7 +19,7 @@ use crate::{
         health::{self, Readiness},
         home,
         metrics::{self, Metrics},
-        nodes,
+        nodes, notifications,
         quarantine::{self, Quarantine},
         registry::{self, RegistrySeeder},
         sources::{self, Sources},
@@ -125,6 +125,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(harvests::pause), |all| all.harvests.clone())
         .add(Admin, routes!(harvests::resume), |all| all.harvests.clone())
         .add(Admin, routes!(harvests::run), |all| all.harvests.clone())
+        .add(Open, routes!(notifications::confirm, notifications::notify), |all| all.harvests.clone())
         .add(Admin, routes!(registry::show, registry::seed), |all| all.seeds.clone())
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())

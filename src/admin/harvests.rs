@@ -89,6 +89,10 @@ struct HarvestHistory {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     announced: Option<u64>,
+    /// End of the subscription at the hub of the feed; absent if the hub has confirmed none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Timestamp)]
+    lease: Option<Timestamp>,
     /// The newest runs, newest first.
     runs: Vec<RunView>,
 }
@@ -161,7 +165,7 @@ async fn runs(harvests: &Harvests, source: &SourceName, limit: usize) -> Result<
 
 /// Returns the problem of a failed operation.
 #[expect(clippy::needless_pass_by_value, reason = "it is used in map_err")]
-fn problem(error: HarvestOperationError) -> Problem {
+pub(super) fn problem(error: HarvestOperationError) -> Problem {
     let problem = |code| Problem::new(code, format!("{}.", sentence(&error.to_string())));
     match &error {
         HarvestOperationError::Unknown(_) => problem(ProblemCode::NotFound),
@@ -215,10 +219,11 @@ pub async fn one(State(harvests): State<Harvests>, Path(source): Path<SourceName
     let harvest = get(&harvests, &source)?;
     let runs = runs(&harvests, &source, KEPT_RUNS).await?;
     let stored = harvests.journal().harvest(source).await.map_err(journal_problem)?;
+    let lease = stored.as_ref().and_then(|stored| stored.lease);
     let position = stored.map(|stored| stored.position.to_string()).filter(|position| !position.is_empty());
     let announced = position.as_deref().and_then(|position| harvest.announced(position));
     let summary = HarvestSummary::of(&harvest, runs.first().cloned());
-    Ok(Json(HarvestHistory { summary, position, announced, runs }).into_response())
+    Ok(Json(HarvestHistory { summary, position, announced, lease, runs }).into_response())
 }
 
 /// Definition of a harvest.

@@ -7,6 +7,7 @@ pub mod health;
 pub mod home;
 pub mod metrics;
 pub mod nodes;
+pub mod notifications;
 pub mod quarantine;
 pub mod registry;
 pub mod sources;

@@ -47,6 +47,7 @@ pub(super) async fn open(
         files: config.files.folder(&config.journal.data),
         public_url: public_url.into(),
         file_policy: OutboundPolicy::public_files(config.delivery.allow.clone()),
+        callbacks: config.server.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/').into()),
     };
     let configured = config.sources.iter().filter_map(|(name, source)| {
         let settings = source.transport.harvest()?.clone();

@@ -25,6 +25,7 @@ pub(super) static FEED: TransportKind = TransportKind {
         TransportKey::of::<Time>("every"),
         TransportKey::of::<Time>("jitter"),
         TransportKey::of::<PageBytes>("page_bytes"),
+        TransportKey::of::<bool>("websub"),
     ],
     read: |table, environment| Ok(Connection::Harvest(read(table, environment)?)),
 };
@@ -33,6 +34,7 @@ pub(super) static FEED: TransportKind = TransportKind {
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigError> {
     let Place { url, ca } = place(table, environment)?;
     let PageBytes(page_bytes) = table.get("page_bytes")?.unwrap_or(PAGE_BYTES);
-    let kind = FeedSettings { url, ca, page_bytes, timeouts: Timeouts::default() };
+    let websub = table.get("websub")?.unwrap_or(true);
+    let kind = FeedSettings { url, ca, page_bytes, timeouts: Timeouts::default(), websub };
     Ok(HarvestSettings { schedule: schedule(table)?, kind: Arc::new(kind) })
 }

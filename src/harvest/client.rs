@@ -210,6 +210,19 @@ impl PlaceClient {
         Err(RequestError::Permanent(format!("the {noun} redirects more than {MAX_REDIRECTS} times")))
     }
 
+    /// Sends a POST request with a form, which is not redirected; returns the status and the beginning of the body.
+    pub(super) async fn post_form(
+        &self,
+        url: &OutboundUrl,
+        form: String,
+    ) -> Result<(StatusCode, String), RequestError> {
+        let client = if self.is_own(url) { &self.own } else { &self.foreign };
+        let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, form_type)]);
+        let response = client.post(url, headers, form.into()).await.map_err(|error| request_error(&error))?;
+        Ok((response.status, String::from_utf8_lossy(&response.body_start).chars().take(200).collect()))
+    }
+
     /// Parses a URL that the server has named. Other hosts than the configured one must be allowed.
     pub(super) fn allowed(&self, url: &str) -> Result<OutboundUrl, InvalidOutboundUrl> {
         let unrestricted = OutboundPolicy::unrestricted();

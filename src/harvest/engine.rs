@@ -7,8 +7,9 @@ use futures_util::future::try_join;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    HarvestError, Harvester, Mode, Page, PageEnd, Schedule, metrics,
+    HarvestError, Harvester, Page, PageEnd, Schedule, metrics,
     status::{HarvestState, HarvestStatus},
+    waits::RunStart,
 };
 use crate::{
     intake::{Batch, Intake, Source},
@@ -28,9 +29,6 @@ const MAX_DETOURS: u32 = 200;
 
 /// Maximum wait that a server can ask for.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(60 * 60);
-
-/// Maximum time between two looks at the clock, which an administrator may set.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
 
 /// Number of newest runs that decide about the next one.
 const RECENT_RUNS: usize = 20;
@@ -74,17 +72,8 @@ struct Progress {
     position: Arc<str>,
 }
 
-/// Result of the wait for a run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RunStart {
-    /// A run is due or requested.
-    Now,
-    /// The harvest was paused.
-    Paused,
-}
-
 /// Reason why a run does not continue at present.
-enum Interruption {
+pub(super) enum Interruption {
     /// The harvest was asked to stop.
     Stopped,
     /// The journal could not be read or written.
@@ -154,72 +143,6 @@ impl Engine {
         self.log_end(&ended);
         metrics::ended(&ended);
         Ok(())
-    }
-
-    /// Waits while an administrator has paused the harvest.
-    async fn wait_until_resumed(&self, stop: &CancellationToken) -> Result<(), Interruption> {
-        while self.is_paused().await? {
-            self.status.set(HarvestState::Paused, None);
-            self.wait_for_administrator(LONGEST_SLEEP, stop).await?;
-        }
-        Ok(())
-    }
-
-    async fn is_paused(&self) -> Result<bool, Interruption> {
-        let stored = self.journal.harvest(self.source.name().clone()).await?;
-        Ok(stored.is_some_and(|stored| stored.paused))
-    }
-
-    /// Waits this long, or until an administrator may have modified the harvest.
-    async fn wait_for_administrator(&self, longest: Duration, stop: &CancellationToken) -> Result<(), Interruption> {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => Err(Interruption::Stopped),
-            () = self.status.woken() => Ok(()),
-            () = tokio::time::sleep(longest.min(self.waits.request_poll.unwrap_or(LONGEST_SLEEP))) => Ok(()),
-        }
-    }
-
-    /// Waits until a run is due or requested, or the harvest is paused.
-    async fn wait_for_run(&self, newest: &[HarvestRun], stop: &CancellationToken) -> Result<RunStart, Interruption> {
-        let mut due = self.schedule.next_run(newest, fastrand::f64());
-        if newest.first().is_some_and(|run| run.state == RunState::Completed) {
-            let stored = self.journal.harvest(self.source.name().clone()).await?;
-            let earliest = stored.and_then(|stored| self.harvester.earliest_run(&stored.position));
-            due = due.map(|due| earliest.map_or(due, |earliest| due.max(earliest)));
-        }
-        let state = if self.schedule.mode == Mode::Once && due.is_none() {
-            HarvestState::Finished
-        } else {
-            HarvestState::Waiting
-        };
-        self.status.set(state, due.filter(|due| *due != Timestamp::EPOCH));
-        let last_start = newest.first().map(|run| run.started);
-        let stored = self.journal.harvest(self.source.name().clone()).await?;
-        let position = stored.map_or_else(|| "".into(), |stored| stored.position);
-        // A failed run is not repeated before its time, whatever else there is to do.
-        let may_be_early = newest.first().is_none_or(|run| run.state == RunState::Completed);
-        let mut new_work = self.harvester.new_work(&position);
-        loop {
-            let stored = self.journal.harvest(self.source.name().clone()).await?;
-            if stored.as_ref().is_some_and(|stored| stored.paused) {
-                return Ok(RunStart::Paused);
-            }
-            let requested = stored.and_then(|stored| stored.requested);
-            if requested.is_some_and(|requested| Some(requested) > last_start) {
-                return Ok(RunStart::Now);
-            }
-            let remaining = due.map(|due| u64::try_from(due.millis() - Timestamp::now().millis()).unwrap_or(0));
-            if remaining == Some(0) {
-                return Ok(RunStart::Now);
-            }
-            let remaining = remaining.map_or(LONGEST_SLEEP, Duration::from_millis);
-            tokio::select! {
-                biased;
-                waited = self.wait_for_administrator(remaining.min(LONGEST_SLEEP), stop) => waited?,
-                () = &mut new_work, if may_be_early => return Ok(RunStart::Now),
-            }
-        }
     }
 
     /// Requests and writes pages until the run ends; returns the run, or `None` if the harvest was paused meanwhile.

@@ -26,6 +26,7 @@ pub mod oai_pmh;
 mod schedule;
 pub mod status;
 mod text;
+mod waits;
 
 use std::{
     fmt::Debug,
@@ -124,6 +125,8 @@ pub struct HarvesterContext {
     pub public_url: Arc<str>,
     /// Policy for the files that records name.
     pub file_policy: OutboundPolicy,
+    /// URL of the gateway at which hubs can reach it, without a trailing slash; `None` if none is configured.
+    pub callbacks: Option<Arc<str>>,
 }
 
 /// One kind of harvest, set up for one source.
@@ -158,12 +161,27 @@ pub trait Harvester: Send + Sync {
         None
     }
 
+    /// Returns the place at which a hub may send notifications to the harvest at `position`.
+    fn callback(&self, position: &str) -> Option<Callback> {
+        let _ = position;
+        None
+    }
+
     /// Waits until there is work after `position`, for which a run begins before its time. A kind that cannot notice new
     /// work waits for ever.
     fn new_work<'a>(&'a self, position: &'a str) -> BoxFuture<'a, ()> {
         let _ = position;
         Box::pin(std::future::pending())
     }
+}
+
+/// Place for the notifications of a WebSub hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callback {
+    /// URL of the feed, as the hub knows it.
+    pub topic: String,
+    /// Secret part of the URL of the place.
+    pub token: String,
 }
 
 /// A page of records.

@@ -145,6 +145,8 @@ pub struct HarvestRecord {
     pub requested: Option<Timestamp>,
     /// Whether an administrator has paused the harvest.
     pub paused: bool,
+    /// End of the subscription at the hub of the feed, as the hub has confirmed it.
+    pub lease: Option<Timestamp>,
 }
 
 /// A harvest that was made over HTTP.
@@ -165,6 +167,8 @@ pub enum HarvestWrite {
     Define(DefinitionText),
     /// Pauses or resumes the harvest.
     SetPaused(bool),
+    /// Notes the end of the subscription at the hub of the feed; `None` if the hub has refused or ended it.
+    SetLease(Option<Timestamp>),
     /// Removes the harvest with its definition, its position and its history, and ends its duty.
     Remove,
 }

@@ -59,6 +59,9 @@ pub(super) struct FeedLinks {
     pub(super) next: Option<String>,
     /// The document with the newest entries.
     pub(super) current: Option<String>,
+    /// The WebSub hub, and the URL of the feed there (WebSub section 4).
+    pub(super) hub: Option<String>,
+    pub(super) own: Option<String>,
 }
 
 impl FeedLinks {
@@ -69,6 +72,8 @@ impl FeedLinks {
             "prev-archive" => &mut self.previous_archive,
             "next" => &mut self.next,
             "current" => &mut self.current,
+            "hub" => &mut self.hub,
+            "self" => &mut self.own,
             _ => return,
         };
         place.get_or_insert(target);

@@ -1,10 +1,10 @@
 //! Requests of a feed, and the position after each response.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{ACCEPT, CACHE_CONTROL, DATE, ETAG, EXPIRES, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED},
+    header::{ACCEPT, CACHE_CONTROL, DATE, ETAG, EXPIRES, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LINK},
 };
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -15,16 +15,17 @@ use sha2::{Digest, Sha256};
 use super::{
     FeedSettings,
     document::{FeedDocument, FeedLinks},
-    position::{DocumentFacts, Position, Validator, Validators, Walk},
+    position::{DocumentFacts, HubSubscription, Position, Validator, Validators, Walk},
     selection::{SelectedEntry, Selection, select},
 };
 use crate::{
     format::{
         Location, Rejection,
         feed::{DELETED_ENTRY, ENTRY_KEY, FEED_URL, RESPONSE_DATE, TOMBSTONES, entry_uri},
+        ldp::link_targets,
     },
     harvest::{
-        HarvestError, Harvester, Page, PageEnd,
+        Callback, HarvestError, Harvester, Page, PageEnd,
         client::{PlaceClient, RawResponse},
         text,
     },
@@ -58,6 +59,8 @@ pub(super) struct FeedHarvester {
     pub(super) source: SourceName,
     pub(super) journal: Journal,
     pub(super) client: PlaceClient,
+    /// URL of the gateway for notifications of a hub, without a trailing slash; `None` if no hub is used.
+    pub(super) callbacks: Option<Arc<str>>,
 }
 
 impl Harvester for FeedHarvester {
@@ -67,6 +70,11 @@ impl Harvester for FeedHarvester {
 
     fn page<'a>(&'a self, position: &'a str, attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>> {
         Box::pin(self.next_page(Position::parse(position, &self.feed_url), attempt))
+    }
+
+    fn callback(&self, position: &str) -> Option<Callback> {
+        let HubSubscription { hub, token, .. } = Position::parse(position, &self.feed_url).subscription?;
+        Some(Callback { topic: hub.topic, token })
     }
 
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {
@@ -119,10 +127,12 @@ impl ReadDocument {
 
 impl FeedHarvester {
     async fn next_page(&self, mut position: Position, attempt: u32) -> Result<Page, HarvestError> {
-        match position.walk.take() {
-            None => self.newest_document(position, None).await,
-            Some(walk) => self.walk(position, walk, attempt).await,
-        }
+        let page = match position.walk.take() {
+            None => self.newest_document(position, None).await?,
+            Some(Walk::Subscribe) => return self.subscribe(position).await,
+            Some(walk) => self.walk(position, walk, attempt).await?,
+        };
+        self.before_end(page).await
     }
 
     /// Requests the feed itself: at the beginning of a run, and after its archives, of which `newest` was the newest.
@@ -132,7 +142,12 @@ impl FeedHarvester {
         newest: Option<String>,
     ) -> Result<Page, HarvestError> {
         let condition = if newest.is_none() { position.condition() } else { Validators::default() };
-        let mut raw = self.request(&self.settings.url, &request_headers(&condition)).await?;
+        let mut headers = request_headers(&condition);
+        if position.subscription.is_some() {
+            // A cache may still have the document from before the notification of the hub.
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        }
+        let mut raw = self.request(&self.settings.url, &headers).await?;
         let mut remarks = Vec::from_iter(raw.remark.take());
         if raw.status == StatusCode::NOT_MODIFIED && condition != Validators::default() {
             position.unchanged += 1;
@@ -154,7 +169,8 @@ impl FeedHarvester {
             return Ok(page(&position, Vec::new(), PageEnd::Complete, remarks));
         }
         let is_delta = raw.status == StatusCode::IM_USED;
-        let (position, mut document) = self.read(raw, position).await?;
+        let (mut position, mut document) = self.read(raw, position).await?;
+        position.hub = self.hub_link(&document.links);
         remarks.append(&mut document.remarks);
         document.remarks = remarks;
         self.after_newest(position, document, newest.as_ref(), is_delta)
@@ -280,7 +296,7 @@ fn read(
         messages: entries.into_iter().map(|entry| message(entry, feed_url, date, max_record_bytes)).collect(),
         is_repaired: repairs > 0,
         remarks: Vec::from_iter(remarks),
-        links: document.links,
+        links: with_link_headers(document.links, &raw.headers),
         is_archive: document.is_archive,
         is_complete: document.is_complete,
         broken: document.broken,
@@ -288,6 +304,13 @@ fn read(
         facts,
     };
     Ok((position, document))
+}
+
+/// Returns the links of a document with those of its headers, which count first for a hub (WebSub section 4).
+fn with_link_headers(links: FeedLinks, headers: &HeaderMap) -> FeedLinks {
+    let values = || headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
+    let first = |relation| link_targets(values(), relation).first().map(|target| (*target).to_owned());
+    FeedLinks { hub: first("hub").or(links.hub), own: first("self").or(links.own), ..links }
 }
 
 fn body_digest(raw: &RawResponse) -> String {

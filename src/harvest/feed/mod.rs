@@ -7,13 +7,15 @@
 //! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries;
 //! * `position` is the state between two runs;
 //! * `harvest` sends the requests and decides about the responses;
-//! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has.
+//! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has;
+//! * `subscription` subscribes at the WebSub hub of the feed.
 
 mod complete;
 mod document;
 mod harvest;
 mod position;
 mod selection;
+mod subscription;
 mod walk;
 
 use std::{
@@ -42,6 +44,8 @@ pub struct FeedSettings {
     pub page_bytes: usize,
     /// Timeouts of requests.
     pub timeouts: Timeouts,
+    /// Whether a hub that the feed names is used.
+    pub websub: bool,
 }
 
 impl FeedSettings {
@@ -75,12 +79,14 @@ impl HarvesterSettings for FeedSettings {
         context: HarvesterContext,
     ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
-            let Self { url, ca, page_bytes, timeouts } = self.clone();
+            let Self { url, ca, page_bytes, timeouts, websub } = self.clone();
+            let callbacks = context.callbacks.clone().filter(|_| websub);
             let journal = context.journal.clone();
             let client =
                 PlaceClient::new(PlaceSettings { url, noun: "feed", ca, page_bytes, timeouts }, context).await?;
             let (settings, feed_url) = (self.clone(), self.public_url());
-            Ok(Arc::new(FeedHarvester { settings, feed_url, source, journal, client }) as Arc<dyn Harvester>)
+            let harvester = FeedHarvester { settings, feed_url, source, journal, client, callbacks };
+            Ok(Arc::new(harvester) as Arc<dyn Harvester>)
         })
     }
 }

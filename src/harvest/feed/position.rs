@@ -34,6 +34,10 @@ pub(super) struct Position {
     pub(super) ambiguous: Vec<String>,
     /// Digests of the keys of the entries that the last document had, to notice that later ones were missed.
     pub(super) entries: Vec<String>,
+    /// The hub that the last document names.
+    pub(super) hub: Option<HubLink>,
+    /// The last subscription that was requested at a hub.
+    pub(super) subscription: Option<HubSubscription>,
     /// Further documents of the present run.
     pub(super) walk: Option<Walk>,
     /// Facts about the newest document of the present run, which count when the run is complete.
@@ -91,6 +95,28 @@ pub(super) enum Walk {
         /// Whether their number is plausible.
         is_plausible: bool,
     },
+    /// The run is complete, and its subscription is to be requested.
+    Subscribe,
+}
+
+/// A WebSub hub that a feed names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HubLink {
+    /// URL of the hub.
+    pub(super) url: String,
+    /// URL of the feed, as the hub knows it.
+    pub(super) topic: String,
+}
+
+/// A subscription at a hub, which the hub may not have confirmed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HubSubscription {
+    #[serde(flatten)]
+    pub(super) hub: HubLink,
+    /// Last part of the URL to which the hub sends its notifications. Nobody else knows it.
+    pub(super) token: String,
+    /// Time of the last request.
+    pub(super) requested: Timestamp,
 }
 
 /// Validators of a document (RFC 9110 section 8.8), as the server sent them.

@@ -41,6 +41,7 @@ impl FeedHarvester {
             Walk::Missing { since, entries, is_plausible } => {
                 self.delete_missing(position, since, entries, is_plausible).await
             }
+            Walk::Subscribe => return self.subscribe(position).await,
         };
         match result {
             Err(HarvestError::Retry { reason, .. }) if attempt + 1 >= ATTEMPTS && state.has_links() => {
@@ -202,7 +203,7 @@ impl FeedHarvester {
     }
 
     /// Returns the URL to request, with the credentials of the feed if it is on the same server.
-    fn linked_url(&self, link: &str) -> Result<OutboundUrl, String> {
+    pub(super) fn linked_url(&self, link: &str) -> Result<OutboundUrl, String> {
         let mut url = Url::parse(link).map_err(|error| error.to_string())?;
         if self.is_own(&url) {
             let feed = self.settings.url.expose();
@@ -225,7 +226,7 @@ impl Walk {
         match self {
             Self::Search { .. } | Self::Pages { .. } => true,
             Self::Archives { archives, .. } => !archives.is_empty(),
-            Self::Missing { .. } => false,
+            Self::Missing { .. } | Self::Subscribe => false,
         }
     }
 }

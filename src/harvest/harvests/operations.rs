@@ -1,10 +1,11 @@
 //! Operations on harvests: add, remove, pause, resume, and request a run.
 
 use serde_json::Value;
+use subtle::ConstantTimeEq;
 
 use super::{Harvests, InvalidHarvest, MAX_HARVESTS};
 use crate::{
-    harvest::SetupError,
+    harvest::{Callback, SetupError},
     journal::{JournalError, harvest::HarvestWrite, subscriptions::MadeBy},
     model::{SourceName, Timestamp},
 };
@@ -113,6 +114,25 @@ impl Harvests {
     /// As [`Harvests::pause`].
     pub async fn request(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
         self.modify(name, HarvestWrite::Request(Timestamp::now())).await
+    }
+
+    /// Returns the place for notifications of a hub about a harvest; `None` if the token is not that of the harvest.
+    ///
+    /// # Errors
+    /// Fails if the journal fails.
+    pub async fn callback(&self, name: &SourceName, token: &str) -> Result<Option<Callback>, JournalError> {
+        let Some(harvest) = self.get(name) else { return Ok(None) };
+        let Some(stored) = self.0.journal.harvest(name.clone()).await? else { return Ok(None) };
+        let callback = harvest.harvester.callback(&stored.position);
+        Ok(callback.filter(|callback| bool::from(callback.token.as_bytes().ct_eq(token.as_bytes()))))
+    }
+
+    /// Notes the end of a subscription at a hub; `None` if the hub has refused or ended it.
+    ///
+    /// # Errors
+    /// As [`Harvests::pause`].
+    pub async fn set_lease(&self, name: &SourceName, lease: Option<Timestamp>) -> Result<(), HarvestOperationError> {
+        self.modify(name, HarvestWrite::SetLease(lease)).await
     }
 
     async fn modify(&self, name: &SourceName, write: HarvestWrite) -> Result<(), HarvestOperationError> {

@@ -3,6 +3,7 @@
 mod downloads;
 mod example;
 mod feed_documents;
+mod feed_hub;
 mod feeds;
 mod folder_archives;
 mod folders;

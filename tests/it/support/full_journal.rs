@@ -26,7 +26,7 @@ const ROWS: &str = "
         SELECT 'pushed', seq, 5, 'refused', 2, seq % 2, json FROM changes;
     DELETE FROM dead_letters WHERE id > 150;
     INSERT INTO incomplete SELECT seq, 's', 'items', json FROM changes WHERE seq % 7 = 0;
-    INSERT INTO harvests VALUES ('s', '{}', 7, '{\"url\":\"u\"}', 1), ('t', '', NULL, NULL, 0);
+    INSERT INTO harvests VALUES ('s', '{}', 7, '{\"url\":\"u\"}', 1, 9), ('t', '', NULL, NULL, 0, NULL);
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000001', 's', 1, 2, 'failed', 'r', 3, 4, 5, 6, 7);
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000002', 's', 8, 9, 'running', NULL, 0, 0, 0, 0, 0);
     -- More than a page of rows of one source.

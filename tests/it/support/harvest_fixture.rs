@@ -191,6 +191,7 @@ async fn engine(
         files: std::env::temp_dir(),
         public_url: "http://gateway.example".into(),
         file_policy: OutboundPolicy::public_files(Default::default()),
+        callbacks: Some("http://gateway.example".into()),
     };
     let kind = dialect(settings.dialect()).unwrap();
     Engine {

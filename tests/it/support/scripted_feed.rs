@@ -49,6 +49,7 @@ pub(crate) struct ScriptedRequest {
     pub(crate) path: String,
     pub(crate) if_none_match: Option<String>,
     pub(crate) is_delta_accepted: bool,
+    pub(crate) body: String,
 }
 
 /// Harvest of a scripted feed into a journal.
@@ -78,6 +79,7 @@ impl Respond for Handler {
             path: path.clone(),
             if_none_match: if_none_match.clone(),
             is_delta_accepted,
+            body: String::from_utf8_lossy(&request.body).into_owned(),
         });
         if let Some((status, headers)) = script.statuses.pop_front() {
             let response = ResponseTemplate::new(status);
@@ -110,6 +112,7 @@ impl FeedFixture {
             ca: None,
             page_bytes: 1 << 20,
             timeouts: Timeouts { busy: Duration::from_millis(10), ..Timeouts::default() },
+            websub: true,
         };
         let journal = OpenJournal::at(folder.path());
         let (max_record_bytes, status) = (1 << 20, Arc::default());
@@ -196,6 +199,11 @@ impl FeedFixture {
         let run = self.run().await;
         assert_eq!(run.state, RunState::Completed, "{run:?}");
         run
+    }
+
+    /// Returns the remarks of the newest run.
+    pub(crate) fn remarks(&self) -> String {
+        self.status.view().remarks.join("\n")
     }
 
     /// Executes one run, which must fail; returns the reason and the run.

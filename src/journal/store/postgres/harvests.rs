@@ -50,6 +50,9 @@ const DEFINE: &str = "INSERT INTO harvests (source, position, definition) VALUES
 const SET_PAUSED: &str = "INSERT INTO harvests (source, position, paused) VALUES ($1, '', $2)
     ON CONFLICT (source) DO UPDATE SET paused = excluded.paused";
 
+const SET_LEASE: &str = "INSERT INTO harvests (source, position, lease) VALUES ($1, '', $2)
+    ON CONFLICT (source) DO UPDATE SET lease = excluded.lease";
+
 const REQUEST: &str = "INSERT INTO harvests (source, position, requested) VALUES ($1, '', $2)
     ON CONFLICT (source) DO UPDATE SET requested = excluded.requested";
 
@@ -138,6 +141,9 @@ async fn modify(session: &Session, source: &SourceName, write: &HarvestWrite) ->
     match write {
         HarvestWrite::Request(at) => session.execute(REQUEST, &[&name, &at.millis()]).await.map(drop),
         HarvestWrite::Define(text) => session.execute(DEFINE, &[&name, &text.expose()]).await.map(drop),
+        HarvestWrite::SetLease(lease) => {
+            session.execute(SET_LEASE, &[&name, &lease.map(Timestamp::millis)]).await.map(drop)
+        }
         HarvestWrite::SetPaused(paused) => session.execute(SET_PAUSED, &[&name, paused]).await.map(drop),
         HarvestWrite::Remove => {
             // First, as in every transaction. Whichever node harvests the source can then write no more of it.
@@ -161,13 +167,11 @@ async fn definitions(session: &Session) -> Result<Vec<HarvestDefinition>, StoreE
 
 /// Reads the position of a source's harvest.
 async fn record(session: &Session, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
-    let sql = "SELECT position, requested, paused FROM harvests WHERE source = $1";
+    let sql = "SELECT position, requested, paused, lease FROM harvests WHERE source = $1";
     let Some(found) = session.query_opt(sql, &[&source.as_str()]).await? else { return Ok(None) };
-    Ok(Some(HarvestRecord {
-        position: row::get::<&str>(&found, 0)?.into(),
-        requested: row::get::<Option<i64>>(&found, 1)?.map(rows::time).transpose()?,
-        paused: row::get(&found, 2)?,
-    }))
+    let time = |index| row::get::<Option<i64>>(&found, index)?.map(rows::time).transpose();
+    let position = row::get::<&str>(&found, 0)?.into();
+    Ok(Some(HarvestRecord { position, requested: time(1)?, paused: row::get(&found, 2)?, lease: time(3)? }))
 }
 
 /// Reads runs of a source, newest first.

@@ -11,7 +11,7 @@ const MIGRATIONS: [&str; 6] = [
     include_str!("migrations/0003_harvests.sql"),
     include_str!("migrations/0004_harvest_definitions.sql"),
     include_str!("migrations/0005_harvest_records.sql"),
-    include_str!("migrations/0006_harvest_validators.sql"),
+    include_str!("migrations/0006_validators_and_leases.sql"),
 ];
 
 /// Key of the advisory lock that only one node at a time migrates under: the letters `TDNG`. The lock ends with its

@@ -27,6 +27,9 @@ const DEFINE: &str = "INSERT INTO harvests (source, position, definition) VALUES
 const SET_PAUSED: &str = "INSERT INTO harvests (source, position, paused) VALUES (?, '', ?)
     ON CONFLICT (source) DO UPDATE SET paused = excluded.paused";
 
+const SET_LEASE: &str = "INSERT INTO harvests (source, position, lease) VALUES (?, '', ?)
+    ON CONFLICT (source) DO UPDATE SET lease = excluded.lease";
+
 const REQUEST: &str = "INSERT INTO harvests (source, position, requested) VALUES (?, '', ?)
     ON CONFLICT (source) DO UPDATE SET requested = excluded.requested";
 
@@ -135,6 +138,7 @@ fn modify(connection: &mut Connection, source: &SourceName, write: &HarvestWrite
     match write {
         HarvestWrite::Request(at) => run(REQUEST, &[&source.as_str(), &at.millis()])?,
         HarvestWrite::Define(text) => run(DEFINE, &[&source.as_str(), &text.expose()])?,
+        HarvestWrite::SetLease(lease) => run(SET_LEASE, &[&source.as_str(), &lease.map(Timestamp::millis)])?,
         HarvestWrite::SetPaused(paused) => run(SET_PAUSED, &[&source.as_str(), paused])?,
         HarvestWrite::Remove => {
             run(CLEAR_LISTED, &[&source.as_str()])?;
@@ -161,13 +165,13 @@ fn definitions(connection: &Connection) -> Result<Vec<HarvestDefinition>, StoreE
 
 /// Reads the position of a source's harvest.
 fn record(connection: &Connection, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT position, requested, paused FROM harvests WHERE source = ?")?;
-    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?, row.get(2)?));
-    let Some((position, requested, paused)) = statement.query_row([source.as_str()], read).optional()? else {
-        return Ok(None);
-    };
-    Ok(Some(HarvestRecord { position: position.into(), requested: requested.map(rows::time).transpose()?, paused }))
+    let sql = "SELECT position, requested, paused, lease FROM harvests WHERE source = ?";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([source.as_str()])?;
+    let Some(row) = found.next()? else { return Ok(None) };
+    let time = |index| row.get::<_, Option<i64>>(index)?.map(rows::time).transpose();
+    let position = row.get::<_, String>(0)?.into();
+    Ok(Some(HarvestRecord { position, requested: time(1)?, paused: row.get(2)?, lease: time(3)? }))
 }
 
 /// Reads runs of a source, newest first.

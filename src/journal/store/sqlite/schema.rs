@@ -281,6 +281,8 @@ pub(super) const MIGRATIONS: [Migration; 13] = [
         "
     -- Properties by which a harvest recognizes an unchanged record.
     ALTER TABLE harvest_records ADD COLUMN validator TEXT NOT NULL DEFAULT '';
+    -- End of the subscription at the hub of the feed.
+    ALTER TABLE harvests ADD COLUMN lease INTEGER;
     ",
     ),
 ];

@@ -148,6 +148,7 @@ impl Table {
                 ("requested", Integer),
                 ("definition", Text),
                 ("paused", Boolean),
+                ("lease", Integer),
             ],
             Self::HarvestRuns => &[
                 ("id", Text),

@@ -1,0 +1,135 @@
+//! Waits of a harvest before a run: for its time, for a request, for new work, and for the end of a pause.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, Mode, engine::Interruption, status::HarvestState};
+use crate::{
+    journal::harvest::{HarvestRun, RunState},
+    model::Timestamp,
+};
+
+/// Maximum time between two looks at the clock, which an administrator may set.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
+
+/// Time between two runs of a feed whose hub reports changes, in milliseconds.
+const RARE_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+/// Result of the wait for a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunStart {
+    /// A run is due or requested.
+    Now,
+    /// The harvest was paused.
+    Paused,
+}
+
+impl Engine {
+    /// Waits while an administrator has paused the harvest.
+    pub(super) async fn wait_until_resumed(&self, stop: &CancellationToken) -> Result<(), Interruption> {
+        while self.is_paused().await? {
+            self.status.set(HarvestState::Paused, None);
+            self.wait_for_administrator(LONGEST_SLEEP, stop).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn is_paused(&self) -> Result<bool, Interruption> {
+        let stored = self.journal.harvest(self.source.name().clone()).await?;
+        Ok(stored.is_some_and(|stored| stored.paused))
+    }
+
+    /// Waits this long, or until an administrator may have modified the harvest.
+    async fn wait_for_administrator(&self, longest: Duration, stop: &CancellationToken) -> Result<(), Interruption> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(Interruption::Stopped),
+            () = self.status.woken() => Ok(()),
+            () = tokio::time::sleep(longest.min(self.waits.request_poll.unwrap_or(LONGEST_SLEEP))) => Ok(()),
+        }
+    }
+
+    /// Waits until a run is due or requested, or the harvest is paused.
+    pub(super) async fn wait_for_run(
+        &self,
+        newest: &[HarvestRun],
+        stop: &CancellationToken,
+    ) -> Result<RunStart, Interruption> {
+        let mut due = self.schedule.next_run(newest, fastrand::f64());
+        if newest.first().is_some_and(|run| run.state == RunState::Completed) {
+            let stored = self.journal.harvest(self.source.name().clone()).await?;
+            let earliest = stored.as_ref().and_then(|stored| self.harvester.earliest_run(&stored.position));
+            let hub = stored.and_then(|stored| rare_run(&newest[0], stored.lease?));
+            due = due.map(|due| [earliest, hub].into_iter().flatten().fold(due, Timestamp::max));
+        }
+        let state = if self.schedule.mode == Mode::Once && due.is_none() {
+            HarvestState::Finished
+        } else {
+            HarvestState::Waiting
+        };
+        self.status.set(state, due.filter(|due| *due != Timestamp::EPOCH));
+        let last_start = newest.first().map(|run| run.started);
+        let stored = self.journal.harvest(self.source.name().clone()).await?;
+        let position = stored.map_or_else(|| "".into(), |stored| stored.position);
+        // A failed run is not repeated before its time, whatever else there is to do.
+        let may_be_early = newest.first().is_none_or(|run| run.state == RunState::Completed);
+        let mut new_work = self.harvester.new_work(&position);
+        loop {
+            let stored = self.journal.harvest(self.source.name().clone()).await?;
+            if stored.as_ref().is_some_and(|stored| stored.paused) {
+                return Ok(RunStart::Paused);
+            }
+            let requested = stored.and_then(|stored| stored.requested);
+            if requested.is_some_and(|requested| Some(requested) > last_start) {
+                return Ok(RunStart::Now);
+            }
+            let remaining = due.map(|due| u64::try_from(due.millis() - Timestamp::now().millis()).unwrap_or(0));
+            if remaining == Some(0) {
+                return Ok(RunStart::Now);
+            }
+            let remaining = remaining.map_or(LONGEST_SLEEP, Duration::from_millis);
+            tokio::select! {
+                biased;
+                waited = self.wait_for_administrator(remaining.min(LONGEST_SLEEP), stop) => waited?,
+                () = &mut new_work, if may_be_early => return Ok(RunStart::Now),
+            }
+        }
+    }
+}
+
+/// Returns the time of the next run of a feed whose hub reports changes until `lease`: a day after the last one, or before
+/// the lease ends, because the run renews it. `None` if the lease has ended.
+fn rare_run(last: &HarvestRun, lease: Timestamp) -> Option<Timestamp> {
+    let left = lease.millis().saturating_sub(last.started.millis());
+    let is_running = lease > Timestamp::now();
+    is_running.then(|| Timestamp::from_millis(last.started.millis() + RARE_MILLIS.min(left / 4 * 3)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HarvestRun, RunState, Timestamp, rare_run};
+    use crate::{
+        journal::harvest::{RunCounts, RunId},
+        model::SourceName,
+    };
+
+    #[test]
+    fn feed_with_a_hub_is_requested_each_day_and_before_its_lease_ends() {
+        const HOUR: i64 = 60 * 60 * 1000;
+        let at = |millis: i64| Timestamp::from_millis(Timestamp::now().millis() + millis).unwrap();
+        let last = HarvestRun {
+            id: RunId::mint(),
+            source: SourceName::parse("s").unwrap(),
+            started: at(-HOUR),
+            updated: at(-HOUR),
+            state: RunState::Completed,
+            reason: None,
+            counts: RunCounts::default(),
+        };
+        let hours = |lease: i64| rare_run(&last, at(lease)).map(|next| (next.millis() - last.started.millis()) / HOUR);
+        assert_eq!(hours(240 * HOUR + 1000), Some(24));
+        assert_eq!(hours(3 * HOUR + 1000), Some(3));
+        assert_eq!(hours(-1000), None);
+    }
+}
