@@ -10,7 +10,10 @@ use super::{
     setting::Setting,
     transport::{Connection, TransportKey, TransportKind},
 };
-use crate::harvest::{HarvestSettings, Timeouts, feed::FeedSettings};
+use crate::harvest::{
+    HarvestSettings, Timeouts,
+    feed::{EntryMeaning, FeedSettings},
+};
 
 /// Default maximum size of a document, in bytes.
 const PAGE_BYTES: PageBytes = PageBytes(16 * 1024 * 1024);
@@ -34,7 +37,10 @@ pub(super) static FEED: TransportKind = TransportKind {
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigError> {
     let Place { url, ca } = place(table, environment)?;
     let PageBytes(page_bytes) = table.get("page_bytes")?.unwrap_or(PAGE_BYTES);
+    // Entries of another gateway are changes, which their dialect reads.
+    let is_gateway = table.get::<String>("dialect")?.is_some_and(|dialect| dialect == "content-change");
+    let entries = if is_gateway { EntryMeaning::Changes } else { EntryMeaning::Objects };
     let websub = table.get("websub")?.unwrap_or(true);
-    let kind = FeedSettings { url, ca, page_bytes, timeouts: Timeouts::default(), websub };
+    let kind = FeedSettings { url, ca, page_bytes, timeouts: Timeouts::default(), entries, websub };
     Ok(HarvestSettings { schedule: schedule(table)?, kind: Arc::new(kind) })
 }

@@ -37,7 +37,7 @@ pub(super) fn draft(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
     }
     let feed = Feed::read(&mut document, root, limits)?;
     document.finish()?;
-    feed.into_draft()
+    feed.with_source()?.into_draft()
 }
 
 /// Content of a feed.
@@ -67,6 +67,10 @@ struct Entry<'a> {
     before: Option<Element<'a>>,
     after: Option<Element<'a>>,
     digest: Option<TextElement<'a>>,
+    /// Metadata of the message from which the entry was copied into this feed (RFC 4287 section 4.2.11).
+    source: Option<Box<Feed<'a>>>,
+    /// The element `tidings:change` of a copied entry.
+    change: Option<Element<'a>>,
 }
 
 impl<'a> Feed<'a> {
@@ -95,12 +99,27 @@ impl<'a> Feed<'a> {
                     let reason = format!("a message has at most {} entries; send several", limits.items);
                     return Err(Rejection::over_limit(MessageLimit::Items, child.location(), reason));
                 }
-                Some("entry") => feed.entries.push(Entry::read(document, child)?),
+                // A source has no entries.
+                Some("entry") if feed.root.atom() == Some("source") => document.skip()?,
+                Some("entry") => feed.entries.push(Entry::read(document, child, limits)?),
                 _ if child.is(TIDINGS, "change") => take_within(document, child, &mut feed.change)?,
                 _ => document.skip()?,
             }
         }
         Ok(feed)
+    }
+
+    /// Returns the message that the entries were copied from, if they say so: the feed of another gateway has the items of
+    /// a change as entries with the same `atom:source`.
+    fn with_source(mut self) -> Result<Self, Rejection> {
+        let Some(first) = self.entries.first_mut() else { return Ok(self) };
+        let (Some(source), change) = (first.source.take(), first.change.take()) else { return Ok(self) };
+        let id = |feed: &Self| feed.id.as_ref().map(|(_, id)| id.to_string());
+        let is_other = |entry: &&Entry<'a>| entry.source.as_deref().and_then(id) != id(&source);
+        if let Some(other) = self.entries.iter().skip(1).find(is_other) {
+            return Err(other.start.unprocessable("the entry belongs to another change than the first one"));
+        }
+        Ok(Self { root: self.root, entries: self.entries, change, ..*source })
     }
 
     fn read_author(&mut self, document: &mut Document<'a>) -> Result<(), Rejection> {
@@ -191,7 +210,7 @@ impl<'a> Feed<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn read(document: &mut Document<'a>, start: Element<'a>) -> Result<Self, Rejection> {
+    fn read(document: &mut Document<'a>, start: Element<'a>, limits: Limits) -> Result<Self, Rejection> {
         let mut entry = Self {
             start,
             id: None,
@@ -203,6 +222,8 @@ impl<'a> Entry<'a> {
             before: None,
             after: None,
             digest: None,
+            source: None,
+            change: None,
         };
         while let Some(child) = document.child()? {
             match child.atom() {
@@ -219,7 +240,12 @@ impl<'a> Entry<'a> {
                     Some(slot) => take_within(document, child, slot)?,
                     None => document.skip()?,
                 },
+                Some("source") => {
+                    let source = Feed::read(document, child, limits)?;
+                    entry.source.get_or_insert_with(|| Box::new(source));
+                }
                 _ if child.is(TIDINGS, "digest") => text_of(document, child, &mut entry.digest)?,
+                _ if child.is(TIDINGS, "change") => take_within(document, child, &mut entry.change)?,
                 _ => document.skip()?,
             }
         }
@@ -366,4 +392,52 @@ fn all_of<'a>(
     document.skip()?;
     elements.push(element);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Draft, Limits, Rejection, draft};
+
+    /// Returns the draft of a feed with entries that were copied from messages with these ids.
+    fn copied(ids: &[&str]) -> Result<Draft, Rejection> {
+        let entries: String = ids
+            .iter()
+            .enumerate()
+            .map(|(number, id)| {
+                format!(
+                    r#"<entry><title>an entry</title><id>urn:uuid:66666666-7777-4888-8999-00000000000{number}</id>
+                    <category term="ADD" scheme="changes:ITEM:CHANGE:TYPE"/><link href="urn:item:{number}" rel="via"/>
+                    <source><title>ingest</title><id>{id}</id><updated>2024-05-06T07:08:09Z</updated>
+                    <author><name>curator</name></author><category
+                    term="http://www.acuityunlimited.net/fedora/messaging#content-change-message-0.1"
+                    scheme="http://www.fedora.info/definitions/1/0/types/formatURI"/>
+                    <link href="urn:object" rel="via"/><link href="urn:parent" rel="related"/>
+                    <entry><link href="urn:other" rel="via"/></entry></source>
+                    <tidings:change event="event-1" seq="42" source="fedora3"/></entry>"#
+                )
+            })
+            .collect();
+        let feed = format!(
+            r#"<feed xmlns="http://www.w3.org/2005/Atom" xmlns:tidings="urn:tidings:change:1">{entries}</feed>"#
+        );
+        draft(feed.as_bytes(), Limits::default())
+    }
+
+    #[test]
+    fn copied_entries_of_a_message_are_the_message() {
+        let id = "urn:uuid:11111111-2222-4333-8444-555555555555";
+        let draft = copied(&[id, id]).unwrap();
+        assert_eq!(draft.id.unwrap().to_string(), id);
+        assert_eq!((draft.object.as_str(), draft.parent.unwrap().as_str()), ("urn:object", "urn:parent"));
+        assert_eq!((draft.description.as_str(), draft.user.name()), ("ingest", "curator"));
+        assert_eq!(draft.event_id.unwrap().as_str(), "event-1");
+        let items: Vec<_> = draft.items.listed().iter().map(|item| item.uri.as_str()).collect();
+        assert_eq!(items, ["urn:item:0", "urn:item:1"]);
+    }
+
+    #[test]
+    fn copied_entries_of_two_messages_are_refused() {
+        let error = copied(&["urn:uuid:11111111-2222-4333-8444-555555555555", "urn:x:2"]).unwrap_err();
+        assert!(error.to_string().contains("the entry belongs to another change than the first one"), "{error}");
+    }
 }

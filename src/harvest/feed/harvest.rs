@@ -13,7 +13,8 @@ use quick_xml::escape::escape;
 use sha2::{Digest, Sha256};
 
 use super::{
-    FeedSettings,
+    EntryMeaning, FeedSettings,
+    changes::select_changes,
     document::{FeedDocument, FeedLinks},
     position::{DocumentFacts, HubSubscription, Position, Validator, Validators, Walk},
     selection::{SelectedEntry, Selection, select},
@@ -260,7 +261,9 @@ impl FeedHarvester {
         position: Position,
     ) -> Result<(Position, ReadDocument), HarvestError> {
         let (feed_url, max_record_bytes) = (self.feed_url.clone(), self.client.max_record_bytes());
-        let read = tokio::task::spawn_blocking(move || read(&raw, position, &feed_url, max_record_bytes)).await;
+        let meaning = self.settings.entries;
+        let read = move || read(&raw, position, &feed_url, (max_record_bytes, meaning));
+        let read = tokio::task::spawn_blocking(read).await;
         read.map_err(|error| HarvestError::fail(format!("the parser has failed: {error}")))?
     }
 }
@@ -269,7 +272,7 @@ fn read(
     raw: &RawResponse,
     mut position: Position,
     feed_url: &str,
-    max_record_bytes: usize,
+    (max_record_bytes, meaning): (usize, EntryMeaning),
 ) -> Result<(Position, ReadDocument), HarvestError> {
     let text::RepairedText { text, repairs } = text::read(&raw.body, raw.charset());
     if text.trim().is_empty() {
@@ -277,7 +280,10 @@ fn read(
     }
     let document = FeedDocument::parse(&text).map_err(|error| HarvestError::fail(error.to_string()))?;
     let Position { ambiguous, unreadable, .. } = &mut position;
-    let selection = select(&document, feed_url, max_record_bytes, ambiguous, unreadable);
+    let selection = match meaning {
+        EntryMeaning::Objects => select(&document, feed_url, max_record_bytes, ambiguous, unreadable),
+        EntryMeaning::Changes => select_changes(&document),
+    };
     let Selection { entries, keys, has_new_ambiguity } = selection;
     let remarks = has_new_ambiguity.then(|| {
         "several entries of the feed have the same id or link; their links or contents identify them".to_owned()

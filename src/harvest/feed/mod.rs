@@ -4,12 +4,14 @@
 //! a window on the newest entries, so an entry that it no longer has is not deleted, unless the feed says that it is
 //! complete.
 //!
-//! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries;
+//! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries, and `changes` puts
+//!   the entries of another gateway's changes together;
 //! * `position` is the state between two runs;
 //! * `harvest` sends the requests and decides about the responses;
 //! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has;
 //! * `subscription` subscribes at the WebSub hub of the feed.
 
+mod changes;
 mod complete;
 mod document;
 mod harvest;
@@ -44,8 +46,19 @@ pub struct FeedSettings {
     pub page_bytes: usize,
     /// Timeouts of requests.
     pub timeouts: Timeouts,
+    /// Meaning of the entries.
+    pub entries: EntryMeaning,
     /// Whether a hub that the feed names is used.
     pub websub: bool,
+}
+
+/// Meaning of the entries of a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryMeaning {
+    /// Each entry is an object.
+    Objects,
+    /// Entries are the items of changes, as in the feed of another gateway.
+    Changes,
 }
 
 impl FeedSettings {
@@ -62,7 +75,10 @@ impl FeedSettings {
 
 impl HarvesterSettings for FeedSettings {
     fn dialect(&self) -> &'static str {
-        "feed"
+        match self.entries {
+            EntryMeaning::Objects => "feed",
+            EntryMeaning::Changes => "content-change",
+        }
     }
 
     fn describe(&self) -> String {
@@ -79,7 +95,7 @@ impl HarvesterSettings for FeedSettings {
         context: HarvesterContext,
     ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
-            let Self { url, ca, page_bytes, timeouts, websub } = self.clone();
+            let Self { url, ca, page_bytes, timeouts, websub, .. } = self.clone();
             let callbacks = context.callbacks.clone().filter(|_| websub);
             let journal = context.journal.clone();
             let client =

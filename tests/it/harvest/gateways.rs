@@ -230,6 +230,27 @@ async fn copy_begins_with_the_registry_and_comes_back_after_retention() {
 }
 
 #[tokio::test]
+async fn feed_of_a_gateway_gives_an_equal_registry_through_kills() {
+    let mut random = fastrand::Rng::with_seed(23);
+    let edge = Node::start(PUBLISHER);
+    edge.report_random(&mut random, "x", 250).await;
+    let lines = format!(
+        "[sources.edge]\ntransport = \"feed\"\ndialect = \"content-change\"\nurl = \"http://{}/feed\"\nevery = \"1s\"\n",
+        edge.address
+    );
+    let mut copy = Node::start(&lines);
+    for round in 0..4 {
+        edge.report_random(&mut random, "x", 60 * round + 10).await;
+        copy.kill();
+    }
+    wait_for_changes((&copy, "edge"), (&edge, "repo")).await;
+    copy.wait_for_registry(&edge).await;
+    let ids = |changes: Vec<Value>| changes.iter().map(|change| change["id"].to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(copy.gateway.changes().await), ids(edge.gateway.changes().await));
+    assert_eq!(copy.gateway.json("/quarantine").await["messages"], json!([]));
+}
+
+#[tokio::test]
 async fn loop_of_gateways_repeats_no_change() {
     let (one, other) = (free_address(), free_address());
     let one = Node::start_at(one, &format!("{PUBLISHER}{}", harvesting(&[("other", &other)])));

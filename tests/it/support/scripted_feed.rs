@@ -10,7 +10,7 @@ use serde_json::Value;
 use tidings::{
     harvest::{
         Mode, Schedule, Timeouts,
-        feed::FeedSettings,
+        feed::{EntryMeaning, FeedSettings},
         status::{HarvestState, HarvestStatus},
     },
     http_client::{OutboundPolicy, OutboundUrl},
@@ -112,6 +112,7 @@ impl FeedFixture {
             ca: None,
             page_bytes: 1 << 20,
             timeouts: Timeouts { busy: Duration::from_millis(10), ..Timeouts::default() },
+            entries: EntryMeaning::Objects,
             websub: true,
         };
         let journal = OpenJournal::at(folder.path());
