@@ -42,6 +42,10 @@ struct HarvestSummary {
     /// Origin of the definition: `config` or `api`.
     #[schema(value_type = String)]
     from: MadeBy,
+    /// Source whose events have made the harvest; absent for all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    announced_by: Option<String>,
     /// Place that is harvested.
     place: String,
     /// State at this node: `waiting`, `running`, `retrying`, `finished`, `paused`, `elsewhere` (another node harvests the
@@ -144,6 +148,7 @@ impl HarvestSummary {
         Self {
             source: harvest.source.name().to_string(),
             from: harvest.made_by,
+            announced_by: harvest.announced_by.as_ref().map(SourceName::to_string),
             place: harvest.place(),
             state: state.name(),
             next,

@@ -9,11 +9,12 @@ use super::ServeError;
 use crate::{
     admin::sources::ConfiguredSource,
     cluster::{Cluster, Tenure},
-    config::{self, Config},
+    config::{self, Config, SourceConfig},
     files::FileStore,
     harvest::{
-        Harvest, HarvestLaunch, HarvestParts, HarvesterContext, Harvests, Hosts, InvalidHarvest, ReadDefinition,
-        SharedClients, Waits,
+        Harvest, HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests, HarvestsHandle, Hosts,
+        InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, Waits,
+        announced::AnnouncedSettings,
         status::{HarvestState, HarvestStatus},
     },
     http_client::OutboundPolicy,
@@ -26,6 +27,9 @@ use crate::{
 /// Interval at which a node looks for runs that were requested at other nodes, and for harvests that other nodes have
 /// made, removed or paused.
 const POLL: Duration = Duration::from_secs(5);
+
+/// Time between two looks at the journal for events about sources, besides those at each event.
+const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Pause before a failed read of the journal is repeated.
 const READ_PAUSE: Duration = Duration::from_millis(500);
@@ -47,6 +51,7 @@ pub(super) async fn open(
         files: config.files.folder(&config.journal.data),
         public_url: public_url.into(),
         file_policy: OutboundPolicy::public_files(config.delivery.allow.clone()),
+        harvests: HarvestsHandle::default(),
         callbacks: config.server.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/').into()),
     };
     let configured = config.sources.iter().filter_map(|(name, source)| {
@@ -54,8 +59,29 @@ pub(super) async fn open(
         let source = Arc::clone(&sources.get(name.as_str())?.source);
         Some(HarvestParts { transport: sources.get(name.as_str())?.transport, source, settings })
     });
-    let reserved = config.sources.keys().cloned().collect();
-    Ok(Harvests::open(journal.clone(), context, configured.collect(), reserved, reader(config)).await?)
+    let mut configured: Vec<_> = configured.collect();
+    for source in config.sources.values() {
+        configured.extend(source.announced.as_ref().map(|settings| announced(source, settings)).transpose()?);
+    }
+    let made = configured.iter().map(|parts| parts.source.name().clone());
+    let reserved = config.sources.keys().cloned().chain(made).collect();
+    Ok(Harvests::open(journal.clone(), context, configured, reserved, reader(config)).await?)
+}
+
+/// Returns the harvest that makes those of the sources that another system announces.
+fn announced(source: &SourceConfig, settings: &AnnouncedSettings) -> Result<HarvestParts, ServeError> {
+    let refuse = |reason: String| ServeError::Source { name: settings.of.clone(), reason };
+    let name = AnnouncedSettings::name(&settings.of).map_err(refuse)?;
+    let (schedule, kind) = (Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10 }, settings.clone());
+    let limits = Default::default();
+    // It reports nothing itself, so the dialect reads no message.
+    let source = Source::new(name, source.dialect, source.settings.clone(), false, limits);
+    let source = source.map_err(|error| refuse(error.to_string()))?;
+    Ok(HarvestParts {
+        transport: "hoarder",
+        source: Arc::new(source),
+        settings: HarvestSettings { schedule, kind: Arc::new(kind) },
+    })
 }
 
 /// Returns the function that reads the definitions of harvests that are made over HTTP.

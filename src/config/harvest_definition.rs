@@ -25,7 +25,7 @@ const TRANSPORTS: [&str; 3] = ["oai-pmh", "feed", "gateway"];
 
 /// Settings that only the configuration file may have, because they name files, send requests to other places, or
 /// switch the source off.
-const FILE_ONLY: [&str; 4] = ["ca", "lookup", "repository", "enabled"];
+const FILE_ONLY: [&str; 6] = ["ca", "lookup", "repository", "enabled", "harvest", "allow"];
 
 /// Settings that may contain a secret.
 const MAY_BE_SECRET: [&str; 2] = ["url", "token"];

@@ -259,7 +259,10 @@ impl Config {
             names.push(name);
         }
         let source_table = root.entry("sources")?;
-        sources.iter().try_for_each(|(name, source)| download::check_sources(name, source, &names, &source_table))?;
+        sources.iter().try_for_each(|(name, source)| {
+            download::check_sources(name, source, &names, &source_table)?;
+            source::check_announced(source, &names, &source_table)
+        })?;
         let subscriptions = root.entry("subscriptions")?.entries()?.into_iter();
         let subscriptions =
             subscriptions.map(|(name, setting)| subscription::read(&name, &setting, environment, &names));

@@ -13,8 +13,10 @@ use super::{
 };
 use crate::{
     format::{DialectKind, Limits},
+    harvest::announced::AnnouncedSettings,
+    http_client::{OutboundPolicy, OutboundUrl},
     lookup::{Mode, RepositorySettings},
-    model::SourceName,
+    model::{SourceName, UrlPattern},
     suggestion::{advice, nearest_name},
     web::Secret,
 };
@@ -38,6 +40,8 @@ pub struct SourceConfig {
     pub lookup: Mode,
     /// Access to its repository; always given if `lookup` is on.
     pub repository: Option<RepositorySettings>,
+    /// Settings of the harvests that its events make, if they make any.
+    pub announced: Option<AnnouncedSettings>,
 }
 
 /// The settings are omitted, because those of a dialect may contain a secret.
@@ -80,6 +84,10 @@ struct SourceTable {
     _lookup: Option<String>,
     #[serde(default)]
     repository: Option<RepositoryTable>,
+    #[serde(default)]
+    harvest: bool,
+    #[serde(default)]
+    allow: Vec<UrlPattern>,
 }
 
 fn enabled() -> bool {
@@ -97,7 +105,7 @@ pub(super) fn read(
     let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
     let transport_keys = TRANSPORTS.iter().flat_map(|kind| kind.keys).map(|key| key.name).collect::<Vec<_>>();
     let common: SourceTable = table.read_without(&transport_keys)?;
-    let SourceTable { enabled, metadata_changes, settings, repository, .. } = common;
+    let SourceTable { enabled, metadata_changes, settings, repository, harvest, allow, .. } = common;
     let transport = named(table, "transport", "transport", TRANSPORTS, |kind| kind.name)?;
     let transport = transport.ok_or_else(|| table.at("transport").missing())?;
     transport.check(table)?;
@@ -120,6 +128,7 @@ pub(super) fn read(
         dialect: dialect.name,
         reason: error.to_string(),
     })?;
+    let announced = announced(&name, table, (harvest, allow), (dialect, &settings))?;
     let signature = table.entry("signature")?;
     let signature = match signature.is_given() {
         true => Some(secret::read(&signature.entry("secret")?, environment)?),
@@ -136,7 +145,7 @@ pub(super) fn read(
     }
     Ok(Some((
         name,
-        SourceConfig { transport, dialect, rate, metadata_changes, settings, signature, lookup, repository },
+        SourceConfig { transport, dialect, rate, metadata_changes, settings, signature, lookup, repository, announced },
     )))
 }
 
@@ -187,4 +196,41 @@ pub fn unknown_dialect(name: &str, known: &[&str]) -> String {
 /// Returns the error text for a name that is not among `known`.
 pub(super) fn unknown_name(what: &str, name: &str, known: &[&str]) -> String {
     format!("there is no {what} {name:?}; {}", advice(name, known))
+}
+
+/// Checks that the harvest that makes others has a name of its own.
+pub(super) fn check_announced(source: &SourceConfig, names: &[String], sources: &Setting) -> Result<(), ConfigError> {
+    let name = source.announced.as_ref().and_then(|settings| AnnouncedSettings::name(&settings.of).ok());
+    match name.filter(|name| names.iter().any(|other| other == name.as_str())) {
+        None => Ok(()),
+        Some(name) => {
+            let reason = format!("the source {name} has the name of the harvest that makes others; rename it");
+            Err(sources.entry(name.as_str())?.invalid(reason))
+        }
+    }
+}
+
+/// Reads `harvest` and `allow`, for the harvests that the events of a source make.
+fn announced(
+    name: &SourceName,
+    table: &Setting,
+    (harvest, allow): (bool, Vec<UrlPattern>),
+    (dialect, settings): (&DialectKind, &serde_json::Value),
+) -> Result<Option<AnnouncedSettings>, ConfigError> {
+    if !harvest {
+        let needless = || table.at("allow").invalid("the events of the source make no harvests; set harvest = true");
+        return if allow.is_empty() { Ok(None) } else { Err(needless()) };
+    }
+    if dialect.name != "hoarder" {
+        return Err(table.at("harvest").invalid("only events of the dialect \"hoarder\" make harvests"));
+    }
+    if allow.is_empty() {
+        return Err(table.at("allow").missing());
+    }
+    AnnouncedSettings::name(name).map_err(|error| table.at("harvest").invalid(error))?;
+    let api = settings.get("base_url").and_then(serde_json::Value::as_str).unwrap_or_default();
+    // The base URL comes from the operator's configuration, so it may point to an internal host.
+    let api = OutboundUrl::parse(api, &OutboundPolicy::unrestricted())
+        .map_err(|error| table.at("settings").invalid(error.to_string()))?;
+    Ok(Some(AnnouncedSettings { of: name.clone(), api, allow }))
 }

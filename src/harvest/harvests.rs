@@ -36,9 +36,10 @@ pub const MAX_HARVESTS: usize = 1000;
 
 /// Handle to all harvests. Clones share the same state.
 #[derive(Clone)]
-pub struct Harvests(Arc<Inner>);
+pub struct Harvests(pub(super) Arc<Inner>);
 
-struct Inner {
+/// State that all handles share.
+pub(super) struct Inner {
     journal: Journal,
     context: HarvesterContext,
     read: ReadDefinition,
@@ -77,6 +78,8 @@ pub struct Harvest {
     schedule: Schedule,
     /// Definition as the journal stores it; empty for a harvest of the configuration.
     definition: DefinitionText,
+    /// Source that has announced the harvest, if one has.
+    pub announced_by: Option<SourceName>,
 }
 
 impl Harvest {
@@ -135,6 +138,7 @@ impl Harvests {
         let (entries, broken, operation) = (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
         let inner = Inner { journal, context, read, reserved, entries, launches, broken, operation };
         let harvests = Self(Arc::new(inner));
+        harvests.0.context.harvests.set(&harvests.0);
         for parts in configured {
             let name = parts.source.name().clone();
             let set_up = harvests.0.set_up(parts, MadeBy::Config, DefinitionText::default()).await;
@@ -199,8 +203,9 @@ impl Inner {
         };
         let context = HarvesterContext { own_host, ..self.context.clone() };
         let harvester = settings.kind.build(source.name().clone(), context).await?;
-        let schedule = settings.schedule;
-        Ok(Harvest { source, transport, made_by, status: Arc::default(), harvester, schedule, definition })
+        let (schedule, status) = (settings.schedule, Arc::default());
+        let announced_by = definition::announced_by(&definition);
+        Ok(Harvest { source, transport, made_by, status, harvester, schedule, definition, announced_by })
     }
 
     /// Adds a harvest and starts it.

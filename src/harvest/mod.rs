@@ -10,8 +10,11 @@
 //! * [`status`] is the state for people, [`metrics`] the numbers;
 //! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`folder`] the one for folders and
 //!   archives, [`gateway`] the one for other gateways, and [`download`] copies the files that other sources name;
+//! * [`announced`] makes the harvests of the sources that another system announces, and `journal_list` reads the journal
+//!   for it and for the downloads;
 //! * `deletions` limits the number of deletions that no repository has reported.
 
+pub mod announced;
 mod client;
 mod deletions;
 pub mod download;
@@ -21,6 +24,7 @@ pub mod folder;
 pub mod gateway;
 mod harvests;
 mod hosts;
+mod journal_list;
 pub mod metrics;
 pub mod oai_pmh;
 mod schedule;
@@ -39,6 +43,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 pub use self::{
+    announced::HarvestsHandle,
     client::{SharedClients, Timeouts},
     engine::{Engine, Waits},
     harvests::{
@@ -125,6 +130,8 @@ pub struct HarvesterContext {
     pub public_url: Arc<str>,
     /// Policy for the files that records name.
     pub file_policy: OutboundPolicy,
+    /// All harvests, for the kind that makes others.
+    pub harvests: HarvestsHandle,
     /// URL of the gateway at which hubs can reach it, without a trailing slash; `None` if none is configured.
     pub callbacks: Option<Arc<str>>,
 }

@@ -32,13 +32,17 @@ use self::{
     fetch::{FetchError, FetchedFile, Fetcher, RobotsCache},
     position::{Download, Position},
 };
-use super::{HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError, json_message};
+use super::{
+    HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError,
+    journal_list::{READ_CHANGES, before_oldest, wait_for_change},
+    json_message,
+};
 use crate::{
     files::FileStore,
     format::download::DownloadResult,
     http_client::{Client, ClientSettings},
     journal::{Journal, JournalError, RecordedChange},
-    model::{ContentLocation, Digest, DigestAlgorithm, MediaRange, Seq, SourceName, Timestamp, Uri, UrlPattern},
+    model::{ContentLocation, Digest, DigestAlgorithm, MediaRange, SourceName, Timestamp, Uri, UrlPattern},
 };
 
 /// Number of files of a page, after which the position is written.
@@ -47,19 +51,12 @@ const PAGE_FILES: usize = 16;
 /// Number of files that are downloaded at once, each from another host.
 const CONCURRENCY: usize = 8;
 
-/// Number of changes that are read at once, and of those that a page examines.
-const READ_CHANGES: usize = 256;
+/// Number of changes that a page examines.
 const PAGE_CHANGES: usize = 16 * 1024;
 
 /// Timeouts: until the headers of a response, and between two pieces of a body.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Wait between the first new change and the run, in which further changes arrive.
-const GATHERING: Duration = Duration::from_millis(500);
-
-/// Wait before the journal is read again after a failure.
-const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// Settings of the downloads.
 #[derive(Clone, Debug)]
@@ -202,7 +199,7 @@ impl Downloader {
             let changes = match self.journal.after(position.after, READ_CHANGES).await {
                 Err(JournalError::Gone { .. }) => {
                     // Retention or a restore has removed the next change.
-                    (position.after, position.items) = (Seq(self.journal.first().0.saturating_sub(1)), 0);
+                    (position.after, position.items) = (before_oldest(&self.journal), 0);
                     self.journal.after(position.after, READ_CHANGES).await?
                 }
                 changes => changes?,
@@ -274,44 +271,7 @@ impl Downloader {
         };
         tokio::select! {
             () = repeat => {}
-            () = self.wait_for_file(position.after) => {}
-        }
-    }
-
-    async fn wait_for_file(&self, mut after: Seq) {
-        let mut head = self.journal.watch();
-        loop {
-            head.mark_unchanged();
-            match self.finds_file(&mut after).await {
-                Ok(true) => return sleep(GATHERING).await,
-                Ok(false) => {
-                    if head.changed().await.is_err() {
-                        return std::future::pending().await;
-                    }
-                }
-                // The run begins at the oldest change.
-                Err(JournalError::Gone { .. }) => return,
-                Err(error) => {
-                    tracing::debug!(%error, "cannot look for files to download; retrying");
-                    sleep(READ_AGAIN).await;
-                }
-            }
-        }
-    }
-
-    /// Looks for a file in the changes after `after`, and moves `after` to the last change without one.
-    async fn finds_file(&self, after: &mut Seq) -> Result<bool, JournalError> {
-        loop {
-            let changes = self.journal.after(*after, READ_CHANGES).await?;
-            if changes.is_empty() {
-                return Ok(false);
-            }
-            for change in changes {
-                if !self.files(&change)?.is_empty() {
-                    return Ok(true);
-                }
-                *after = change.seq();
-            }
+            () = wait_for_change(&self.journal, position.after, |change| Ok(!self.files(change)?.is_empty())) => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{harvest::HarvestSettings, intake::Source, model::SourceName};
+use crate::{harvest::HarvestSettings, intake::Source, journal::subscriptions::DefinitionText, model::SourceName};
 
 /// The parts of a harvest, from the configuration or from a definition.
 pub struct HarvestParts {
@@ -34,4 +34,35 @@ impl InvalidHarvest {
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { key: key.into(), reason: reason.into() }
     }
+}
+
+/// Member of a stored definition with the source that has announced the harvest. Definitions that arrive over HTTP cannot
+/// have it, because it is no setting of a source.
+const ANNOUNCED_BY: &str = "announcedBy";
+
+/// Returns the source that has announced a harvest, by its stored definition.
+pub(super) fn announced_by(stored: &DefinitionText) -> Option<SourceName> {
+    let definition: Value = serde_json::from_str(stored.expose()).ok()?;
+    SourceName::parse(definition.get(ANNOUNCED_BY)?.as_str()?).ok()
+}
+
+/// Returns the text to store of a definition that a source has announced.
+pub(super) fn announced(definition: &Value, by: &SourceName) -> DefinitionText {
+    let mut stored = definition.clone();
+    if let Some(members) = stored.as_object_mut() {
+        members.insert(ANNOUNCED_BY.to_owned(), Value::from(by.as_str()));
+    }
+    stored.to_string().into()
+}
+
+/// Returns the settings of a stored definition.
+///
+/// # Errors
+/// Fails if the text is no JSON.
+pub(super) fn settings(stored: &DefinitionText) -> Result<Value, serde_json::Error> {
+    let mut definition: Value = serde_json::from_str(stored.expose())?;
+    if let Some(members) = definition.as_object_mut() {
+        members.remove(ANNOUNCED_BY);
+    }
+    Ok(definition)
 }

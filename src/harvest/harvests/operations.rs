@@ -3,10 +3,17 @@
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
-use super::{Harvests, InvalidHarvest, MAX_HARVESTS};
+use super::{
+    Harvests, Inner, InvalidHarvest, MAX_HARVESTS,
+    definition::{announced, announced_by},
+};
 use crate::{
     harvest::{Callback, SetupError},
-    journal::{JournalError, harvest::HarvestWrite, subscriptions::MadeBy},
+    journal::{
+        JournalError,
+        harvest::HarvestWrite,
+        subscriptions::{DefinitionText, MadeBy},
+    },
     model::{SourceName, Timestamp},
 };
 
@@ -46,28 +53,7 @@ impl Harvests {
     /// Fails if the definition is invalid, the name is in use, there are too many harvests, or the journal fails.
     pub async fn add(&self, name: &SourceName, definition: &Value) -> Result<(), HarvestOperationError> {
         let _operation = self.0.operation.lock().await;
-        if self.0.reserved.contains(name) {
-            return Err(HarvestOperationError::DefinedInConfig(name.clone()));
-        }
-        let stored = self.0.journal.harvest_definitions().await?;
-        if stored.iter().any(|stored| stored.source == *name) {
-            return Err(HarvestOperationError::Exists(name.clone()));
-        }
-        if stored.len() >= MAX_HARVESTS {
-            return Err(HarvestOperationError::TooMany);
-        }
-        let parts = (self.0.read)(name, definition)?;
-        let text = definition.to_string();
-        if text.len() > MAX_DEFINITION_BYTES {
-            let reason = format!("the definition has more than {MAX_DEFINITION_BYTES} bytes");
-            return Err(InvalidHarvest::new("", reason).into());
-        }
-        let harvest = self.0.set_up(parts, MadeBy::Api, text.clone().into()).await?;
-        // A harvest of this name that another node has removed a moment ago.
-        self.0.stop(name).await;
-        self.0.journal.write_harvest(name.clone(), HarvestWrite::Define(text.into())).await?;
-        self.0.start(harvest);
-        Ok(())
+        self.0.add(name, definition, definition.to_string().into()).await
     }
 
     /// Removes a harvest that was made over HTTP, with its position and its history. The changes stay in the journal.
@@ -76,19 +62,7 @@ impl Harvests {
     /// Fails if there is no such harvest, the configuration defines it, or the journal fails.
     pub async fn remove(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
         let _operation = self.0.operation.lock().await;
-        if self.0.reserved.contains(name) {
-            return Err(HarvestOperationError::DefinedInConfig(name.clone()));
-        }
-        let stored = self.0.journal.harvest_definitions().await?;
-        if !stored.iter().any(|stored| stored.source == *name) {
-            return Err(HarvestOperationError::Unknown(name.clone()));
-        }
-        self.0.stop(name).await;
-        let removed = self.0.journal.write_harvest(name.clone(), HarvestWrite::Remove).await;
-        if removed.is_err() {
-            self.0.synchronize().await?;
-        }
-        Ok(removed?)
+        self.0.remove(name).await
     }
 
     /// Pauses a harvest: the present run stops after the page that is being requested, and continues when the harvest is
@@ -142,5 +116,134 @@ impl Harvests {
         self.0.journal.write_harvest(name.clone(), write).await?;
         harvest.status.wake();
         Ok(())
+    }
+}
+
+/// Operations that another system requests by its events. Each may be repeated.
+impl Harvests {
+    /// Makes the harvest that a source has announced, or resumes it. One with another definition is replaced, and begins
+    /// with the first page again, which changes nothing that has not changed.
+    ///
+    /// # Errors
+    /// As [`Harvests::add`], and if somebody else has made the harvest.
+    pub(in crate::harvest) async fn announce(
+        &self,
+        by: &SourceName,
+        name: &SourceName,
+        definition: &Value,
+    ) -> Result<(), HarvestOperationError> {
+        let _operation = self.0.operation.lock().await;
+        let text = announced(definition, by);
+        match self.0.announced(by, name).await {
+            Err(HarvestOperationError::Unknown(_)) => return self.0.add(name, definition, text).await,
+            Err(error) => return Err(error),
+            Ok(stored) if stored.expose() == text.expose() => {}
+            Ok(_) => {
+                self.0.remove(name).await?;
+                return self.0.add(name, definition, text).await;
+            }
+        }
+        self.0.journal.write_harvest(name.clone(), HarvestWrite::SetPaused(false)).await?;
+        self.wake(name);
+        Ok(())
+    }
+
+    /// Pauses the harvest that a source has announced.
+    ///
+    /// # Errors
+    /// Fails if there is no such harvest, somebody else has made it, or the journal fails.
+    pub(in crate::harvest) async fn close(
+        &self,
+        by: &SourceName,
+        name: &SourceName,
+    ) -> Result<(), HarvestOperationError> {
+        let _operation = self.0.operation.lock().await;
+        self.0.announced(by, name).await?;
+        self.0.journal.write_harvest(name.clone(), HarvestWrite::SetPaused(true)).await?;
+        self.wake(name);
+        Ok(())
+    }
+
+    /// Removes the harvest that a source has announced.
+    ///
+    /// # Errors
+    /// As [`Harvests::close`].
+    pub(in crate::harvest) async fn withdraw(
+        &self,
+        by: &SourceName,
+        name: &SourceName,
+    ) -> Result<(), HarvestOperationError> {
+        let _operation = self.0.operation.lock().await;
+        self.0.announced(by, name).await?;
+        self.0.remove(name).await
+    }
+
+    fn wake(&self, name: &SourceName) {
+        if let Some(harvest) = self.get(name) {
+            harvest.status.wake();
+        }
+    }
+}
+
+/// Parts of operations. The caller holds the lock of operations.
+impl Inner {
+    async fn add(
+        &self,
+        name: &SourceName,
+        definition: &Value,
+        text: DefinitionText,
+    ) -> Result<(), HarvestOperationError> {
+        if self.reserved.contains(name) {
+            return Err(HarvestOperationError::DefinedInConfig(name.clone()));
+        }
+        let stored = self.journal.harvest_definitions().await?;
+        if stored.iter().any(|stored| stored.source == *name) {
+            return Err(HarvestOperationError::Exists(name.clone()));
+        }
+        if stored.len() >= MAX_HARVESTS {
+            return Err(HarvestOperationError::TooMany);
+        }
+        let parts = (self.read)(name, definition)?;
+        if text.expose().len() > MAX_DEFINITION_BYTES {
+            let reason = format!("the definition has more than {MAX_DEFINITION_BYTES} bytes");
+            return Err(InvalidHarvest::new("", reason).into());
+        }
+        let harvest = self.set_up(parts, MadeBy::Api, text.clone()).await?;
+        // A harvest of this name that another node has removed a moment ago.
+        self.stop(name).await;
+        self.journal.write_harvest(name.clone(), HarvestWrite::Define(text)).await?;
+        self.start(harvest);
+        Ok(())
+    }
+
+    async fn remove(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
+        if self.reserved.contains(name) {
+            return Err(HarvestOperationError::DefinedInConfig(name.clone()));
+        }
+        let stored = self.journal.harvest_definitions().await?;
+        if !stored.iter().any(|stored| stored.source == *name) {
+            return Err(HarvestOperationError::Unknown(name.clone()));
+        }
+        self.stop(name).await;
+        let removed = self.journal.write_harvest(name.clone(), HarvestWrite::Remove).await;
+        if removed.is_err() {
+            self.synchronize().await?;
+        }
+        Ok(removed?)
+    }
+
+    /// Returns the stored definition of a harvest that a source has announced.
+    async fn announced(&self, by: &SourceName, name: &SourceName) -> Result<DefinitionText, HarvestOperationError> {
+        if self.reserved.contains(name) {
+            return Err(HarvestOperationError::DefinedInConfig(name.clone()));
+        }
+        let stored = self.journal.harvest_definitions().await?;
+        let stored = stored.into_iter().find(|stored| stored.source == *name);
+        let text = stored.ok_or_else(|| HarvestOperationError::Unknown(name.clone()))?.text;
+        if announced_by(&text).as_ref() == Some(by) {
+            Ok(text)
+        } else {
+            Err(HarvestOperationError::Exists(name.clone()))
+        }
     }
 }

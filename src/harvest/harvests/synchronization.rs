@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::PoisonError};
 
-use super::{Harvest, Harvests, Inner};
+use super::{Harvest, Harvests, Inner, definition};
 use crate::{
     journal::{
         JournalError,
@@ -66,7 +66,7 @@ impl Inner {
         if self.reserved.contains(name) || is_broken {
             return;
         }
-        let read = serde_json::from_str(text.expose()).map_err(|error| error.to_string());
+        let read = definition::settings(&text).map_err(|error| error.to_string());
         let parts = read.and_then(|definition| (self.read)(name, &definition).map_err(|error| error.to_string()));
         let set_up = match parts {
             Ok(parts) => self.set_up(parts, MadeBy::Api, text.clone()).await.map_err(|error| error.to_string()),

@@ -124,3 +124,37 @@ fn error_about_a_folder_names_the_setting() {
         assert_eq!(load(&file, &[]).map(|_| ()).unwrap_err(), message, "{file}");
     }
 }
+
+#[test]
+fn error_about_announced_harvests_names_the_setting() {
+    let source = |name: &str, dialect: &str, lines: &str| {
+        format!(
+            "[sources.{name}]\ntransport = \"http\"\ndialect = \"{dialect}\"\n{lines}\nsettings = {{ base_url = \"http://h/api\" }}\n"
+        )
+    };
+    let good = |lines: &str| source("q", "hoarder", lines);
+    let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
+    load(&good("harvest = true\nallow = ['https://.*']"), &[]).unwrap();
+    let long = "n".repeat(27);
+    for (file, message) in [
+        (good("harvest = true"), "the setting sources.q.allow is missing; add it to [sources.q]".to_owned()),
+        (
+            good("allow = ['https://.*']"),
+            wrong("allow", "the events of the source make no harvests; set harvest = true"),
+        ),
+        (
+            source("q", "sfm", "harvest = true\nallow = ['https://.*']"),
+            wrong("harvest", "only events of the dialect \"hoarder\" make harvests"),
+        ),
+        (
+            source(&long, "hoarder", "harvest = true\nallow = ['https://.*']"),
+            wrong("harvest", "the name of the source has more than 26 bytes; shorten it").replace(".q.", &format!(".{long}.")),
+        ),
+        (
+            good("harvest = true\nallow = ['https://.*']") + &source("q_harvests", "hoarder", ""),
+            "the setting sources.q_harvests in my.toml is wrong: the source q_harvests has the name of the harvest that makes others; rename it".to_owned(),
+        ),
+    ] {
+        assert_eq!(load(&file, &[]).map(|_| ()).unwrap_err(), message, "{file}");
+    }
+}

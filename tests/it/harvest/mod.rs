@@ -1,5 +1,6 @@
 //! Harvests of repositories.
 
+mod announced;
 mod downloads;
 mod example;
 mod feed_documents;

@@ -6,7 +6,8 @@ use serde_json::Value;
 use tidings::{
     format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
-        Engine, HarvesterContext, HarvesterSettings, Hosts, Mode, Schedule, SharedClients, Timeouts, Waits,
+        Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Hosts, Mode, Schedule, SharedClients, Timeouts,
+        Waits,
         oai_pmh::{ListVerb, OaiPmhSettings},
         status::HarvestStatus,
     },
@@ -191,6 +192,7 @@ async fn engine(
         files: std::env::temp_dir(),
         public_url: "http://gateway.example".into(),
         file_policy: OutboundPolicy::public_files(Default::default()),
+        harvests: HarvestsHandle::default(),
         callbacks: Some("http://gateway.example".into()),
     };
     let kind = dialect(settings.dialect()).unwrap();

@@ -1,0 +1,70 @@
+//! Reads the journal as a list, for harvests whose records are changes of other sources.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{
+    journal::{Journal, JournalError, RecordedChange},
+    model::Seq,
+};
+
+/// Number of changes that are read at once.
+pub(super) const READ_CHANGES: usize = 256;
+
+/// Wait between the first new change and the run, in which further changes arrive.
+const GATHERING: Duration = Duration::from_millis(500);
+
+/// Wait before the journal is read again after a failure.
+const READ_AGAIN: Duration = Duration::from_secs(5);
+
+/// Returns the number before that of the oldest change, from which a list begins again after a gap.
+pub(super) fn before_oldest(journal: &Journal) -> Seq {
+    Seq(journal.first().0.saturating_sub(1))
+}
+
+/// Waits until the journal has a relevant change after a number.
+pub(super) async fn wait_for_change(
+    journal: &Journal,
+    mut after: Seq,
+    is_relevant: impl Fn(&RecordedChange) -> Result<bool, JournalError>,
+) {
+    let mut head = journal.watch();
+    loop {
+        head.mark_unchanged();
+        match has_change(journal, &mut after, &is_relevant).await {
+            Ok(true) => return sleep(GATHERING).await,
+            Ok(false) => {
+                if head.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+            // The run begins at the oldest change.
+            Err(JournalError::Gone { .. }) => return,
+            Err(error) => {
+                tracing::debug!(%error, "cannot look for changes in the journal; retrying");
+                sleep(READ_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Looks for a relevant change, and moves `after` to the last other one before it.
+async fn has_change(
+    journal: &Journal,
+    after: &mut Seq,
+    is_relevant: &impl Fn(&RecordedChange) -> Result<bool, JournalError>,
+) -> Result<bool, JournalError> {
+    loop {
+        let changes = journal.after(*after, READ_CHANGES).await?;
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        for change in changes {
+            if is_relevant(&change)? {
+                return Ok(true);
+            }
+            *after = change.seq();
+        }
+    }
+}
