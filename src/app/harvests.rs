@@ -13,7 +13,7 @@ use crate::{
     files::FileStore,
     harvest::{
         Harvest, HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests, HarvestsHandle, Hosts,
-        InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, Waits,
+        Hours, InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, Waits,
         announced::AnnouncedSettings,
         status::{HarvestState, HarvestStatus},
     },
@@ -72,7 +72,10 @@ pub(super) async fn open(
 fn announced(source: &SourceConfig, settings: &AnnouncedSettings) -> Result<HarvestParts, ServeError> {
     let refuse = |reason: String| ServeError::Source { name: settings.of.clone(), reason };
     let name = AnnouncedSettings::name(&settings.of).map_err(refuse)?;
-    let (schedule, kind) = (Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10 }, settings.clone());
+    let (schedule, kind) = (
+        Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() },
+        settings.clone(),
+    );
     let limits = Default::default();
     // It reports nothing itself, so the dialect reads no message.
     let source = Source::new(name, source.dialect, source.settings.clone(), false, limits);

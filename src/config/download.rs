@@ -11,7 +11,7 @@ use super::{
     transport::{Connection, TransportKey, TransportKind},
 };
 use crate::{
-    harvest::{HarvestSettings, Mode, Schedule, download::DownloadSettings},
+    harvest::{HarvestSettings, Hours, Mode, Schedule, download::DownloadSettings},
     model::{MediaRange, SourceName, UrlPattern},
 };
 
@@ -53,7 +53,7 @@ fn read(table: &Setting) -> Result<HarvestSettings, ConfigError> {
         total_bytes: bytes("total_bytes")?.unwrap_or(TOTAL_BYTES),
         robots: table.get("robots")?.unwrap_or(true),
     };
-    let schedule = Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10 };
+    let schedule = Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() };
     Ok(HarvestSettings { schedule, kind: Arc::new(settings) })
 }
 

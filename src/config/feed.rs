@@ -11,7 +11,7 @@ use super::{
     transport::{Connection, TransportKey, TransportKind},
 };
 use crate::harvest::{
-    HarvestSettings, Timeouts,
+    HarvestSettings, Hours, Timeouts,
     feed::{EntryMeaning, FeedSettings},
 };
 
@@ -27,6 +27,7 @@ pub(super) static FEED: TransportKind = TransportKind {
         TransportKey::of::<String>("mode"),
         TransportKey::of::<Time>("every"),
         TransportKey::of::<Time>("jitter"),
+        TransportKey::of::<Hours>("hours"),
         TransportKey::of::<PageBytes>("page_bytes"),
         TransportKey::of::<bool>("websub"),
     ],

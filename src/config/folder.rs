@@ -13,7 +13,7 @@ use super::{
     transport::{Connection, TransportKey, TransportKind},
 };
 use crate::{
-    harvest::{HarvestSettings, folder::FolderSettings},
+    harvest::{HarvestSettings, Hours, folder::FolderSettings},
     model::{Uri, UrlPattern},
 };
 
@@ -42,6 +42,7 @@ pub(super) static FOLDER: TransportKind = TransportKind {
         TransportKey::of::<String>("mode"),
         TransportKey::of::<Time>("every"),
         TransportKey::of::<Time>("jitter"),
+        TransportKey::of::<Hours>("hours"),
         TransportKey::of::<Percent>("max_deleted_percent"),
         TransportKey::of::<UnpackedBytes>("unpacked_bytes"),
     ],

@@ -11,7 +11,7 @@ use super::{
     setting::Setting,
     transport::{Connection, TransportKey, TransportKind},
 };
-use crate::harvest::{HarvestSettings, Timeouts, gateway::GatewaySettings};
+use crate::harvest::{HarvestSettings, Hours, Timeouts, gateway::GatewaySettings};
 
 /// Default maximum size of a page, in bytes. A gateway ends its pages at 4 MiB, but a change may be larger.
 const PAGE_BYTES: PageBytes = PageBytes(64 * 1024 * 1024);
@@ -26,6 +26,7 @@ pub(super) static GATEWAY: TransportKind = TransportKind {
         TransportKey::of::<String>("mode"),
         TransportKey::of::<Time>("every"),
         TransportKey::of::<Time>("jitter"),
+        TransportKey::of::<Hours>("hours"),
         TransportKey::of::<PageBytes>("page_bytes"),
     ],
     read: |table, environment| Ok(Connection::Harvest(read(table, environment)?)),

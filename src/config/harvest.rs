@@ -96,7 +96,7 @@ pub(super) fn schedule(table: &Setting) -> Result<Schedule, ConfigError> {
     let every = time("every")?.unwrap_or(EVERY);
     let jitter = time("jitter")?.unwrap_or(every / 10);
     let mode = named(table, "mode", "mode", &Mode::ALL, Mode::name)?.unwrap_or(Mode::Periodic);
-    Ok(Schedule { mode, every, jitter })
+    Ok(Schedule { mode, every, jitter, hours: table.get("hours")?.unwrap_or_default() })
 }
 
 #[cfg(test)]

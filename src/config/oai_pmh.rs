@@ -13,7 +13,7 @@ use super::{
     transport::{Connection, TransportKey, TransportKind},
 };
 use crate::harvest::{
-    HarvestSettings, Timeouts,
+    HarvestSettings, Hours, Timeouts,
     oai_pmh::{ListVerb, OaiPmhSettings},
 };
 
@@ -32,6 +32,7 @@ pub(super) static OAI_PMH: TransportKind = TransportKind {
         TransportKey::of::<String>("mode"),
         TransportKey::of::<Time>("every"),
         TransportKey::of::<Time>("jitter"),
+        TransportKey::of::<Hours>("hours"),
         TransportKey::of::<Time>("overlap"),
         TransportKey::of::<Time>("window"),
         TransportKey::of::<String>("list"),

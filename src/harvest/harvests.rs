@@ -102,7 +102,7 @@ impl Harvest {
             journal,
             source: Arc::clone(&self.source),
             harvester: Arc::clone(&self.harvester),
-            schedule: self.schedule,
+            schedule: self.schedule.clone(),
             waits,
             status: Arc::clone(&self.status),
         }

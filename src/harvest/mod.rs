@@ -5,7 +5,7 @@
 //! source, writes records and position in one transaction, and keeps the history of runs.
 //!
 //! * `harvests` is the set of harvests, of the configuration and made over HTTP;
-//! * `engine` is the loop, `schedule` decides when a run begins;
+//! * `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
 //! * `hosts` limits the requests to each host, `client` sends them, and `text` repairs the text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
 //! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`folder`] the one for folders and
@@ -24,6 +24,7 @@ pub mod folder;
 pub mod gateway;
 mod harvests;
 mod hosts;
+mod hours;
 mod journal_list;
 pub mod metrics;
 pub mod oai_pmh;
@@ -51,6 +52,7 @@ pub use self::{
         ReadDefinition,
     },
     hosts::{HostPermit, Hosts},
+    hours::Hours,
     schedule::{Mode, Schedule},
 };
 use crate::{

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Hours;
 use crate::{
     journal::harvest::{HarvestRun, RunState},
     model::Timestamp,
@@ -25,7 +26,7 @@ named_values! {
 }
 
 /// Times of the runs of a harvest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Schedule {
     /// Number of runs.
     pub mode: Mode,
@@ -33,6 +34,8 @@ pub struct Schedule {
     pub every: Duration,
     /// Largest random part that is added to `every`, so that harvests do not all begin at the same moment.
     pub jitter: Duration,
+    /// Hours in which runs begin, unless they are requested.
+    pub hours: Hours,
 }
 
 impl Schedule {
@@ -62,7 +65,7 @@ fn later(time: Timestamp, wait: Duration) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, HarvestRun, Mode, RunState, Schedule, Timestamp};
+    use super::{Duration, HarvestRun, Hours, Mode, RunState, Schedule, Timestamp};
     use crate::{
         journal::harvest::{RunCounts, RunId},
         model::SourceName,
@@ -84,7 +87,12 @@ mod tests {
     }
 
     fn next(mode: Mode, states: &[RunState], random: f64) -> Option<i64> {
-        let schedule = Schedule { mode, every: Duration::from_secs(3600), jitter: Duration::from_secs(360) };
+        let schedule = Schedule {
+            mode,
+            every: Duration::from_secs(3600),
+            jitter: Duration::from_secs(360),
+            hours: Hours::default(),
+        };
         let runs: Vec<_> = states.iter().copied().map(run).collect();
         schedule.next_run(&runs, random).map(Timestamp::millis)
     }

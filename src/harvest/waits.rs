@@ -63,12 +63,14 @@ impl Engine {
             let hub = stored.and_then(|stored| rare_run(&newest[0], stored.lease?));
             due = due.map(|due| [earliest, hub].into_iter().flatten().fold(due, Timestamp::max));
         }
+        let hours = &self.schedule.hours;
+        due = due.map(|due| hours.next(due.max(Timestamp::now())));
         let state = if self.schedule.mode == Mode::Once && due.is_none() {
             HarvestState::Finished
         } else {
             HarvestState::Waiting
         };
-        self.status.set(state, due.filter(|due| *due != Timestamp::EPOCH));
+        self.status.set(state, due);
         let last_start = newest.first().map(|run| run.started);
         let stored = self.journal.harvest(self.source.name().clone()).await?;
         let position = stored.map_or_else(|| "".into(), |stored| stored.position);
@@ -92,7 +94,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 waited = self.wait_for_administrator(remaining.min(LONGEST_SLEEP), stop) => waited?,
-                () = &mut new_work, if may_be_early => return Ok(RunStart::Now),
+                () = &mut new_work, if may_be_early && hours.contains(Timestamp::now()) => return Ok(RunStart::Now),
             }
         }
     }

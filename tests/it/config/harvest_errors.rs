@@ -42,6 +42,13 @@ fn error_about_a_harvest_names_the_setting_and_not_the_password() {
             wrong("max_deleted_percent", "it is 101; give a whole number from 0 to 100"),
         ),
         (good("full_every = \"never\""), wrong("full_every", &format!("invalid value: string \"never\", {time}"))),
+        (
+            good("hours = [\"22-06\"]"),
+            wrong(
+                "hours",
+                "\"22-06\" is no span of hours; write it as in \"22:00-06:00\", \"mon-fri 20:00-24:00\" or \"sat,sun 00:00-24:00\"",
+            ),
+        ),
         (good("mode = \"twice\""), wrong("mode", "there is no mode \"twice\"; there are periodic, once")),
         (good("page_bytes = 5"), wrong("page_bytes", "it is 5; give a whole number from 1048576 to 1073741824")),
         (

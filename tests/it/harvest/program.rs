@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use chrono::Timelike;
 use serde_json::Value;
 
 use crate::support::{
@@ -116,4 +117,22 @@ async fn failed_harvest_is_logged_and_shown() {
     assert!(gateway.stop().success());
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("harvest has failed"), "{log}");
+}
+
+#[tokio::test]
+async fn run_begins_in_its_hours_or_on_request() {
+    let repository = ScriptedRepository::start(3).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Six hours from now, so that the test does not depend on the time of the day.
+    let hour = (chrono::Utc::now() + chrono::TimeDelta::hours(6)).hour();
+    let hours = format!("hours = [\"{hour:02}:00-{hour:02}:30\"]\n");
+    let config = configuration(folder.path(), &repository.url(), &hours);
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    let harvest = wait_for_run(&gateway, |harvest| harvest["state"] == "waiting").await;
+    let next = harvest["next"].as_str().unwrap();
+    assert!(next.contains(&format!("T{hour:02}:00:00")), "{harvest}");
+    assert_eq!(harvest["runs"].as_array().unwrap().len(), 0, "{harvest}");
+    let run = command().args(["harvests", "run", "scripted", "--gateway", &gateway.url]).output().unwrap();
+    assert!(run.status.success(), "{run:?}");
+    wait_for_run(&gateway, |harvest| harvest["run"]["state"] == "completed").await;
 }

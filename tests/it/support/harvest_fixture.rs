@@ -6,8 +6,8 @@ use serde_json::Value;
 use tidings::{
     format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
-        Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Hosts, Mode, Schedule, SharedClients, Timeouts,
-        Waits,
+        Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Hosts, Hours, Mode, Schedule, SharedClients,
+        Timeouts, Waits,
         oai_pmh::{ListVerb, OaiPmhSettings},
         status::HarvestStatus,
     },
@@ -103,7 +103,12 @@ pub(crate) async fn run_once(
     max_record_bytes: usize,
     status: &Arc<HarvestStatus>,
 ) -> HarvestRun {
-    let schedule = Schedule { mode: Mode::Once, every: Duration::from_secs(3600), jitter: Duration::ZERO };
+    let schedule = Schedule {
+        mode: Mode::Once,
+        every: Duration::from_secs(3600),
+        jitter: Duration::ZERO,
+        hours: Hours::default(),
+    };
     run_until(journal, settings, max_record_bytes, status, schedule, |_| true).await
 }
 
@@ -144,7 +149,12 @@ pub(crate) async fn run_until(
 /// Begins a run, and stops it when the stored position contains a text.
 pub(crate) async fn stop_at(journal: &OpenJournal, settings: &dyn HarvesterSettings, text: &str) {
     journal.journal.request_harvest(source()).await.unwrap();
-    let schedule = Schedule { mode: Mode::Once, every: Duration::from_secs(3600), jitter: Duration::ZERO };
+    let schedule = Schedule {
+        mode: Mode::Once,
+        every: Duration::from_secs(3600),
+        jitter: Duration::ZERO,
+        hours: Hours::default(),
+    };
     let engine = engine(journal, settings, 1 << 20, &Arc::default(), schedule).await;
     let stop = CancellationToken::new();
     let task = tokio::spawn(engine.run(stop.clone()));

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tidings::{
     harvest::{
-        Mode, Schedule, Timeouts,
+        Hours, Mode, Schedule, Timeouts,
         feed::{EntryMeaning, FeedSettings},
         status::{HarvestState, HarvestStatus},
     },
@@ -184,7 +184,12 @@ impl FeedFixture {
 
     /// Executes one run of a harvest with a run each second; returns the time of the next run.
     pub(crate) async fn next_run(&self) -> Timestamp {
-        let schedule = Schedule { mode: Mode::Periodic, every: Duration::from_secs(1), jitter: Duration::ZERO };
+        let schedule = Schedule {
+            mode: Mode::Periodic,
+            every: Duration::from_secs(1),
+            jitter: Duration::ZERO,
+            hours: Hours::default(),
+        };
         let next = Mutex::new(None);
         run_until(&self.journal, &self.settings, self.max_record_bytes, &Arc::default(), schedule, |status| {
             let view = status.view();
