@@ -49,6 +49,7 @@ pub(super) async fn open(
         max_record_bytes: config.limits.body_bytes,
         journal: journal.clone(),
         files: config.files.folder(&config.journal.data),
+        file_links: config.files.links,
         public_url: public_url.into(),
         file_policy: OutboundPolicy::public_files(config.delivery.allow.clone()),
         harvests: HarvestsHandle::default(),

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::Error};
 
 use super::folder;
+use crate::files::FileLinks;
 
 /// `[files]`: location of the store of downloaded files.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -12,6 +13,9 @@ pub struct FilesConfig {
     /// Folder of the store, as an absolute path; `None` for the folder `files` in that of the journal.
     #[serde(default, deserialize_with = "some_folder")]
     folder: Option<PathBuf>,
+    /// Links to the copies in the content of items.
+    #[serde(default, deserialize_with = "links")]
+    pub links: FileLinks,
 }
 
 impl FilesConfig {
@@ -24,4 +28,10 @@ impl FilesConfig {
 
 fn some_folder<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<PathBuf>, D::Error> {
     folder(setting).map(Some)
+}
+
+fn links<'de, D: Deserializer<'de>>(setting: D) -> Result<FileLinks, D::Error> {
+    let name = String::deserialize(setting)?;
+    let known = FileLinks::ALL.into_iter().find(|links| links.name() == name);
+    known.ok_or_else(|| D::Error::custom(format!("there are no links {name:?}; there are gateway, store")))
 }

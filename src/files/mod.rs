@@ -43,6 +43,18 @@ pub struct FileStore {
     folder: Arc<FilePath>,
 }
 
+named_values! {
+    /// Links to copies of files in the content of items.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum FileLinks {
+        /// URL of the gateway, which serves the copy.
+        #[default]
+        Gateway = "gateway",
+        /// URL of the copy in the store, for readers that see the store themselves.
+        Store = "store",
+    }
+}
+
 /// Reason why the store could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileStoreError {
@@ -83,6 +95,13 @@ impl FileStore {
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| failed(error.to_string()))?;
         // A change that names a copy must not survive the copy when the machine loses power.
         Ok(Self { objects: Arc::new(objects.with_fsync(true)), folder: folder.into() })
+    }
+
+    /// Returns the URL of a file in the store.
+    #[must_use]
+    pub fn url(&self, digest: FileDigest) -> Option<String> {
+        let path = self.folder.join(digest.path().as_ref());
+        url::Url::from_file_path(path).ok().map(String::from)
     }
 
     /// Begins a new file.

@@ -56,7 +56,7 @@ pub use self::{
     schedule::{Mode, Schedule},
 };
 use crate::{
-    files::FileStoreError,
+    files::{FileLinks, FileStoreError},
     format::Headers,
     http_client::{ClientError, OutboundPolicy},
     intake::{Incoming, ReceivedMessage},
@@ -128,6 +128,8 @@ pub struct HarvesterContext {
     pub journal: Journal,
     /// Folder of the file store.
     pub files: PathBuf,
+    /// Links to stored files.
+    pub file_links: FileLinks,
     /// URL of the gateway, for links to stored files. It has no trailing slash.
     pub public_url: Arc<str>,
     /// Policy for the files that records name.

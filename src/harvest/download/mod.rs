@@ -38,7 +38,7 @@ use super::{
     json_message,
 };
 use crate::{
-    files::FileStore,
+    files::{FileLinks, FileStore},
     format::download::DownloadResult,
     http_client::{Client, ClientSettings},
     journal::{Journal, JournalError, RecordedChange},
@@ -94,8 +94,8 @@ impl HarvesterSettings for DownloadSettings {
     }
 
     fn build(&self, _: SourceName, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
-        Box::pin(async {
-            let HarvesterContext { hosts, journal, files, public_url, file_policy: policy, .. } = context;
+        Box::pin(async move {
+            let HarvesterContext { hosts, journal, files, file_links, public_url, file_policy: policy, .. } = context;
             let client = Client::new(ClientSettings {
                 response_timeout: RESPONSE_TIMEOUT,
                 body_timeout: IDLE_TIMEOUT,
@@ -103,7 +103,7 @@ impl HarvesterSettings for DownloadSettings {
             });
             let (client, files, settings) = (client.await?, FileStore::open(&files)?, self.clone());
             let fetcher = Arc::new(Fetcher { client, policy, hosts, files, settings, robots: RobotsCache::default() });
-            Ok(Arc::new(Downloader { fetcher, journal, public_url }) as Arc<dyn Harvester>)
+            Ok(Arc::new(Downloader { fetcher, journal, file_links, public_url }) as Arc<dyn Harvester>)
         })
     }
 }
@@ -112,6 +112,7 @@ impl HarvesterSettings for DownloadSettings {
 struct Downloader {
     fetcher: Arc<Fetcher>,
     journal: Journal,
+    file_links: FileLinks,
     public_url: Arc<str>,
 }
 
@@ -248,8 +249,12 @@ impl Downloader {
     fn location(&self, file: &FetchedFile) -> Result<ContentLocation, HarvestError> {
         let FetchedFile { stored, media_type } = file;
         let digest = stored.digest.to_string();
-        let url = format!("{}/files/{digest}", self.public_url);
-        let url = Uri::parse(&url).map_err(|error| HarvestError::fail(format!("server.public_url: {error}")))?;
+        let in_store = match self.file_links {
+            FileLinks::Gateway => None,
+            FileLinks::Store => self.fetcher.files.url(stored.digest),
+        };
+        let url = in_store.unwrap_or_else(|| format!("{}/files/{digest}", self.public_url));
+        let url = Uri::parse(&url).map_err(|error| HarvestError::fail(format!("the URL of a copy: {error}")))?;
         Ok(ContentLocation {
             media_type: media_type.clone(),
             size: Some(stored.size),

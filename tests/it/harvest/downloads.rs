@@ -336,3 +336,21 @@ async fn stalled_transfer_delays_no_shutdown_and_leaves_nothing() {
     assert!(gateway.stop().success());
     assert_eq!(unfinished(), 0);
 }
+
+#[tokio::test]
+async fn copy_can_be_named_by_its_place_in_the_store() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), FileServer::start().await);
+    let url = server.put("/a.pdf", "application/pdf", PDF, FileResponse::Good);
+    let store = folder.path().join("the files");
+    let more = format!("[files]\nfolder = {store:?}\nlinks = \"store\"\n");
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config(folder.path(), &more)]);
+    report(&gateway, "a", &url).await;
+    let content = wait_for_item(&gateway, "a", is_copied).await["content"].clone();
+    let place = url::Url::parse(content["url"].as_str().unwrap()).unwrap();
+    assert_eq!((place.scheme(), std::fs::read(place.to_file_path().unwrap()).unwrap()), ("file", PDF.to_vec()));
+    let served = gateway.http.get(format!("{}/files/{}", gateway.url, sha256(PDF))).send().await.unwrap();
+    assert_eq!(served.bytes().await.unwrap(), PDF);
+    let removed =
+        command().args(["files", "gc", "--folder", store.to_str().unwrap(), "--gateway", &gateway.url]).output();
+    assert!(String::from_utf8_lossy(&removed.unwrap().stdout).contains("0 files removed"));
+}
