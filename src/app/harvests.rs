@@ -10,7 +10,7 @@ use crate::{
     admin::sources::ConfiguredSource,
     cluster::{Cluster, Tenure},
     config::{self, Config, SourceConfig},
-    files::FileStore,
+    files::{FileStore, FileStoreLocation},
     harvest::{
         Harvest, HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests, HarvestsHandle, Hosts,
         Hours, InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, Waits,
@@ -48,7 +48,7 @@ pub(super) async fn open(
         redirects: OutboundPolicy::restricted(config.delivery.allow.clone()),
         max_record_bytes: config.limits.body_bytes,
         journal: journal.clone(),
-        files: config.files.folder(&config.journal.data),
+        files: config.files.location(&config.journal.data),
         file_links: config.files.links,
         public_url: public_url.into(),
         file_policy: OutboundPolicy::public_files(config.delivery.allow.clone()),
@@ -103,10 +103,13 @@ fn reader(config: &Config) -> ReadDefinition {
     })
 }
 
-/// Opens the file store, if a download has created it.
+/// Opens the file store. One in a folder exists only if a download has created it.
 pub(super) fn file_store(config: &Config) -> Result<Option<FileStore>, ServeError> {
-    let folder = config.files.folder(&config.journal.data);
-    Ok(if folder.is_dir() { Some(FileStore::open(&folder)?) } else { None })
+    let location = config.files.location(&config.journal.data);
+    match &location {
+        FileStoreLocation::Folder(folder) if !folder.is_dir() => Ok(None),
+        FileStoreLocation::Folder(_) | FileStoreLocation::S3(_) => Ok(Some(FileStore::open(&location)?)),
+    }
 }
 
 /// Runs the harvests, and those that are made later.

@@ -7,7 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::Value;
 use tidings::files::{
-    FileDigest, FileStore,
+    FileDigest, FileStore, FileStoreLocation,
     maintenance::{FileReport, Removal},
 };
 
@@ -23,7 +23,7 @@ Examples:
   tidings files gc
   tidings files gc --older-than 30
 
-The commands read the registry of the running gateway, and the folder of its files, so run them on its machine. \
+The commands read the registry of the running gateway, and its file store. If that is a folder, run them on its machine. \
 docs/harvesting.md explains the store.
 
 Exit codes:
@@ -63,14 +63,19 @@ struct GarbageArgs {
 impl Files {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = self.gateway.config()?;
-        let folder = self.folder.unwrap_or_else(|| config.files.folder(&config.journal.data));
-        if !folder.is_dir() {
+        let location = match self.folder {
+            Some(folder) => FileStoreLocation::Folder(folder),
+            None => config.files.location(&config.journal.data),
+        };
+        if let FileStoreLocation::Folder(folder) = &location
+            && !folder.is_dir()
+        {
             let folder = folder.display();
             return Err(Failure::Failed(format!(
                 "{folder} is no folder: no file has been downloaded, or give --folder"
             )));
         }
-        let store = FileStore::open(&folder).map_err(|error| Failure::Failed(error.to_string()))?;
+        let store = FileStore::open(&location).map_err(|error| Failure::Failed(error.to_string()))?;
         let (at, gateway) = self.gateway.connect_with(&config)?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let work = async {

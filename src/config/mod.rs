@@ -248,6 +248,7 @@ impl Config {
         let root = Setting::root(merged);
         let Tables { server, journal, node, limits, log, delivery, hub, files, .. } = root.clone().read()?;
         let store = journal::store(&root.entry("journal")?, &journal, environment)?;
+        let files = files::read(files, &root.entry("files")?, environment)?;
         limits.refuse_contradictions(&root.entry("limits")?)?;
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
@@ -286,7 +287,7 @@ struct Tables {
     log: LogConfig,
     delivery: DeliveryTable,
     hub: HubConfig,
-    files: FilesConfig,
+    files: files::FilesTable,
     #[serde(rename = "access")]
     _access: AccessTable,
     /// Each source is read separately, because its settings depend on its dialect.

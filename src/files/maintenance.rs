@@ -2,14 +2,15 @@
 
 use std::{
     collections::HashSet,
+    path::Path as FilePath,
     time::{Duration, SystemTime},
 };
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::TryStreamExt;
 use object_store::{ObjectMeta, ObjectStoreExt, path::Path};
 use sha2::{Digest, Sha256};
 
-use super::{FileDigest, FileStore, FileStoreError, INCOMING, STORED};
+use super::{FileDigest, FileStore, FileStoreError, FileStoreLocation, INCOMING, STORED};
 
 /// A fault of the store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,17 +59,18 @@ impl FileStore {
         mut referenced: HashSet<FileDigest>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<FileReport, FileStoreError> {
+        let failed = |error: object_store::Error| self.failed(&error);
         let mut report = FileReport::default();
         let mut files = self.objects.list(Some(&Path::from(STORED)));
-        while let Some(ObjectMeta { location, size, .. }) = files.try_next().await? {
+        while let Some(ObjectMeta { location, size, .. }) = files.try_next().await.map_err(failed)? {
             let Some(digest) = FileDigest::of_path(&location) else {
                 report.faults.push(FileFault::Foreign(location.to_string()));
                 continue;
             };
             referenced.remove(&digest);
             let mut hash = Sha256::default();
-            let mut pieces = self.objects.get(&location).await?.into_stream();
-            while let Some(piece) = pieces.try_next().await? {
+            let mut pieces = self.objects.get(&location).await.map_err(failed)?.into_stream();
+            while let Some(piece) = pieces.try_next().await.map_err(failed)? {
                 hash.update(&piece);
             }
             if FileDigest::new(hash.finalize().into()) != digest {
@@ -96,38 +98,61 @@ impl FileStore {
     ) -> Result<Removal, FileStoreError> {
         let now = SystemTime::now();
         let is_old = |modified: SystemTime| now.duration_since(modified).is_ok_and(|age| age >= grace);
+        let failed = |error: object_store::Error| self.failed(&error);
         let mut removal = Removal::default();
         let mut files = self.objects.list(Some(&Path::from(STORED)));
-        while let Some(file) = files.next().await {
-            let ObjectMeta { location, last_modified, size, .. } = file?;
+        while let Some(ObjectMeta { location, last_modified, size, .. }) = files.try_next().await.map_err(failed)? {
             let Some(digest) = FileDigest::of_path(&location) else { continue };
             if referenced.contains(&digest) || !is_old(last_modified.into()) {
                 removal.kept += 1;
                 continue;
             }
-            self.objects.delete(&location).await?;
+            self.objects.delete(&location).await.map_err(failed)?;
             removal.removed += 1;
             removal.removed_bytes += size;
         }
-        removal.removed_bytes += self.remove_incoming(is_old)?;
+        removal.removed_bytes += self.remove_incoming(is_old).await?;
         Ok(removal)
     }
 
-    /// Removes unfinished files. The library does not list them, because they have temporary names.
-    fn remove_incoming(&self, is_old: impl Fn(SystemTime) -> bool) -> Result<u64, FileStoreError> {
-        let entries = match std::fs::read_dir(self.folder.join(INCOMING)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-            entries => entries?,
-        };
-        let mut bytes = 0;
-        for entry in entries {
-            let entry = entry?;
-            let meta = entry.metadata()?;
-            if meta.is_file() && is_old(meta.modified()?) {
-                std::fs::remove_file(entry.path())?;
-                bytes += meta.len();
+    /// Removes unfinished files.
+    async fn remove_incoming(&self, is_old: impl Fn(SystemTime) -> bool) -> Result<u64, FileStoreError> {
+        match &*self.location {
+            FileStoreLocation::Folder(folder) => remove_incoming_of_folder(folder, is_old).map_err(|error| {
+                FileStoreError::Failed { location: self.location.to_string(), reason: error.to_string() }
+            }),
+            FileStoreLocation::S3(_) => {
+                let failed = |error: object_store::Error| self.failed(&error);
+                let mut bytes = 0;
+                let mut files = self.objects.list(Some(&Path::from(INCOMING)));
+                while let Some(ObjectMeta { location, last_modified, size, .. }) =
+                    files.try_next().await.map_err(failed)?
+                {
+                    if is_old(last_modified.into()) {
+                        self.objects.delete(&location).await.map_err(failed)?;
+                        bytes += size;
+                    }
+                }
+                Ok(bytes)
             }
         }
-        Ok(bytes)
     }
+}
+
+/// Removes unfinished files of a folder. The library does not list them, because they have temporary names.
+fn remove_incoming_of_folder(folder: &FilePath, is_old: impl Fn(SystemTime) -> bool) -> std::io::Result<u64> {
+    let entries = match std::fs::read_dir(folder.join(INCOMING)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    let mut bytes = 0;
+    for entry in entries {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        if meta.is_file() && is_old(meta.modified()?) {
+            std::fs::remove_file(entry.path())?;
+            bytes += meta.len();
+        }
+    }
+    Ok(bytes)
 }

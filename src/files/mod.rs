@@ -4,19 +4,17 @@
 //! becomes its name. So a file is stored once, however many items have it, and a stored file never changes.
 //!
 //! * `digest` is the name of a file, `facts` reads its bytes, `new_file` writes one;
+//! * `location` is a folder or a bucket, `s3` opens a bucket;
 //! * [`maintenance`] checks the stored files, and removes those that no item has.
 
 mod digest;
 mod facts;
+mod location;
 pub mod maintenance;
 mod new_file;
+mod s3;
 
-use std::{
-    io,
-    ops::Range,
-    path::{Path as FilePath, PathBuf},
-    sync::Arc,
-};
+use std::{fmt, ops::Range, path::Path as FilePath, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
@@ -26,7 +24,9 @@ use uuid::Uuid;
 pub use self::{
     digest::FileDigest,
     facts::{FileFacts, FileHasher},
+    location::FileStoreLocation,
     new_file::{NewFile, StoredFile},
+    s3::{S3Name, S3Settings},
 };
 
 /// Folder of the stored files.
@@ -36,11 +36,12 @@ const STORED: &str = "sha256";
 const INCOMING: &str = "incoming";
 
 /// The store. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FileStore {
     objects: Arc<dyn ObjectStore>,
-    /// Folder on this machine.
-    folder: Arc<FilePath>,
+    location: Arc<FileStoreLocation>,
+    /// Maximum size of a file, in bytes.
+    max_file_bytes: u64,
 }
 
 named_values! {
@@ -55,23 +56,28 @@ named_values! {
     }
 }
 
-/// Reason why the store could not be read or written.
+/// Reason why the store could not be read or written. No message contains a key.
 #[derive(Debug, thiserror::Error)]
 pub enum FileStoreError {
-    /// The folder cannot be created or opened.
-    #[error("cannot open the folder {} of the file store: {reason}; check its permissions", folder.display())]
+    /// The store cannot be opened.
+    #[error("cannot open the file store {location}: {reason}")]
     Open {
-        /// The folder.
-        folder: PathBuf,
+        /// The store.
+        location: String,
         /// The reason.
         reason: String,
     },
     /// A file cannot be read or written.
-    #[error("the file store failed: {0}")]
-    Failed(#[from] object_store::Error),
-    /// The folder of temporary files cannot be read.
-    #[error("the file store failed: {0}")]
-    Io(#[from] io::Error),
+    #[error("the file store {location} failed: {reason}")]
+    Failed {
+        /// The store.
+        location: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The file is larger than the store allows, in bytes.
+    #[error("it has more than {0} bytes, the maximum size of a file in S3")]
+    TooLarge(u64),
 }
 
 /// Content of a stored file, or a part of it.
@@ -85,23 +91,39 @@ pub struct FileContent {
 }
 
 impl FileStore {
-    /// Opens the store in a folder, which is created if necessary.
+    /// Opens the store. A folder is created if necessary. To S3 no request is sent, so that a server that is down does not
+    /// hold the gateway up.
     ///
     /// # Errors
-    /// Fails if the folder cannot be created.
-    pub fn open(folder: &FilePath) -> Result<Self, FileStoreError> {
-        let failed = |reason: String| FileStoreError::Open { folder: folder.to_owned(), reason };
-        std::fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
-        let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| failed(error.to_string()))?;
-        // A change that names a copy must not survive the copy when the machine loses power.
-        Ok(Self { objects: Arc::new(objects.with_fsync(true)), folder: folder.into() })
+    /// Fails if the folder cannot be created, or the CA certificates for the server cannot be read.
+    pub fn open(location: &FileStoreLocation) -> Result<Self, FileStoreError> {
+        let (objects, max_file_bytes) = match location {
+            FileStoreLocation::Folder(folder) => {
+                (open_folder(folder).map_err(|reason| format!("{reason}; check its permissions")), u64::MAX)
+            }
+            FileStoreLocation::S3(settings) => (s3::open(settings), s3::MAX_FILE_BYTES),
+        };
+        let failed = |reason: String| FileStoreError::Open { location: location.to_string(), reason };
+        Ok(Self { objects: objects.map_err(failed)?, location: Arc::new(location.clone()), max_file_bytes })
     }
 
-    /// Returns the URL of a file in the store.
+    /// Checks that a file of so many bytes can be stored.
+    ///
+    /// # Errors
+    /// Fails if it is too large.
+    pub fn check_size(&self, bytes: u64) -> Result<(), FileStoreError> {
+        if bytes > self.max_file_bytes { Err(FileStoreError::TooLarge(self.max_file_bytes)) } else { Ok(()) }
+    }
+
+    /// Returns the URL of a file in the store: `file:` in a folder, `s3:` in a bucket.
     #[must_use]
     pub fn url(&self, digest: FileDigest) -> Option<String> {
-        let path = self.folder.join(digest.path().as_ref());
-        url::Url::from_file_path(path).ok().map(String::from)
+        match &*self.location {
+            FileStoreLocation::Folder(folder) => {
+                url::Url::from_file_path(folder.join(digest.path().as_ref())).ok().map(String::from)
+            }
+            FileStoreLocation::S3(settings) => Some(format!("{}/{}", settings.url(), digest.path())),
+        }
     }
 
     /// Begins a new file.
@@ -110,8 +132,8 @@ impl FileStore {
     /// Fails if it cannot be created.
     pub async fn create(&self) -> Result<NewFile, FileStoreError> {
         let name = Path::from_iter([INCOMING, &Uuid::now_v7().to_string()]);
-        let upload = self.objects.put_multipart(&name).await?;
-        Ok(NewFile::new(Arc::clone(&self.objects), name, upload))
+        let upload = self.objects.put_multipart(&name).await.map_err(|error| self.failed(&error))?;
+        Ok(NewFile::new(self.clone(), name, upload))
     }
 
     /// Returns the size of a file in bytes; `None` if the store does not have it.
@@ -119,7 +141,14 @@ impl FileStore {
     /// # Errors
     /// Fails if the store cannot be read.
     pub async fn size(&self, digest: FileDigest) -> Result<Option<u64>, FileStoreError> {
-        found(self.objects.head(&digest.path()).await.map(|meta| meta.size))
+        let path = digest.path();
+        match self.objects.head(&path).await {
+            // The response to HEAD does not say whether the file or the whole bucket is missing, but the one to GET does.
+            Err(object_store::Error::NotFound { .. }) => {
+                self.found(self.objects.get(&path).await.map(|content| content.meta.size))
+            }
+            result => self.found(result.map(|meta| meta.size)),
+        }
     }
 
     /// Opens a file, or a range of it; `None` if the store does not have it. A range is cut to the size of the file.
@@ -132,10 +161,44 @@ impl FileStore {
         range: Option<Range<u64>>,
     ) -> Result<Option<FileContent>, FileStoreError> {
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
-        let Some(content) = found(self.objects.get_opts(&digest.path(), options).await)? else { return Ok(None) };
-        let (size, range) = (content.meta.size, content.range.clone());
-        Ok(Some(FileContent { size, range, pieces: content.into_stream().map_err(FileStoreError::from).boxed() }))
+        let Some(content) = self.found(self.objects.get_opts(&digest.path(), options).await)? else { return Ok(None) };
+        let (size, range, store) = (content.meta.size, content.range.clone(), self.clone());
+        let pieces = content.into_stream().map_err(move |error| store.failed(&error)).boxed();
+        Ok(Some(FileContent { size, range, pieces }))
     }
+
+    /// Replaces the error for an absent file by `None`.
+    fn found<T>(&self, result: Result<T, object_store::Error>) -> Result<Option<T>, FileStoreError> {
+        match result {
+            Ok(found) => Ok(Some(found)),
+            Err(error @ object_store::Error::NotFound { .. }) if !s3::is_bucket_missing(&error) => Ok(None),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Converts an error of the library.
+    fn failed(&self, error: &object_store::Error) -> FileStoreError {
+        let reason = match *self.location {
+            FileStoreLocation::Folder(_) => error.to_string(),
+            FileStoreLocation::S3(_) => s3::describe(error),
+        };
+        FileStoreError::Failed { location: self.location.to_string(), reason }
+    }
+}
+
+/// Prints the location alone, because the object store of the library has the keys.
+impl fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FileStore").field(&self.location).finish()
+    }
+}
+
+/// Opens a folder, which is created if necessary.
+fn open_folder(folder: &FilePath) -> Result<Arc<dyn ObjectStore>, String> {
+    std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| error.to_string())?;
+    // A change that names a copy must not survive the copy when the machine loses power.
+    Ok(Arc::new(objects.with_fsync(true)))
 }
 
 impl FileContent {
@@ -147,15 +210,6 @@ impl FileContent {
     pub async fn media_type(self) -> Result<Option<&'static str>, FileStoreError> {
         let pieces: Vec<Bytes> = self.pieces.try_collect().await?;
         Ok(facts::media_type(&pieces.concat()))
-    }
-}
-
-/// Replaces the error for an absent file by `None`.
-fn found<T>(result: Result<T, object_store::Error>) -> Result<Option<T>, FileStoreError> {
-    match result {
-        Ok(found) => Ok(Some(found)),
-        Err(object_store::Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,11 +1,9 @@
 //! Files that are being written.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, WriteMultipart, path::Path};
+use object_store::{MultipartUpload, ObjectStoreExt, WriteMultipart, path::Path};
 
-use super::{FileDigest, FileFacts, FileHasher, FileStoreError, found};
+use super::{FileDigest, FileFacts, FileHasher, FileStore, FileStoreError};
 
 /// Size of the parts that are written at once, in bytes: the minimum of S3.
 const PART_BYTES: usize = 5 * 1024 * 1024;
@@ -15,7 +13,7 @@ const PARTS: usize = 2;
 
 /// A file that is being written. Dropping it removes what was written.
 pub struct NewFile {
-    objects: Arc<dyn ObjectStore>,
+    store: FileStore,
     name: Path,
     upload: WriteMultipart,
     hasher: FileHasher,
@@ -35,9 +33,9 @@ pub struct StoredFile {
 }
 
 impl NewFile {
-    pub(super) fn new(objects: Arc<dyn ObjectStore>, name: Path, upload: Box<dyn MultipartUpload>) -> Self {
+    pub(super) fn new(store: FileStore, name: Path, upload: Box<dyn MultipartUpload>) -> Self {
         let upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
-        Self { objects, name, upload, hasher: FileHasher::default() }
+        Self { store, name, upload, hasher: FileHasher::default() }
     }
 
     /// Returns the number of bytes that were written.
@@ -49,10 +47,11 @@ impl NewFile {
     /// Appends bytes. Waits while too much is in memory.
     ///
     /// # Errors
-    /// Fails if the store cannot be written.
+    /// Fails if the store cannot be written, or the file is too large for it.
     pub async fn write(&mut self, piece: Bytes) -> Result<(), FileStoreError> {
         self.hasher.update(&piece);
-        self.upload.wait_for_capacity(PARTS).await?;
+        self.store.check_size(self.hasher.size)?;
+        self.upload.wait_for_capacity(PARTS).await.map_err(|error| self.store.failed(&error))?;
         self.upload.put(piece);
         Ok(())
     }
@@ -62,14 +61,15 @@ impl NewFile {
     /// # Errors
     /// Fails if the store cannot be written.
     pub async fn finish(self) -> Result<StoredFile, FileStoreError> {
-        let Self { objects, name, upload, hasher } = self;
-        upload.finish().await?;
+        let Self { store, name, upload, hasher } = self;
+        let failed = |error: object_store::Error| store.failed(&error);
+        upload.finish().await.map_err(failed)?;
         let FileFacts { digest, size, media_type } = hasher.finish();
-        let is_new = found(objects.head(&digest.path()).await)?.is_none();
+        let is_new = store.size(digest).await?.is_none();
         if is_new {
-            objects.rename(&name, &digest.path()).await?;
+            store.objects.rename(&name, &digest.path()).await.map_err(failed)?;
         } else {
-            objects.delete(&name).await?;
+            store.objects.delete(&name).await.map_err(failed)?;
         }
         Ok(StoredFile { digest, size, media_type, is_new })
     }
@@ -79,6 +79,7 @@ impl NewFile {
     /// # Errors
     /// Fails if the store cannot be written.
     pub async fn abort(self) -> Result<(), FileStoreError> {
-        Ok(self.upload.abort().await?)
+        let Self { store, upload, .. } = self;
+        upload.abort().await.map_err(|error| store.failed(&error))
     }
 }

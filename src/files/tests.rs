@@ -1,14 +1,20 @@
 //! Tests of the file store: content, ranges, files that are not finished, and maintenance.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use object_store::{ObjectStoreExt, memory::InMemory};
 
-use super::{FileDigest, FileStore, StoredFile, maintenance::FileFault};
+use super::{FileDigest, FileStore, FileStoreLocation, S3Name, S3Settings, StoredFile, maintenance::FileFault};
+use crate::web::Secret;
 
 /// SHA-256 of `hello`.
 const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+fn open(folder: &Path) -> FileStore {
+    FileStore::open(&FileStoreLocation::Folder(folder.to_owned())).unwrap()
+}
 
 async fn store(store: &FileStore, pieces: &[&[u8]]) -> StoredFile {
     let mut file = store.create().await.unwrap();
@@ -27,7 +33,7 @@ async fn content(store: &FileStore, digest: FileDigest, range: Option<std::ops::
 #[tokio::test]
 async fn file_is_stored_once_under_its_digest() {
     let folder = tempfile::tempdir().unwrap();
-    let files = FileStore::open(&folder.path().join("a/b")).unwrap();
+    let files = open(&folder.path().join("a/b"));
     let hello = FileDigest::parse(HELLO).unwrap();
     assert_eq!(files.size(hello).await.unwrap(), None);
     assert!(files.read(hello, None).await.unwrap().is_none());
@@ -54,7 +60,7 @@ fn names_have_one_spelling() {
 #[tokio::test]
 async fn damaged_missing_and_foreign_files_are_found() {
     let folder = tempfile::tempdir().unwrap();
-    let files = FileStore::open(folder.path()).unwrap();
+    let files = open(folder.path());
     let [good, damaged, missing] = [b"good", b"evil", b"gone"].map(|content| async { store(&files, &[content]).await });
     let (good, damaged, missing) = (good.await.digest, damaged.await.digest, missing.await.digest);
     let path =
@@ -74,7 +80,7 @@ async fn damaged_missing_and_foreign_files_are_found() {
 #[tokio::test]
 async fn garbage_is_old_and_unreferenced() {
     let folder = tempfile::tempdir().unwrap();
-    let files = FileStore::open(folder.path()).unwrap();
+    let files = open(folder.path());
     let [used, unused] = [b"used", b"free"].map(|content| async { store(&files, &[content]).await });
     let (used, unused) = (used.await.digest, unused.await.digest);
     std::fs::write(folder.path().join("incoming/x#1"), "half").unwrap();
@@ -90,9 +96,39 @@ async fn garbage_is_old_and_unreferenced() {
 #[tokio::test]
 async fn unfinished_file_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let files = FileStore::open(folder.path()).unwrap();
+    let files = open(folder.path());
     let mut file = files.create().await.unwrap();
     file.write(Bytes::from(vec![7; 12 * 1024 * 1024])).await.unwrap();
     file.abort().await.unwrap();
     assert_eq!(std::fs::read_dir(folder.path().join("incoming")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn unfinished_and_unreferenced_files_of_a_bucket_are_removed() {
+    let settings = S3Settings {
+        endpoint: url::Url::parse("http://s3.example").unwrap(),
+        region: S3Name::parse("r").unwrap(),
+        bucket: S3Name::parse("b").unwrap(),
+        prefix: vec![S3Name::parse("p").unwrap()],
+        access_key: Secret::new("hush-id"),
+        secret_key: Secret::new("hush-key"),
+        ca: None,
+    };
+    let files = FileStore {
+        objects: Arc::new(InMemory::new()),
+        location: Arc::new(FileStoreLocation::S3(settings)),
+        max_file_bytes: 100,
+    };
+    let [kept, removed] = [b"kept", b"left"].map(|content| async { store(&files, &[content]).await.digest });
+    let (kept, removed) = (kept.await, removed.await);
+    files.objects.put(&"incoming/unfinished".into(), "12345".into()).await.unwrap();
+    let report = files.collect_garbage(&HashSet::from([kept]), Duration::ZERO).await.unwrap();
+    assert_eq!((report.kept, report.removed, report.removed_bytes), (1, 1, 9));
+    assert_eq!((files.size(kept).await.unwrap(), files.size(removed).await.unwrap()), (Some(4), None));
+    assert_eq!(files.url(kept).unwrap(), format!("s3://b/p/{}", kept.path()));
+    let shown = format!("{files:?}");
+    assert!(shown.contains("s3.example") && !shown.contains("hush"), "{shown}");
+    let mut large = files.create().await.unwrap();
+    let error = large.write(Bytes::from(vec![0; 101])).await.unwrap_err();
+    assert_eq!(error.to_string(), "it has more than 100 bytes, the maximum size of a file in S3");
 }

@@ -33,12 +33,7 @@ pub mod status;
 mod text;
 mod waits;
 
-use std::{
-    fmt::Debug,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -56,7 +51,7 @@ pub use self::{
     schedule::{Mode, Schedule},
 };
 use crate::{
-    files::{FileLinks, FileStoreError},
+    files::{FileLinks, FileStoreError, FileStoreLocation},
     format::Headers,
     http_client::{ClientError, OutboundPolicy},
     intake::{Incoming, ReceivedMessage},
@@ -126,8 +121,8 @@ pub struct HarvesterContext {
     pub max_record_bytes: usize,
     /// The journal, for the kinds that read it.
     pub journal: Journal,
-    /// Folder of the file store.
-    pub files: PathBuf,
+    /// Location of the file store.
+    pub files: FileStoreLocation,
     /// Links to stored files.
     pub file_links: FileLinks,
     /// URL of the gateway, for links to stored files. It has no trailing slash.

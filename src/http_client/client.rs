@@ -1,6 +1,11 @@
 //! HTTP client that sends only to allowed addresses, follows no redirects, and limits the size of responses.
 
-use std::{error::Error, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::http::{HeaderMap, Method, StatusCode};
 use bytes::{Bytes, BytesMut};
@@ -260,6 +265,31 @@ fn client_error(error: &reqwest::Error) -> ClientError {
         next = cause.source();
     }
     ClientError::Connection(describe_error(error))
+}
+
+/// Returns a client of the HTTP library for a server that the operator has configured, for libraries that need one. It
+/// follows no redirects. `silence` limits the wait for a response, and for the next piece of its body.
+///
+/// # Errors
+/// Fails if the certificates cannot be read, or the HTTP library cannot be set up. The call reads files.
+pub fn unrestricted_client(
+    ca: Option<&Path>,
+    is_encrypted: bool,
+    connect_timeout: Duration,
+    silence: Duration,
+) -> Result<reqwest::Client, ClientError> {
+    let tls = if is_encrypted { tls_roots::client_config(ca).map_err(Arc::new)? } else { tls_roots::no_roots()? };
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .https_only(is_encrypted)
+        .no_proxy()
+        .redirect(Policy::none())
+        .referer(false)
+        .connect_timeout(connect_timeout)
+        .read_timeout(silence)
+        .pool_idle_timeout(IDLE)
+        .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")));
+    client.build().map_err(|error| ClientError::Connection(describe_error(&error)))
 }
 
 /// Describes the error of a request and its causes, without the URL, which may contain a password.

@@ -14,7 +14,9 @@ mod status;
 mod tls_roots;
 
 pub use allow::{AllowList, InvalidAllow};
-pub use client::{BoundedResponse, Client, ClientError, ClientSettings, ResponseStream, describe_error};
+pub use client::{
+    BoundedResponse, Client, ClientError, ClientSettings, ResponseStream, describe_error, unrestricted_client,
+};
 pub use outbound_url::{InvalidOutboundUrl, NotAllowed, OutboundPolicy, OutboundUrl};
 pub use resolve::{NameResolver, ResolveFuture, SystemResolver};
 pub use status::{is_transient, retry_after};

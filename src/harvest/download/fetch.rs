@@ -76,7 +76,17 @@ pub(super) enum FetchError {
     Permanent(String),
     /// The file store cannot be written, so no other file can be stored either.
     #[error(transparent)]
-    Store(#[from] FileStoreError),
+    Store(FileStoreError),
+}
+
+impl From<FileStoreError> for FetchError {
+    fn from(error: FileStoreError) -> Self {
+        match error {
+            // It concerns this file alone, so it must not hold up the others.
+            FileStoreError::TooLarge(_) => Self::Permanent(error.to_string()),
+            other => Self::Store(other),
+        }
+    }
 }
 
 impl From<ClientError> for FetchError {

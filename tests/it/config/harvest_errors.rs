@@ -165,3 +165,46 @@ fn error_about_announced_harvests_names_the_setting() {
         assert_eq!(load(&file, &[]).map(|_| ()).unwrap_err(), message, "{file}");
     }
 }
+
+#[test]
+fn error_about_a_bucket_names_the_setting_and_no_key() {
+    let good = "[files.s3]\nendpoint = \"https://s3.example.org\"\nbucket = \"b\"\naccess_key = \"hush-id\"\nsecret_key = \"hush-key\"\n";
+    let wrong = |key: &str, reason: &str| format!("the setting files.{key} in my.toml is wrong: {reason}");
+    load(good, &[]).unwrap();
+    for (file, message) in [
+        (
+            format!("[files]\nfolder = \"/srv/files\"\n{good}"),
+            wrong("folder", "the files are in a bucket (files.s3); leave the folder out"),
+        ),
+        (
+            good.replace("https://s3.example.org", "s3.example.org"),
+            wrong(
+                "s3.endpoint",
+                "it is not the URL of a server; write it as in \"https://s3.example.org\", without keys and query",
+            ),
+        ),
+        (
+            good.replace("https://", "https://hush-id:hush-key@"),
+            wrong(
+                "s3.endpoint",
+                "it is not the URL of a server; write it as in \"https://s3.example.org\", without keys and query",
+            ),
+        ),
+        (
+            good.replace("bucket = \"b\"", "bucket = \"a/b\""),
+            wrong("s3.bucket", "\"a/b\" is not a name; use letters, digits, -, _ and ., at most 63 in all"),
+        ),
+        (
+            good.replace("secret_key = \"hush-key\"\n", ""),
+            "the setting files.s3.secret_key is missing; add it to [files.s3]".to_owned(),
+        ),
+        (
+            good.replace("\"hush-key\"", "{ env = \"UNSET\" }"),
+            wrong("s3.secret_key", "the environment variable UNSET is not set"),
+        ),
+    ] {
+        let error = load(&file, &[]).map(|_| ()).unwrap_err();
+        assert_eq!(error, message, "{file}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+}

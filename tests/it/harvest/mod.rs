@@ -1,6 +1,7 @@
 //! Harvests of repositories.
 
 mod announced;
+mod buckets;
 mod downloads;
 mod example;
 mod feed_documents;

@@ -26,7 +26,7 @@ const TABLE: [(&str, &[&str]); 27] = [
     ("cluster", &["journal", "model", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "retry"]),
-    ("files", &[]),
+    ("files", &["http_client", "web"]),
     ("harvest", &["files", "http_client", "intake", "format", "journal", "model", "retry", "web"]),
     (
         "delivery",
@@ -57,6 +57,7 @@ const TABLE: [(&str, &[&str]); 27] = [
             "stomp",
             "cluster",
             "delivery",
+            "files",
             "harvest",
             "http_client",
             "journal",

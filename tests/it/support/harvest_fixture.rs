@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tidings::{
-    files::FileLinks,
+    files::{FileLinks, FileStoreLocation},
     format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
         Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Hosts, Hours, Mode, Schedule, SharedClients,
@@ -200,7 +200,7 @@ async fn engine(
         redirects: OutboundPolicy::restricted(Default::default()),
         max_record_bytes,
         journal: journal.journal.clone(),
-        files: std::env::temp_dir(),
+        files: FileStoreLocation::Folder(std::env::temp_dir()),
         file_links: FileLinks::Gateway,
         public_url: "http://gateway.example".into(),
         file_policy: OutboundPolicy::public_files(Default::default()),

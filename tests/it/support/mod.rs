@@ -40,6 +40,7 @@ pub(crate) mod python;
 pub(crate) mod rabbitmq;
 pub(crate) mod reconnecting_client;
 pub(crate) mod resource_watch;
+pub(crate) mod s3;
 pub(crate) mod scripted_feed;
 pub(crate) mod scripted_files;
 pub(crate) mod scripted_repository;
