@@ -82,7 +82,7 @@ impl Kind {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 38] = [
+pub const METRICS: [Metric; 40] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -131,6 +131,18 @@ pub const METRICS: [Metric; 38] = [
         kind: Kind::Gauge,
         labels: &["source"],
         about: "Time of the end of the last complete run since the start of this gateway, in seconds since 1970.",
+    },
+    Metric {
+        name: harvest::DOWNLOADS,
+        kind: Kind::Counter,
+        labels: &["source", "outcome"],
+        about: "Attempts to copy a file: stored, known (the store had its bytes) or failed.",
+    },
+    Metric {
+        name: harvest::DOWNLOADED_BYTES,
+        kind: Kind::Counter,
+        labels: &["source"],
+        about: "Size of the files that were stored for the first time, in bytes.",
     },
     Metric {
         name: intake::INCOMPLETE,

@@ -14,7 +14,7 @@ use crate::{
     harvest::{
         Harvest, HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests, HarvestsHandle, Hosts,
         Hours, InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, Waits,
-        announced::AnnouncedSettings,
+        announcements::AnnouncementSettings,
         status::{HarvestState, HarvestStatus},
     },
     http_client::OutboundPolicy,
@@ -62,7 +62,8 @@ pub(super) async fn open(
     });
     let mut configured: Vec<_> = configured.collect();
     for source in config.sources.values() {
-        configured.extend(source.announced.as_ref().map(|settings| announced(source, settings)).transpose()?);
+        configured
+            .extend(source.announcements.as_ref().map(|settings| announcement_harvest(source, settings)).transpose()?);
     }
     let made = configured.iter().map(|parts| parts.source.name().clone());
     let reserved = config.sources.keys().cloned().chain(made).collect();
@@ -70,9 +71,9 @@ pub(super) async fn open(
 }
 
 /// Returns the harvest that makes those of the sources that another system announces.
-fn announced(source: &SourceConfig, settings: &AnnouncedSettings) -> Result<HarvestParts, ServeError> {
+fn announcement_harvest(source: &SourceConfig, settings: &AnnouncementSettings) -> Result<HarvestParts, ServeError> {
     let refuse = |reason: String| ServeError::Source { name: settings.of.clone(), reason };
-    let name = AnnouncedSettings::name(&settings.of).map_err(refuse)?;
+    let name = AnnouncementSettings::name(&settings.of).map_err(refuse)?;
     let (schedule, kind) = (
         Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() },
         settings.clone(),

@@ -262,7 +262,7 @@ impl Config {
         let source_table = root.entry("sources")?;
         sources.iter().try_for_each(|(name, source)| {
             download::check_sources(name, source, &names, &source_table)?;
-            source::check_announced(source, &names, &source_table)
+            source::check_announcements(source, &names, &source_table)
         })?;
         let subscriptions = root.entry("subscriptions")?.entries()?.into_iter();
         let subscriptions =

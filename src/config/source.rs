@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     format::{DialectKind, Limits},
-    harvest::announced::AnnouncedSettings,
+    harvest::announcements::AnnouncementSettings,
     http_client::{OutboundPolicy, OutboundUrl},
     lookup::{Mode, RepositorySettings},
     model::{SourceName, UrlPattern},
@@ -41,7 +41,7 @@ pub struct SourceConfig {
     /// Access to its repository; always given if `lookup` is on.
     pub repository: Option<RepositorySettings>,
     /// Settings of the harvests that its events make, if they make any.
-    pub announced: Option<AnnouncedSettings>,
+    pub announcements: Option<AnnouncementSettings>,
 }
 
 /// The settings are omitted, because those of a dialect may contain a secret.
@@ -128,7 +128,7 @@ pub(super) fn read(
         dialect: dialect.name,
         reason: error.to_string(),
     })?;
-    let announced = announced(&name, table, (harvest, allow), (dialect, &settings))?;
+    let announcements = announcements(&name, table, (harvest, allow), (dialect, &settings))?;
     let signature = table.entry("signature")?;
     let signature = match signature.is_given() {
         true => Some(secret::read(&signature.entry("secret")?, environment)?),
@@ -145,7 +145,17 @@ pub(super) fn read(
     }
     Ok(Some((
         name,
-        SourceConfig { transport, dialect, rate, metadata_changes, settings, signature, lookup, repository, announced },
+        SourceConfig {
+            transport,
+            dialect,
+            rate,
+            metadata_changes,
+            settings,
+            signature,
+            lookup,
+            repository,
+            announcements,
+        },
     )))
 }
 
@@ -199,8 +209,12 @@ pub(super) fn unknown_name(what: &str, name: &str, known: &[&str]) -> String {
 }
 
 /// Checks that the harvest that makes others has a name of its own.
-pub(super) fn check_announced(source: &SourceConfig, names: &[String], sources: &Setting) -> Result<(), ConfigError> {
-    let name = source.announced.as_ref().and_then(|settings| AnnouncedSettings::name(&settings.of).ok());
+pub(super) fn check_announcements(
+    source: &SourceConfig,
+    names: &[String],
+    sources: &Setting,
+) -> Result<(), ConfigError> {
+    let name = source.announcements.as_ref().and_then(|settings| AnnouncementSettings::name(&settings.of).ok());
     match name.filter(|name| names.iter().any(|other| other == name.as_str())) {
         None => Ok(()),
         Some(name) => {
@@ -211,12 +225,12 @@ pub(super) fn check_announced(source: &SourceConfig, names: &[String], sources: 
 }
 
 /// Reads `harvest` and `allow`, for the harvests that the events of a source make.
-fn announced(
+fn announcements(
     name: &SourceName,
     table: &Setting,
     (harvest, allow): (bool, Vec<UrlPattern>),
     (dialect, settings): (&DialectKind, &serde_json::Value),
-) -> Result<Option<AnnouncedSettings>, ConfigError> {
+) -> Result<Option<AnnouncementSettings>, ConfigError> {
     if !harvest {
         let needless = || table.at("allow").invalid("the events of the source make no harvests; set harvest = true");
         return if allow.is_empty() { Ok(None) } else { Err(needless()) };
@@ -227,10 +241,10 @@ fn announced(
     if allow.is_empty() {
         return Err(table.at("allow").missing());
     }
-    AnnouncedSettings::name(name).map_err(|error| table.at("harvest").invalid(error))?;
+    AnnouncementSettings::name(name).map_err(|error| table.at("harvest").invalid(error))?;
     let api = settings.get("base_url").and_then(serde_json::Value::as_str).unwrap_or_default();
     // The base URL comes from the operator's configuration, so it may point to an internal host.
     let api = OutboundUrl::parse(api, &OutboundPolicy::unrestricted())
         .map_err(|error| table.at("settings").invalid(error.to_string()))?;
-    Ok(Some(AnnouncedSettings { of: name.clone(), api, allow }))
+    Ok(Some(AnnouncementSettings { of: name.clone(), api, allow }))
 }

@@ -3,6 +3,7 @@
 use metrics::{counter, gauge};
 
 use crate::{
+    files::StoredFile,
     journal::harvest::{HarvestRun, RunState},
     model::SourceName,
 };
@@ -18,6 +19,32 @@ pub const PAGES: &str = "tidings_harvest_pages_total";
 
 /// Metric name: time of the last complete run, in seconds since 1970.
 pub const LAST_COMPLETE: &str = "tidings_harvest_last_complete_timestamp_seconds";
+
+/// Metric name: number of attempts to copy a file, by outcome.
+pub const DOWNLOADS: &str = "tidings_downloads_total";
+
+/// Metric name: size of the files that were stored for the first time, in bytes.
+pub const DOWNLOADED_BYTES: &str = "tidings_downloaded_bytes_total";
+
+/// Shows the series of downloads, as [`register`] does for all harvests.
+pub(super) fn register_downloads(source: &SourceName) {
+    for outcome in ["stored", "known", "failed"] {
+        counter!(DOWNLOADS, "source" => source.to_string(), "outcome" => outcome).increment(0);
+    }
+    counter!(DOWNLOADED_BYTES, "source" => source.to_string()).increment(0);
+}
+
+/// Counts an attempt to copy a file: with the stored file, or `None` if it failed.
+pub(super) fn downloaded(source: &SourceName, stored: Option<&StoredFile>) {
+    let outcome = match stored {
+        Some(stored) if stored.is_new => "stored",
+        Some(_) => "known",
+        None => "failed",
+    };
+    counter!(DOWNLOADS, "source" => source.to_string(), "outcome" => outcome).increment(1);
+    let bytes = stored.filter(|stored| stored.is_new).map_or(0, |stored| stored.size);
+    counter!(DOWNLOADED_BYTES, "source" => source.to_string()).increment(bytes);
+}
 
 /// Shows the series of a source, because a `rate()` query needs the initial zero.
 pub(super) fn register(source: &SourceName) {

@@ -10,11 +10,11 @@
 //! * [`status`] is the state for people, [`metrics`] the numbers;
 //! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`folder`] the one for folders and
 //!   archives, [`gateway`] the one for other gateways, and [`download`] copies the files that other sources name;
-//! * [`announced`] makes the harvests of the sources that another system announces, and `journal_list` reads the journal
+//! * [`announcements`] makes the harvests of the sources that another system announces, and `journal_list` reads the journal
 //!   for it and for the downloads;
 //! * `deletions` limits the number of deletions that no repository has reported.
 
-pub mod announced;
+pub mod announcements;
 mod client;
 mod deletions;
 pub mod download;
@@ -39,7 +39,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 pub use self::{
-    announced::HarvestsHandle,
+    announcements::HarvestsHandle,
     client::{SharedClients, Timeouts},
     engine::{Engine, Waits},
     harvests::{

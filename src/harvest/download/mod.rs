@@ -35,7 +35,7 @@ use self::{
 use super::{
     HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError,
     journal_list::{READ_CHANGES, before_oldest, wait_for_change},
-    json_message,
+    json_message, metrics,
 };
 use crate::{
     files::{FileLinks, FileStore},
@@ -93,7 +93,11 @@ impl HarvesterSettings for DownloadSettings {
         &self.of
     }
 
-    fn build(&self, _: SourceName, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+    fn build(
+        &self,
+        source: SourceName,
+        context: HarvesterContext,
+    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async move {
             let HarvesterContext { hosts, journal, files, file_links, public_url, file_policy: policy, .. } = context;
             let client = Client::new(ClientSettings {
@@ -103,13 +107,15 @@ impl HarvesterSettings for DownloadSettings {
             });
             let (client, files, settings) = (client.await?, FileStore::open(&files)?, self.clone());
             let fetcher = Arc::new(Fetcher { client, policy, hosts, files, settings, robots: RobotsCache::default() });
-            Ok(Arc::new(Downloader { fetcher, journal, file_links, public_url }) as Arc<dyn Harvester>)
+            metrics::register_downloads(&source);
+            Ok(Arc::new(Downloader { source, fetcher, journal, file_links, public_url }) as Arc<dyn Harvester>)
         })
     }
 }
 
 /// The harvest of the files.
 struct Downloader {
+    source: SourceName,
     fetcher: Arc<Fetcher>,
     journal: Journal,
     file_links: FileLinks,
@@ -158,6 +164,7 @@ impl Downloader {
         position.bytes += budget_before - budget.load(Ordering::Relaxed);
         let mut messages = Vec::with_capacity(results.len());
         for (download, attempts, result) in results {
+            metrics::downloaded(&self.source, result.as_ref().ok().map(|file| &file.stored));
             let (copy, reason) = match result {
                 Ok(file) => (Some(self.location(&file)?), String::new()),
                 // The position stays, so nothing is lost while the disk is full.

@@ -47,7 +47,7 @@ pub(super) fn announced_by(stored: &DefinitionText) -> Option<SourceName> {
 }
 
 /// Returns the text to store of a definition that a source has announced.
-pub(super) fn announced(definition: &Value, by: &SourceName) -> DefinitionText {
+pub(super) fn announced_definition(definition: &Value, by: &SourceName) -> DefinitionText {
     let mut stored = definition.clone();
     if let Some(members) = stored.as_object_mut() {
         members.insert(ANNOUNCED_BY.to_owned(), Value::from(by.as_str()));

@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq;
 
 use super::{
     Harvests, Inner, InvalidHarvest, MAX_HARVESTS,
-    definition::{announced, announced_by},
+    definition::{announced_by, announced_definition},
 };
 use crate::{
     harvest::{Callback, SetupError},
@@ -133,8 +133,8 @@ impl Harvests {
         definition: &Value,
     ) -> Result<(), HarvestOperationError> {
         let _operation = self.0.operation.lock().await;
-        let text = announced(definition, by);
-        match self.0.announced(by, name).await {
+        let text = announced_definition(definition, by);
+        match self.0.stored_announcement(by, name).await {
             Err(HarvestOperationError::Unknown(_)) => return self.0.add(name, definition, text).await,
             Err(error) => return Err(error),
             Ok(stored) if stored.expose() == text.expose() => {}
@@ -158,7 +158,7 @@ impl Harvests {
         name: &SourceName,
     ) -> Result<(), HarvestOperationError> {
         let _operation = self.0.operation.lock().await;
-        self.0.announced(by, name).await?;
+        self.0.stored_announcement(by, name).await?;
         self.0.journal.write_harvest(name.clone(), HarvestWrite::SetPaused(true)).await?;
         self.wake(name);
         Ok(())
@@ -174,7 +174,7 @@ impl Harvests {
         name: &SourceName,
     ) -> Result<(), HarvestOperationError> {
         let _operation = self.0.operation.lock().await;
-        self.0.announced(by, name).await?;
+        self.0.stored_announcement(by, name).await?;
         self.0.remove(name).await
     }
 
@@ -233,7 +233,11 @@ impl Inner {
     }
 
     /// Returns the stored definition of a harvest that a source has announced.
-    async fn announced(&self, by: &SourceName, name: &SourceName) -> Result<DefinitionText, HarvestOperationError> {
+    async fn stored_announcement(
+        &self,
+        by: &SourceName,
+        name: &SourceName,
+    ) -> Result<DefinitionText, HarvestOperationError> {
         if self.reserved.contains(name) {
             return Err(HarvestOperationError::DefinedInConfig(name.clone()));
         }

@@ -124,6 +124,15 @@ async fn file_is_copied_served_and_not_downloaded_again() {
     assert_eq!(page.headers()[header::CONTENT_TYPE], "application/octet-stream");
     assert_eq!(page.headers()[header::CONTENT_DISPOSITION], "attachment");
     assert_eq!(server.requests("/a.pdf"), [None]);
+    let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
+    for line in [
+        "tidings_downloads_total{source=\"files\",outcome=\"stored\"} 2",
+        "tidings_downloads_total{source=\"files\",outcome=\"known\"} 1",
+        "tidings_downloads_total{source=\"files\",outcome=\"failed\"} 0",
+        "tidings_downloaded_bytes_total{source=\"files\"} ",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
 }
 
 #[tokio::test]

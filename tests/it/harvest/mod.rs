@@ -1,6 +1,6 @@
 //! Harvests of repositories.
 
-mod announced;
+mod announcements;
 mod buckets;
 mod downloads;
 mod example;

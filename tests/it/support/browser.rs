@@ -65,6 +65,10 @@ impl Browser {
     }
 
     fn order(&mut self, method: &str, parameters: &Value) -> Value {
+        self.try_order(method, parameters).unwrap_or_else(|answer| panic!("{method}: {answer}"))
+    }
+
+    fn try_order(&mut self, method: &str, parameters: &Value) -> Result<Value, Value> {
         self.last += 1;
         let mut order = json!({ "id": self.last, "method": method, "params": parameters });
         if !self.session.is_null() {
@@ -76,8 +80,7 @@ impl Browser {
                 panic!("{method}: {error}: {}", std::fs::read_to_string(self.folder.path().join("log")).unwrap())
             });
             if answer["id"] == self.last {
-                assert!(answer.get("error").is_none(), "{method}: {answer}");
-                return answer["result"].take();
+                return if answer.get("error").is_none() { Ok(answer["result"].take()) } else { Err(answer) };
             }
             self.events.push(answer);
         }
@@ -122,7 +125,8 @@ impl Browser {
 
     fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
         let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut evaluation = self.order("Runtime.evaluate", &ask);
+        // A page that submits a form may be replaced by another one meanwhile.
+        let mut evaluation = self.try_order("Runtime.evaluate", &ask)?;
         if evaluation.get("exceptionDetails").is_some() {
             Err(evaluation)
         } else {

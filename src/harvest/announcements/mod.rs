@@ -45,7 +45,7 @@ const MAX_NAME_BYTES: usize = 26;
 
 /// Settings of the harvests that the sources of another system become.
 #[derive(Clone, Debug)]
-pub struct AnnouncedSettings {
+pub struct AnnouncementSettings {
     /// Source of the events.
     pub of: SourceName,
     /// Base URL of the system's API, which has the descriptions.
@@ -70,7 +70,7 @@ impl HarvestsHandle {
     }
 }
 
-impl AnnouncedSettings {
+impl AnnouncementSettings {
     /// Returns the name of this harvest.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl AnnouncedSettings {
     }
 }
 
-impl HarvesterSettings for AnnouncedSettings {
+impl HarvesterSettings for AnnouncementSettings {
     fn dialect(&self) -> &'static str {
         "hoarder"
     }
@@ -107,13 +107,14 @@ impl HarvesterSettings for AnnouncedSettings {
                 timeouts: Timeouts::default(),
             };
             let client = PlaceClient::new(place, context).await?;
-            Ok(Arc::new(AnnouncedHarvester { settings: self.clone(), journal, harvests, client }) as Arc<dyn Harvester>)
+            Ok(Arc::new(AnnouncementHarvester { settings: self.clone(), journal, harvests, client })
+                as Arc<dyn Harvester>)
         })
     }
 }
 
-struct AnnouncedHarvester {
-    settings: AnnouncedSettings,
+struct AnnouncementHarvester {
+    settings: AnnouncementSettings,
     journal: Journal,
     harvests: HarvestsHandle,
     client: PlaceClient,
@@ -140,7 +141,7 @@ impl SourceEvent {
     }
 }
 
-impl Harvester for AnnouncedHarvester {
+impl Harvester for AnnouncementHarvester {
     fn describe(&self) -> String {
         self.settings.describe()
     }
@@ -154,7 +155,7 @@ impl Harvester for AnnouncedHarvester {
     }
 }
 
-impl AnnouncedHarvester {
+impl AnnouncementHarvester {
     /// Executes the next event, or reads the next changes without one.
     async fn next_event(&self, mut after: Seq, attempt: u32) -> Result<Page, HarvestError> {
         let changes = match self.journal.after(after, READ_CHANGES).await {
