@@ -12,6 +12,7 @@ use tidings::{
     app,
     config::{Config, Connection, Flags, SourceConfig},
     delivery::Definition,
+    files::FileStoreLocation,
     http_client::check_ca_certificates,
     journal::store::{StoreContent, StoreLocation, inspect},
     lookup::Mode,
@@ -73,6 +74,9 @@ fn summary(config: &Config, journal: Option<&StoreContent>) -> Result<String, fm
             writeln!(summary, "journal       {url}{new}")?;
             writeln!(summary, "data          {}", config.journal.data.display())?;
         }
+    }
+    if let location @ FileStoreLocation::S3(_) = config.files.location(&config.journal.data) {
+        writeln!(summary, "files         {location}")?;
     }
     writeln!(summary, "access        {}", access(config))?;
     if config.sources.is_empty() {
@@ -146,9 +150,14 @@ fn unusable_certificates(config: &Config) -> Vec<String> {
     let subscription_files = config.subscriptions.iter().filter_map(|(name, definition)| {
         subscription_ca_certificate(definition).map(|path| (format!("subscriptions.{name}.ca"), path))
     });
+    let bucket = match config.files.location(&config.journal.data) {
+        FileStoreLocation::S3(settings) => settings.ca.map(|path| ("files.s3.ca".to_owned(), path)),
+        FileStoreLocation::Folder(_) => None,
+    };
     problems.extend(
         source_files
             .chain(subscription_files)
+            .chain(bucket)
             .filter_map(|(key, path)| check_ca_certificates(&path).err().map(|error| format!("{key}: {error}"))),
     );
     problems

@@ -140,6 +140,7 @@ impl Setting {
     fn may_be_secret(&self) -> bool {
         let mut names = self.key.split('.').skip(2);
         self.key.starts_with("access.")
+            || self.key.starts_with("files.s3.")
             || match names.next() {
                 Some("repository") => matches!(names.next(), None | Some("url" | "username" | "password")),
                 name => matches!(name, Some("signature" | "url")),

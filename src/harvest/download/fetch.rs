@@ -141,14 +141,12 @@ impl Fetcher {
         self.check_size(length.unwrap_or(0), budget)?;
         let etag = response.headers.get(ETAG).filter(|etag| etag.as_bytes().starts_with(b"\"")).cloned();
         let mut transfer = Transfer { file: self.files.create().await?, response, etag };
-        let mut continuations = 0;
-        while let Err(error) = self.receive(&mut transfer, budget).await {
-            let FetchError::Transient(reason) = error else { return Err(error) };
-            continuations += 1;
-            if continuations > MAX_CONTINUATIONS || !self.resume(&mut transfer, url, permit).await? {
-                let bytes = transfer.file.size();
-                return Err(FetchError::Transient(format!("the transfer broke off after {bytes} bytes: {reason}")));
+        if let Err(error) = self.receive_all(&mut transfer, url, budget, permit).await {
+            // A bucket would keep the parts of the file.
+            if let Err(error) = transfer.file.abort().await {
+                tracing::debug!(%error, "cannot remove an unfinished file");
             }
+            return Err(error);
         }
         let stored = transfer.file.finish().await?;
         let expected = download.original.digest.as_ref().filter(|digest| digest.algorithm() == DigestAlgorithm::Sha256);
@@ -168,6 +166,26 @@ impl Fetcher {
                 .ok();
         }
         Ok(FetchedFile { stored, media_type })
+    }
+
+    /// Writes the body of a response up to its end, and continues it if it breaks off.
+    async fn receive_all(
+        &self,
+        transfer: &mut Transfer,
+        url: &OutboundUrl,
+        budget: &AtomicU64,
+        permit: &mut HostPermit,
+    ) -> Result<(), FetchError> {
+        let mut continuations = 0;
+        while let Err(error) = self.receive(transfer, budget).await {
+            let FetchError::Transient(reason) = error else { return Err(error) };
+            continuations += 1;
+            if continuations > MAX_CONTINUATIONS || !self.resume(transfer, url, permit).await? {
+                let bytes = transfer.file.size();
+                return Err(FetchError::Transient(format!("the transfer broke off after {bytes} bytes: {reason}")));
+            }
+        }
+        Ok(())
     }
 
     /// Writes the body of a response up to its end.

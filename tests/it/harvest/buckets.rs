@@ -147,6 +147,9 @@ async fn dead_server_and_missing_bucket_delay_downloads_only() {
     until_error(&gateway, "check files.s3.endpoint, and whether the server runs").await;
     let served = gateway.http.get(format!("{}/files/{}", gateway.url, sha256(PDF))).send().await.unwrap();
     assert_eq!(served.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let checked = command().args(["check", "--config", folder.path().join("tidings.toml").to_str().unwrap()]).output();
+    let checked = String::from_utf8(checked.unwrap().stdout).unwrap();
+    assert!(checked.contains(&format!("files         s3://{BUCKET}/a/b at {}", bucket.url())), "{checked}");
     bucket.start_again();
     until_error(&gateway, "the bucket does not exist").await;
     bucket.make_bucket().await;
