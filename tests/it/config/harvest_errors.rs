@@ -198,7 +198,7 @@ fn error_about_a_bucket_names_the_setting_and_no_key() {
             good.replace("secret_key = \"hush-key\"\n", ""),
             "the setting files.s3.secret_key is missing; add it to [files.s3]".to_owned(),
         ),
-        (good.replace("\"hush-key\"", "[\"hush-key\"]"), wrong("s3.secret_key", "give a text")),
+        (good.replace("\"hush-key\"", "[\"hush-key\"]"), wrong("s3.secret_key", "give text in quotation marks")),
         (
             good.replace("\"hush-key\"", "{ env = \"UNSET\" }"),
             wrong("s3.secret_key", "the environment variable UNSET is not set"),
