@@ -1,13 +1,13 @@
 //! Requests of a feed, and the position after each response.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{ACCEPT, CACHE_CONTROL, DATE, ETAG, EXPIRES, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LINK},
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CACHE_CONTROL, DATE, LAST_MODIFIED},
 };
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use futures_util::future::BoxFuture;
 use quick_xml::escape::escape;
 use sha2::{Digest, Sha256};
@@ -16,6 +16,7 @@ use super::{
     EntryMeaning, FeedSettings,
     changes::select_changes,
     document::{FeedDocument, FeedLinks},
+    headers::{earliest, request_headers, validators, with_link_headers},
     position::{DocumentFacts, HubSubscription, Position, Validator, Validators, Walk},
     selection::{SelectedEntry, Selection, select},
 };
@@ -23,7 +24,6 @@ use crate::{
     format::{
         Location, Rejection,
         feed::{DELETED_ENTRY, ENTRY_KEY, FEED_URL, RESPONSE_DATE, TOMBSTONES, entry_uri},
-        ldp::link_targets,
     },
     harvest::{
         Callback, HarvestError, Harvester, Page, PageEnd,
@@ -43,15 +43,8 @@ use crate::{
 /// Number of successive responses with the status 410 after which the feed counts as gone.
 const GONE_RESPONSES: u32 = 3;
 
-/// Maximum time between two requests that a publisher can ask for.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// Maximum number of entries of a document that the position remembers.
 const MAX_ENTRIES: usize = 500;
-
-/// Media types of feeds, preferred ones first.
-const ACCEPTED: &str = "application/atom+xml, application/rss+xml, application/rdf+xml, application/xml;q=0.9, \
-                        text/xml;q=0.9, */*;q=0.1";
 
 /// Harvest of one feed.
 pub(super) struct FeedHarvester {
@@ -81,22 +74,6 @@ impl Harvester for FeedHarvester {
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {
         Position::parse(position, &self.feed_url).earliest
     }
-}
-
-/// Returns the time before which a feed is not requested again: that of its interval, of `max-age` and of `Expires`, but
-/// at most [`LONGEST_INTERVAL`] from now.
-fn earliest(interval: Option<u64>, headers: &HeaderMap, now: DateTime<Utc>) -> Option<Timestamp> {
-    let directives = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
-    let mut directives = directives.flat_map(|value| value.split(',')).map(str::trim);
-    let max_age = directives.find_map(|directive| directive.strip_prefix("max-age=")?.trim_matches('"').parse().ok());
-    // `max-age` counts before `Expires` (RFC 9111 section 5.3).
-    let fresh = max_age.or_else(|| {
-        let expires = header_date(headers, &EXPIRES)? - header_date(headers, &DATE).unwrap_or(now);
-        u64::try_from(expires.num_seconds()).ok()
-    });
-    let seconds = fresh.max(interval).filter(|seconds| *seconds > 0)?;
-    let wait = Duration::from_secs(seconds).min(LONGEST_INTERVAL);
-    Some(Timestamp::from_datetime(now + wait))
 }
 
 /// A document of the feed, with its entries as messages.
@@ -312,35 +289,8 @@ fn read(
     Ok((position, document))
 }
 
-/// Returns the links of a document with those of its headers, which count first for a hub (WebSub section 4).
-fn with_link_headers(links: FeedLinks, headers: &HeaderMap) -> FeedLinks {
-    let values = || headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
-    let first = |relation| link_targets(values(), relation).first().map(|target| (*target).to_owned());
-    FeedLinks { hub: first("hub").or(links.hub), own: first("self").or(links.own), ..links }
-}
-
 fn body_digest(raw: &RawResponse) -> String {
     hex::encode(Sha256::digest(&raw.body))
-}
-
-fn request_headers(condition: &Validators) -> HeaderMap {
-    let mut headers = HeaderMap::from_iter([
-        (ACCEPT, HeaderValue::from_static(ACCEPTED)),
-        // A server may send only the entries since the validator (RFC 3229 section 5.3).
-        (HeaderName::from_static("a-im"), HeaderValue::from_static("feed")),
-    ]);
-    for (name, validator) in [(IF_NONE_MATCH, &condition.etag), (IF_MODIFIED_SINCE, &condition.last_modified)] {
-        if let Some(value) = validator.as_ref().and_then(Validator::header) {
-            headers.insert(name, value);
-        }
-    }
-    headers
-}
-
-/// Returns the validators of a document that has been read completely.
-fn validators(headers: &HeaderMap) -> Validators {
-    let of = |name: HeaderName| headers.get(name).and_then(Validator::of);
-    Validators { etag: of(ETAG), last_modified: of(LAST_MODIFIED) }
 }
 
 /// Returns a page.

@@ -7,7 +7,7 @@
 //! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries, and `changes` puts
 //!   the entries of another gateway's changes together;
 //! * `position` is the state between two runs;
-//! * `harvest` sends the requests and decides about the responses;
+//! * `harvest` sends the requests and decides about the responses, `headers` are those of both;
 //! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has;
 //! * `subscription` subscribes at the WebSub hub of the feed.
 
@@ -15,6 +15,7 @@ mod changes;
 mod complete;
 mod document;
 mod harvest;
+mod headers;
 mod position;
 mod selection;
 mod subscription;

@@ -1,0 +1,66 @@
+//! Headers of requests and responses of a feed: conditions, the time of the next request, and links.
+
+use std::time::Duration;
+
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{ACCEPT, CACHE_CONTROL, DATE, ETAG, EXPIRES, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LINK},
+};
+use chrono::{DateTime, Utc};
+
+use super::{
+    document::FeedLinks,
+    position::{Validator, Validators},
+};
+use crate::{format::ldp::link_targets, model::Timestamp, web::header_date};
+
+/// Maximum time between two requests that a publisher can ask for.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Media types of feeds, preferred ones first.
+const ACCEPTED: &str = "application/atom+xml, application/rss+xml, application/rdf+xml, application/xml;q=0.9, \
+                        text/xml;q=0.9, */*;q=0.1";
+
+/// Returns the time before which a feed is not requested again: that of its interval, of `max-age` and of `Expires`, but
+/// at most [`LONGEST_INTERVAL`] from now.
+pub(super) fn earliest(interval: Option<u64>, headers: &HeaderMap, now: DateTime<Utc>) -> Option<Timestamp> {
+    let directives = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let mut directives = directives.flat_map(|value| value.split(',')).map(str::trim);
+    let max_age = directives.find_map(|directive| directive.strip_prefix("max-age=")?.trim_matches('"').parse().ok());
+    // `max-age` counts before `Expires` (RFC 9111 section 5.3).
+    let fresh = max_age.or_else(|| {
+        let expires = header_date(headers, &EXPIRES)? - header_date(headers, &DATE).unwrap_or(now);
+        u64::try_from(expires.num_seconds()).ok()
+    });
+    let seconds = fresh.max(interval).filter(|seconds| *seconds > 0)?;
+    let wait = Duration::from_secs(seconds).min(LONGEST_INTERVAL);
+    Some(Timestamp::from_datetime(now + wait))
+}
+
+/// Returns the headers of a request with these conditions.
+pub(super) fn request_headers(condition: &Validators) -> HeaderMap {
+    let mut headers = HeaderMap::from_iter([
+        (ACCEPT, HeaderValue::from_static(ACCEPTED)),
+        // A server may send only the entries since the validator (RFC 3229 section 5.3).
+        (HeaderName::from_static("a-im"), HeaderValue::from_static("feed")),
+    ]);
+    for (name, validator) in [(IF_NONE_MATCH, &condition.etag), (IF_MODIFIED_SINCE, &condition.last_modified)] {
+        if let Some(value) = validator.as_ref().and_then(Validator::header) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// Returns the validators of a document that has been read completely.
+pub(super) fn validators(headers: &HeaderMap) -> Validators {
+    let of = |name: HeaderName| headers.get(name).and_then(Validator::of);
+    Validators { etag: of(ETAG), last_modified: of(LAST_MODIFIED) }
+}
+
+/// Returns the links of a document with those of its headers, which count first for a hub (WebSub section 4).
+pub(super) fn with_link_headers(links: FeedLinks, headers: &HeaderMap) -> FeedLinks {
+    let values = || headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
+    let first = |relation| link_targets(values(), relation).first().map(|target| (*target).to_owned());
+    FeedLinks { hub: first("hub").or(links.hub), own: first("self").or(links.own), ..links }
+}
