@@ -17,7 +17,7 @@ use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive};
 use tar::EntryType;
 use tokio_util::sync::CancellationToken;
 
-use super::member::{Member, encoded, is_hidden, read as read_content, shown};
+use super::member::{Member, encoded, is_hidden, read as read_content, short_name};
 use crate::files::FileFacts;
 
 /// Maximum number of files of an archive, which are in memory during a run.
@@ -238,7 +238,7 @@ impl Archive {
     fn remark(&mut self, path: &str, fact: &str, advice: &str) {
         let known = self.remarks.iter().filter(|remark| remark.contains(fact)).count();
         if known < MAX_REMARKS {
-            self.remarks.push(format!("{:?} in the archive {fact}; {advice}", shown(path)));
+            self.remarks.push(format!("{:?} in the archive {fact}; {advice}", short_name(path)));
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn read(candidates: &[Candidate], known: &HashMap<String, String>, st
                 Err(error) => {
                     record.validator.clear();
                     if page.remarks.len() < MAX_REMARKS {
-                        let file = member::shown(&candidate.file.to_string_lossy());
+                        let file = member::short_name(&candidate.file.to_string_lossy());
                         page.remarks.push(format!("{file} cannot be read: {error}; the next run tries again"));
                     }
                 }

@@ -17,7 +17,7 @@ use super::{
     FolderSettings,
     archive::{self, Archive, ArchiveError},
     content::{Candidate, PageContent, present_message, read, time_of, validator},
-    member::{Member, decoded, encoded, shown},
+    member::{Member, decoded, encoded, short_name},
     position::{List, Listing, Position, Sweep},
     walk::{ListedFile, Walk},
     watch::{ChangeSignal, gathering, watch},
@@ -132,7 +132,7 @@ impl FolderHarvester {
         let metadata = self.metadata().await?;
         let archive = if metadata.is_dir() { String::new() } else { validator(&metadata) };
         if listing.list.archive != archive {
-            // Another archive or folder has the name now. What was listed so far stays marked.
+            // Another archive or folder has the name now. The files that were listed so far stay marked.
             (listing.list.archive, listing.list.files, listing.after) = (archive, 0, String::new());
         }
         if metadata.is_dir() {
@@ -205,7 +205,7 @@ impl FolderHarvester {
         }
         let parsed = Uri::parse(&url).inspect_err(|error| {
             if remarks.len() < MAX_REMARKS {
-                let file = shown(&url);
+                let file = short_name(&url);
                 remarks.push(format!("the file {file} is left out, because its URL is invalid: {error}"));
             }
         });

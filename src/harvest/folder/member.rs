@@ -43,7 +43,7 @@ pub(super) fn decoded(path: &str) -> PathBuf {
 }
 
 /// Returns a name for people, without the end of a very long one.
-pub(super) fn shown(name: &str) -> String {
+pub(super) fn short_name(name: &str) -> String {
     match name.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),

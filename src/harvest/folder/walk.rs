@@ -7,7 +7,7 @@ use std::{
     vec,
 };
 
-use super::member::{is_hidden, shown};
+use super::member::{is_hidden, short_name};
 
 /// Maximum number of names of one folder, which are sorted in memory.
 const MAX_NAMES: usize = 1_000_000;
@@ -86,7 +86,7 @@ impl Walk {
     fn skip(&mut self, path: &Path, error: &io::Error) {
         self.is_short = true;
         if self.remarks.len() < MAX_REMARKS {
-            let path = shown(&self.root.join(path).to_string_lossy());
+            let path = short_name(&self.root.join(path).to_string_lossy());
             self.remarks
                 .push(format!("{path} cannot be read: {error}; nothing is deleted by this run; check the permissions"));
         }
