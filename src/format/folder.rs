@@ -51,7 +51,8 @@ impl Dialect for Folder {
             Some(_) => format!("file {file}"),
             None => format!("the file {file} is no longer there"),
         };
-        let present = |content| DraftItem::new(file.clone(), DraftChange::Present { content: Some(content) });
+        let present =
+            |content| DraftItem::new(file.clone(), DraftChange::Present { content: Some(content), state: None });
         let items = content.map(present).into_iter().collect();
         Ok(ParsedMessage::one(Draft {
             id: None,

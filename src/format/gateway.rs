@@ -146,7 +146,7 @@ fn without_repetition(change: DraftChange) -> DraftChange {
     match change {
         DraftChange::Reported(
             ItemChange::Add { content, after: None } | ItemChange::Update { content, after: None, .. },
-        ) => DraftChange::Present { content },
+        ) => DraftChange::Present { content, state: None },
         DraftChange::Reported(ItemChange::State { after, .. }) => {
             DraftChange::Reported(ItemChange::State { before: None, after })
         }

@@ -14,6 +14,7 @@ mod fedora_events;
 pub mod fedora_objects;
 pub mod fedora_rest;
 pub mod feed;
+pub mod fileset;
 pub mod folder;
 mod format_kind;
 pub mod gateway;
@@ -54,6 +55,8 @@ pub static DIALECTS: &[&DialectKind] = &[
     &oai_pmh::DIALECT,
     &feed::DIALECT,
     &folder::DIALECT,
+    &fileset::REQUEST_DIALECT,
+    &fileset::RESULT_DIALECT,
     &download::DIALECT,
     &gateway::DIALECT,
     &content_change::DIALECT,

@@ -129,7 +129,8 @@ impl Dialect for OaiPmh {
                     ..ContentLocation::at(address.clone())
                 };
                 let files = files.into_iter().filter(|url| *url != address).map(ContentLocation::at);
-                let present = |(uri, content)| DraftItem::new(uri, DraftChange::Present { content: Some(content) });
+                let present =
+                    |(uri, content)| DraftItem::new(uri, DraftChange::Present { content: Some(content), state: None });
                 let files = files.map(|file| (file.url.clone(), file));
                 std::iter::once((address.clone(), metadata)).chain(files).map(present).collect()
             }

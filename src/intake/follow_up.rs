@@ -206,8 +206,11 @@ fn mark_as_completions(items: DraftItems) -> DraftItems {
     let each = |mut item: DraftItem| {
         item.change = match item.change {
             DraftChange::Reported(change) => DraftChange::FollowUp(change),
-            DraftChange::AddOrUpdate { content, .. } | DraftChange::Present { content } => {
+            DraftChange::AddOrUpdate { content, .. } => {
                 DraftChange::FollowUp(ItemChange::Update { content, before: None, after: None })
+            }
+            DraftChange::Present { content, state: after } => {
+                DraftChange::FollowUp(ItemChange::Update { content, before: None, after })
             }
             other => other,
         };

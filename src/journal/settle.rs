@@ -158,7 +158,7 @@ impl DraftSettler<'_> {
             DraftChange::AddOrUpdate { content, initial_state } => {
                 self.add_or_update(id, uri, content, initial_state);
             }
-            DraftChange::Present { content } => self.present(id, uri, content),
+            DraftChange::Present { content, state } => self.present(id, uri, content, state),
             DraftChange::Absent => self.absent(id, uri),
             DraftChange::Crawled { content, state, at } => self.crawled(id, uri, content, state, at),
             DraftChange::Copied { original, copy } => self.copied(id, uri, &original, copy),
@@ -215,15 +215,23 @@ impl DraftSettler<'_> {
         }
     }
 
-    fn present(&mut self, id: Option<ItemId>, uri: Uri, content: Option<ContentLocation>) {
+    fn present(&mut self, id: Option<ItemId>, uri: Uri, content: Option<ContentLocation>, state: Option<State>) {
         if !self.registered.is_live(&uri) {
-            self.push(id, uri, ItemChange::Add { content, after: None }, ItemNotes::default());
-        } else if content.as_ref().is_none_or(|content| self.has_content(&uri, content)) {
-            self.confirm(uri, &[Aspect::Existence, Aspect::Content]);
-        } else {
-            let before = self.state_before(&uri);
-            self.push(id, uri, ItemChange::Update { content, before, after: None }, ItemNotes::default());
+            return self.push(id, uri, ItemChange::Add { content, after: state }, ItemNotes::default());
         }
+        let before = self.state_before(&uri);
+        let aspects: &[_] = match state {
+            Some(_) => &[Aspect::Existence, Aspect::Content, Aspect::State],
+            None => &[Aspect::Existence, Aspect::Content],
+        };
+        let after = state.filter(|state| before.as_ref() != Some(state));
+        let content = content.filter(|content| !self.has_content(&uri, content));
+        let change = match (content, after) {
+            (None, None) => return self.confirm(uri, aspects),
+            (None, Some(after)) => ItemChange::State { before, after },
+            (content, after) => ItemChange::Update { content, before, after },
+        };
+        self.push(id, uri, change, ItemNotes::default());
     }
 
     /// Settles the listed items, and the absence of all others.

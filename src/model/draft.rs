@@ -131,11 +131,13 @@ pub enum DraftChange {
         /// Default state of the item if it is new.
         initial_state: Option<State>,
     },
-    /// Presence of the item with this content: an ADD if the registry lacks the item, an UPDATE if the registry has
-    /// other content, and otherwise no change.
+    /// Presence of the item with this content and state: an ADD if the registry lacks the item, an UPDATE if the registry
+    /// has other content, a change of state if it has only another state, and otherwise no change.
     Present {
         /// Location of the content.
         content: Option<ContentLocation>,
+        /// State of the item; `None` if the source does not report it.
+        state: Option<State>,
     },
     /// Absence of the item: a DELETE if the registry has the item, and otherwise no change.
     Absent,
@@ -182,7 +184,7 @@ impl DraftChange {
     pub fn content(&self) -> Option<&ContentLocation> {
         match self {
             Self::Reported(change) | Self::FollowUp(change) => change.content(),
-            Self::AddOrUpdate { content, .. } | Self::Present { content } | Self::Crawled { content, .. } => {
+            Self::AddOrUpdate { content, .. } | Self::Present { content, .. } | Self::Crawled { content, .. } => {
                 content.as_ref()
             }
             Self::Copied { copy, .. } => copy.as_ref(),
@@ -196,7 +198,7 @@ impl DraftChange {
             Self::Reported(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
             | Self::FollowUp(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
             | Self::AddOrUpdate { content, .. }
-            | Self::Present { content }
+            | Self::Present { content, .. }
             | Self::Crawled { content, .. } => content.as_mut(),
             Self::Copied { copy, .. } => copy.as_mut(),
             Self::Reported(_) | Self::FollowUp(_) | Self::Absent | Self::Activity { .. } | Self::Properties { .. } => {

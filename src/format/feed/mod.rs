@@ -169,7 +169,7 @@ fn entry_item(object: &Uri, entry: &ParsedEntry) -> DraftItem {
         digest: Digest::parse(DigestAlgorithm::Sha256, &entry.identity().digest).ok(),
         ..ContentLocation::at(link.unwrap_or_else(|| object.clone()))
     };
-    DraftItem::new(object.clone(), DraftChange::Present { content: Some(content) })
+    DraftItem::new(object.clone(), DraftChange::Present { content: Some(content), state: None })
 }
 
 fn attachment_item(attachment: Attachment) -> DraftItem {
@@ -179,7 +179,7 @@ fn attachment_item(attachment: Attachment) -> DraftItem {
         size,
         ..ContentLocation::at(url.clone())
     };
-    DraftItem::new(url, DraftChange::Present { content: Some(content) })
+    DraftItem::new(url, DraftChange::Present { content: Some(content), state: None })
 }
 
 /// Returns the time of an entry: its date, or the date of the response if it has none or one in the future.

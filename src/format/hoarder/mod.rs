@@ -137,7 +137,7 @@ impl Event {
     fn change(self, resource: Uri) -> DraftChange {
         let content = Some(ContentLocation::at(resource));
         match self {
-            Self::New => DraftChange::Present { content },
+            Self::New => DraftChange::Present { content, state: None },
             Self::Opened => DraftChange::AddOrUpdate { content, initial_state: None },
             Self::SourceOpened => {
                 DraftChange::Reported(ItemChange::Update { content, before: None, after: Some(State::OPENED) })

@@ -164,7 +164,7 @@ impl Sfm {
             parent: set.transpose()?,
             types: self.harvest_types(activity_type, "/harvest/type")?,
             description: description::warc(message),
-            ..draft_of(collection, DraftItem::new(item, DraftChange::Present { content: Some(content) }))
+            ..draft_of(collection, DraftItem::new(item, DraftChange::Present { content: Some(content), state: None }))
         })
     }
 

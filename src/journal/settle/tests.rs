@@ -56,7 +56,7 @@ fn new_facts_of_an_object_make_a_change_without_changed_items() {
 
     let unchanged = [
         state(&State::ACTIVE),
-        DraftChange::Present { content: None },
+        DraftChange::Present { content: None, state: None },
         DraftChange::Properties { after: None },
         DraftChange::Properties { after: Some(State::ACTIVE) },
     ];
@@ -70,7 +70,10 @@ fn new_facts_of_an_object_make_a_change_without_changed_items() {
         assert_eq!(fixture.registered.state(&uri("a")), Some(&State::ACTIVE));
     }
     // Late facts are dropped.
-    assert_eq!(fixture.settle_draft(object_draft(2, "p9", &["t9"], DraftChange::Present { content: None })), None);
+    assert_eq!(
+        fixture.settle_draft(object_draft(2, "p9", &["t9"], DraftChange::Present { content: None, state: None })),
+        None
+    );
 
     fixture.settle_draft(object_draft(20, "p6", &["t3"], delete())).unwrap();
     let (again, _) = fixture.settle_draft(object_draft(21, "p7", &["t3"], delete())).unwrap();
@@ -172,7 +175,7 @@ fn drafts_without_effect_make_no_change() {
 fn items_that_a_complete_draft_lacks_are_deleted() {
     let mut fixture = Fixture::new(false);
     let complete = |names: &[&str]| {
-        let present = |name: &&str| DraftItem::new(uri(name), DraftChange::Present { content: None });
+        let present = |name: &&str| DraftItem::new(uri(name), DraftChange::Present { content: None, state: None });
         DraftItems::Complete(names.iter().map(present).collect())
     };
     assert!(fixture.settle_items(1, complete(&[])).is_none(), "no subscriber has heard of the object");
@@ -203,7 +206,7 @@ fn copy_replaces_its_original_only() {
         let copy = has_copy.then(|| copy_of(name));
         item("a", DraftChange::Copied { original: original(name).reported(), copy })
     };
-    let present = |name: &str| item("a", DraftChange::Present { content: Some(original(name)) });
+    let present = |name: &str| item("a", DraftChange::Present { content: Some(original(name)), state: None });
     let change = |settled: Option<(ContentObjectModification, Settlement)>| settled.unwrap().0.items[0].change.clone();
     assert!(fixture.settle_items(1, copied("1", true)).is_none(), "there is no such item");
     fixture.settle_items(2, present("1")).unwrap();

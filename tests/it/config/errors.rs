@@ -116,11 +116,11 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[sources.fedora]\ndialect = \"fedora-apm\"",
-            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, folder, download, gateway, content-change",
+            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, folder, fileset-request, fileset-result, download, gateway, content-change",
         ),
         (
             "[sources.fedora]\ntransport = \"amq\"",
-            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp, stomp, oai-pmh, feed, folder, download, gateway",
+            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp, stomp, oai-pmh, feed, folder, fileset-request, fileset-result, download, gateway",
         ),
         (
             "[sources.fedora]\nenabled = \"yes\"",
@@ -188,7 +188,7 @@ fn error_in_the_environment_names_the_variable() {
         ),
         (
             ("TIDINGS_SOURCES__FEDORA__DIALECT", "x"),
-            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, folder, download, gateway, content-change",
+            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, folder, fileset-request, fileset-result, download, gateway, content-change",
         ),
     ] {
         assert_eq!(load("", &[(name, value)]).map(|_| ()), Err(message.to_owned()), "{name}={value}");

@@ -2,6 +2,7 @@
 
 mod bus_quarantine;
 mod fedora3_object_life;
+mod filesets;
 mod fixtures;
 mod gateway;
 mod hoarder;

@@ -14,7 +14,7 @@ use tidings::{
 
 /// Dialects of the default configuration, as stubs: the tests do not depend on the settings of the real
 /// dialects.
-pub(crate) static DIALECTS: [&DialectKind; 11] = [
+pub(crate) static DIALECTS: [&DialectKind; 13] = [
     &kind("fedora-apim", Some(RepositoryApi::Fedora3)),
     &kind("fedora-events", Some(RepositoryApi::Ldp)),
     &kind("islandora", Some(RepositoryApi::Ldp)),
@@ -23,6 +23,8 @@ pub(crate) static DIALECTS: [&DialectKind; 11] = [
     &kind("oai-pmh", None),
     &kind("feed", None),
     &kind("folder", None),
+    &kind("fileset-request", None),
+    &kind("fileset-result", None),
     &kind("download", None),
     &kind("gateway", None),
     &kind("content-change", None),

@@ -252,7 +252,7 @@ pub(crate) fn expected(repository: &ScriptedRepository) -> BTreeMap<String, Stri
         let message = Message { content_type: None, headers: &headers, body: xml.as_bytes() };
         let ParsedMessage::Drafts(drafts) = dialect.read(&message).unwrap() else { panic!("{xml}") };
         let DraftItems::Complete(items) = &drafts[0].items else { panic!("{xml}") };
-        if let Some(DraftChange::Present { content: Some(content) }) = items.first().map(|item| &item.change) {
+        if let Some(DraftChange::Present { content: Some(content), .. }) = items.first().map(|item| &item.change) {
             let digest = content.digest.as_ref().unwrap().hex().to_owned();
             records.insert(drafts[0].object.to_string(), digest);
         }

@@ -99,7 +99,7 @@ fn a_state_may_recur() {
 fn a_present_item_is_added_once() {
     let present = |name: &str| {
         let content = Some(ContentLocation::at(uri(name)));
-        activity_draft(DraftTime::Reported(at(10)), DraftChange::Present { content })
+        activity_draft(DraftTime::Reported(at(10)), DraftChange::Present { content, state: None })
     };
     let delete = activity_draft(
         DraftTime::Reported(at(11)),
