@@ -12,6 +12,7 @@
 //!   archives, [`gateway`] the one for other gateways, and [`download`] copies the files that other sources name;
 //! * [`announcements`] makes the harvests of the sources that another system announces, and `journal_list` reads the journal
 //!   for it and for the downloads;
+//! * [`fileset`] finds the files of datasets at the platforms that host them;
 //! * `deletions` limits the number of deletions that no repository has reported.
 
 pub mod announcements;
@@ -20,6 +21,7 @@ mod deletions;
 pub mod download;
 mod engine;
 pub mod feed;
+pub mod fileset;
 pub mod folder;
 pub mod gateway;
 mod harvests;

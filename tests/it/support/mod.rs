@@ -43,6 +43,7 @@ pub(crate) mod resource_watch;
 pub(crate) mod s3;
 pub(crate) mod scripted_feed;
 pub(crate) mod scripted_files;
+pub(crate) mod scripted_platform;
 pub(crate) mod scripted_repository;
 pub(crate) mod shared_journal_checks;
 pub(crate) mod shifted_clock;

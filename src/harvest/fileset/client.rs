@@ -1,0 +1,292 @@
+//! Requests to the interfaces of platforms: redirections, limits, and the classification of failures.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION},
+};
+use chrono::Utc;
+use serde::de::DeserializeOwned;
+use url::Url;
+
+use super::{IngestFailure, RetryRule};
+use crate::{
+    format::fileset::status::IngestStatus,
+    harvest::Hosts,
+    http_client::{Client, ClientError, ClientSettings, OutboundPolicy, OutboundUrl, ResponseStream, retry_after},
+    web::Secret,
+};
+
+/// Maximum number of redirections of a request to an interface.
+const MAX_REDIRECTS: usize = 5;
+
+/// Maximum number of requests to a busy server, and the longest wait between two of them.
+const BUSY_ATTEMPTS: usize = 4;
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Wait if a busy server does not say for how long.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// Number of characters of a response that a message quotes.
+const QUOTED_CHARS: usize = 80;
+
+/// Time until the headers of a response, and between two pieces of a body.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Limits of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Maximum size of a response of an interface, in bytes.
+    pub answer_bytes: usize,
+    /// Maximum size of a landing page, in bytes.
+    pub page_bytes: usize,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self { answer_bytes: 64 << 20, page_bytes: 128 << 20 }
+    }
+}
+
+/// Client for landing pages and the interfaces of platforms. Clones share their connections.
+#[derive(Clone)]
+pub struct PlatformClient {
+    pub(super) client: Client,
+    pub(super) policy: OutboundPolicy,
+    pub(super) hosts: Hosts,
+    pub(super) limits: ClientLimits,
+}
+
+/// Access token of a platform, which is sent as `Authorization: Bearer`.
+#[derive(Clone)]
+pub struct PlatformToken(Arc<HeaderValue>);
+
+impl PlatformToken {
+    /// Creates a token; `None` if it has characters that a header cannot carry.
+    #[must_use]
+    pub fn new(secret: &Secret) -> Option<Self> {
+        let mut value = HeaderValue::from_bytes(&[b"Bearer ", secret.expose()].concat()).ok()?;
+        value.set_sensitive(true);
+        Some(Self(Arc::new(value)))
+    }
+
+    pub(super) fn header(&self) -> HeaderValue {
+        (*self.0).clone()
+    }
+}
+
+/// Prints no secret.
+impl std::fmt::Debug for PlatformToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlatformToken")
+    }
+}
+
+impl PlatformClient {
+    /// Creates a client. It connects when the first request is sent.
+    ///
+    /// # Errors
+    /// Fails if the HTTP library cannot be set up.
+    pub async fn new(policy: OutboundPolicy, hosts: Hosts, limits: ClientLimits) -> Result<Self, ClientError> {
+        let settings = ClientSettings {
+            response_timeout: RESPONSE_TIMEOUT,
+            body_timeout: RESPONSE_TIMEOUT,
+            ..ClientSettings::new(policy.clone())
+        };
+        Ok(Self { client: Client::new(settings).await?, policy, hosts, limits })
+    }
+
+    /// Requests a JSON document from the interface of a platform.
+    ///
+    /// # Errors
+    /// Fails with a status of the platform: `platform-404`, `platform-restricted`, `platform-http-error`,
+    /// `platform-error`, or `platform-bad-answer` if the response is no such document.
+    pub async fn json<T: DeserializeOwned>(
+        &self,
+        url: &Url,
+        token: Option<&PlatformToken>,
+    ) -> Result<T, IngestFailure> {
+        let mut url = url.clone();
+        let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        headers.extend(token.map(|token| (AUTHORIZATION, token.header())));
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.open_when_free(&url, &headers).await?;
+            if !response.status.is_redirection() {
+                return self.document(&url, response).await;
+            }
+            let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
+            let Some(next) = location.and_then(|location| url.join(location).ok()) else {
+                return Err(IngestFailure::bad_answer(format!("{} redirects to no valid URL", named(&url))));
+            };
+            if next.origin() != url.origin() {
+                // The token is for the configured platform alone.
+                headers.remove(AUTHORIZATION);
+            }
+            url = next;
+        }
+        Err(IngestFailure::bad_answer(format!("{} redirects more than {MAX_REDIRECTS} times", named(&url))))
+    }
+
+    /// Opens a response, and waits for a server that is busy for a short time.
+    async fn open_when_free(&self, url: &Url, headers: &HeaderMap) -> Result<ResponseStream, IngestFailure> {
+        for attempt in 1.. {
+            let target = self.target(url).map_err(|reason| IngestFailure {
+                retry: RetryRule::AfterFix,
+                ..IngestFailure::permanent(IngestStatus::PLATFORM_ERROR, reason)
+            })?;
+            let mut permit = self.hosts.permit(&target.origin()).await;
+            let response = self.client.open(&target, headers.clone()).await.map_err(|error| {
+                IngestFailure::transient(IngestStatus::PLATFORM_ERROR, format!("{}: {error}", named(url)))
+            })?;
+            if !matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+                return Ok(response);
+            }
+            let wait = reset_after(&response.headers).unwrap_or(BUSY);
+            permit.pause(wait);
+            if attempt == BUSY_ATTEMPTS || wait > LONGEST_WAIT {
+                let message = format!("{} is busy ({})", named(url), response.status);
+                let retry = RetryRule::Backoff(Some(wait));
+                return Err(IngestFailure {
+                    retry,
+                    ..IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message)
+                });
+            }
+        }
+        unreachable!("the loop ends after the last attempt")
+    }
+
+    /// Reads the document of a response.
+    async fn document<T: DeserializeOwned>(&self, url: &Url, response: ResponseStream) -> Result<T, IngestFailure> {
+        let (status, name) = (response.status, named(url));
+        let content_type = text_header(&response.headers, CONTENT_TYPE).unwrap_or_default().to_owned();
+        let failure = |body: &[u8]| {
+            let message = format!("{name} answers {status}{}", reason_of(body));
+            match status {
+                StatusCode::NOT_FOUND => IngestFailure::permanent(IngestStatus::PLATFORM_404, message),
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
+                    IngestFailure::restricted(message, None)
+                }
+                _ if status.is_server_error() => IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message),
+                _ => IngestFailure::permanent(IngestStatus::PLATFORM_HTTP_ERROR, message),
+            }
+        };
+        let body = self.body(response, self.limits.answer_bytes).await;
+        let body = body.map_err(|reason| match reason {
+            BodyError::TooLarge(bytes) => {
+                IngestFailure::bad_answer(format!("the answer of {name} has more than {bytes} bytes"))
+            }
+            BodyError::Broken(error) => {
+                IngestFailure::transient(IngestStatus::PLATFORM_ERROR, format!("{name}: {error}"))
+            }
+        })?;
+        if status.is_client_error() || status.is_server_error() {
+            return Err(failure(&body));
+        }
+        // A challenge for robots answers 202 without a body, or 200 with a page.
+        if status != StatusCode::OK || body.is_empty() {
+            let bytes = body.len();
+            return Err(IngestFailure::bad_answer(format!(
+                "{name} answers {status} with {bytes} bytes; 200 was expected"
+            )));
+        }
+        let mut document = serde_json::Deserializer::from_slice(&body);
+        serde_path_to_error::deserialize(&mut document).map_err(|error| {
+            let start: String = String::from_utf8_lossy(&body).chars().take(QUOTED_CHARS).collect();
+            let place = error.path().to_string();
+            let reason = if error.inner().is_data() {
+                format!("{place}: {}", error.inner())
+            } else {
+                format!("it is no JSON ({content_type}): {start:?}")
+            };
+            IngestFailure::bad_answer(format!("the answer of {name} cannot be read: {reason}"))
+        })
+    }
+
+    /// Reads a body.
+    pub(super) async fn body(&self, mut response: ResponseStream, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
+        let mut body = Vec::new();
+        while let Some(piece) = response.piece().await.map_err(BodyError::Broken)? {
+            if body.len() + piece.len() > max_bytes {
+                return Err(BodyError::TooLarge(max_bytes));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body)
+    }
+
+    /// Checks the target of a request.
+    pub(super) fn target(&self, url: &Url) -> Result<OutboundUrl, String> {
+        let mut url = url.clone();
+        url.set_fragment(None);
+        OutboundUrl::parse(url.as_str(), &self.policy).map_err(|error| format!("{}: {error}", named(&url)))
+    }
+}
+
+/// Reason why there is no body.
+pub(super) enum BodyError {
+    /// It has more bytes than this.
+    TooLarge(usize),
+    /// The connection broke.
+    Broken(ClientError),
+}
+
+/// Returns a URL for people, without its query, which may be a credential.
+pub(super) fn named(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+pub(super) fn text_header(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// Returns the reason that a platform gives in the body of an error, in one of the usual members.
+fn reason_of(body: &[u8]) -> String {
+    let Ok(document) = serde_json::from_slice::<serde_json::Value>(body) else { return String::new() };
+    let reason =
+        ["/message", "/error", "/errors/0/detail"].iter().find_map(|pointer| document.pointer(pointer)?.as_str());
+    reason.map_or_else(String::new, |reason| format!(": {}", reason.chars().take(QUOTED_CHARS).collect::<String>()))
+}
+
+/// Returns the wait that a server asks for: `Retry-After`, or else the reset of `RateLimit` (IETF draft, with `t=`),
+/// `RateLimit-Reset` or `X-RateLimit-Reset`, in seconds or as the seconds since 1970.
+fn reset_after(headers: &HeaderMap) -> Option<Duration> {
+    let now = Utc::now();
+    let seconds = |text: &str| {
+        let whole = text.trim().split('.').next().unwrap_or_default();
+        let seconds: i64 = whole.parse().ok()?;
+        let wait = if seconds > 1_000_000_000 { seconds - now.timestamp() } else { seconds };
+        Some(Duration::from_secs(u64::try_from(wait).unwrap_or(0)))
+    };
+    let limit = || text_header(headers, "ratelimit")?.split([';', ',']).find_map(|part| part.trim().strip_prefix("t="));
+    let reset = || text_header(headers, "ratelimit-reset").or_else(|| text_header(headers, "x-ratelimit-reset"));
+    retry_after(headers, now).or_else(|| seconds(limit().or_else(reset)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, HeaderName, HeaderValue};
+    use chrono::Utc;
+
+    use super::{Duration, reset_after};
+
+    #[test]
+    fn waits_are_read_from_each_header() {
+        let later = (Utc::now().timestamp() + 100).to_string();
+        for (name, value, seconds) in [
+            ("retry-after", "3", 3),
+            ("ratelimit", "\"default\";r=0;t=30", 30),
+            ("ratelimit-reset", "7", 7),
+            ("x-ratelimit-reset", later.as_str(), 100),
+            ("x-ratelimit-reset", "1700000000", 0),
+        ] {
+            let name = HeaderName::try_from(name).unwrap();
+            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_str(value).unwrap())]);
+            let wait = reset_after(&headers).unwrap();
+            assert!(wait.abs_diff(Duration::from_secs(seconds)) <= Duration::from_secs(2), "{name} {wait:?}");
+        }
+        let nonsense =
+            HeaderMap::from_iter([(HeaderName::from_static("ratelimit-reset"), HeaderValue::from_static("inf"))]);
+        assert_eq!(reset_after(&nonsense), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! Filesets: the files of datasets, from the request to the manifest.
+//!
+//! A request names a URL. Its redirections lead to the landing page of the dataset, from which a platform is recognized; the
+//! interface of the platform has the list of the files, the manifest. The manifest decides how the files are archived.
+//!
+//! * `client` sends the requests, and classifies their failures ([`IngestFailure`]);
+//! * `landing_page` follows the redirections;
+//! * [`platform`] has the platforms, one file each;
+//! * [`strategy`] chooses how the files are archived.
+
+mod client;
+mod landing_page;
+pub mod platform;
+pub mod strategy;
+
+use std::time::Duration;
+
+pub use self::{
+    client::{ClientLimits, PlatformClient, PlatformToken},
+    landing_page::LandingPage,
+};
+use crate::{format::fileset::status::IngestStatus, model::Timestamp};
+
+/// Reason why a dataset cannot be archived, or not now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{status}: {message}")]
+pub struct IngestFailure {
+    /// Outcome.
+    pub status: IngestStatus,
+    /// Reason for people.
+    pub message: String,
+    /// Time at which another attempt may succeed.
+    pub retry: RetryRule,
+}
+
+/// Time at which a failed ingest is attempted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryRule {
+    /// Never: the dataset must change first.
+    Never,
+    /// After a wait that grows with each attempt, and at least the one that the server has asked for.
+    Backoff(Option<Duration>),
+    /// At this time: the end of an embargo.
+    At(Timestamp),
+    /// After a change of this program or of its configuration.
+    AfterFix,
+}
+
+impl IngestFailure {
+    /// Creates a failure that a later attempt repeats.
+    #[must_use]
+    pub fn permanent(status: IngestStatus, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), retry: RetryRule::Never }
+    }
+
+    /// Creates a failure after which a later attempt may succeed.
+    #[must_use]
+    pub fn transient(status: IngestStatus, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), retry: RetryRule::Backoff(None) }
+    }
+
+    /// Creates the failure of a response that is not what the interface of the platform promises.
+    #[must_use]
+    pub fn bad_answer(message: impl Into<String>) -> Self {
+        Self { status: IngestStatus::PLATFORM_BAD_ANSWER, message: message.into(), retry: RetryRule::AfterFix }
+    }
+
+    /// Creates the failure for a dataset that is not public, with the day of the end of its embargo, if it has one.
+    #[must_use]
+    pub fn restricted(message: impl Into<String>, embargo_end: Option<&str>) -> Self {
+        let end = embargo_end.and_then(|date| Timestamp::parse(date).or_else(|_| start_of(date)).ok());
+        let retry = end.map_or(RetryRule::Never, RetryRule::At);
+        Self { status: IngestStatus::PLATFORM_RESTRICTED, message: message.into(), retry }
+    }
+}
+
+/// Returns the first moment of a day, written as `YYYY-MM-DD`.
+fn start_of(date: &str) -> Result<Timestamp, crate::model::InvalidTimestamp> {
+    Timestamp::parse(&format!("{date}T00:00:00Z"))
+}

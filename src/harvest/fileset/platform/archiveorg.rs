@@ -1,0 +1,200 @@
+//! archive.org: `/details/ITEM` and `/download/ITEM`. Its numbers are text, and an unknown item is an empty object.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    Dataset, DatasetMetadata, PlatformFile, PlatformHelper, PlatformSettings, below, domain, is_below, out_of_scope,
+    segments,
+};
+use crate::{
+    format::fileset::{
+        message::{IngestStrategy, ManifestFile},
+        status::IngestStatus,
+    },
+    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, strategy::Thresholds},
+};
+
+/// archive.org.
+pub(super) struct ArchiveOrg;
+
+const NAME: &str = "archiveorg";
+
+/// Ends of the names of the files that archive.org itself adds to an item.
+const OWN_FILES: [&str; 6] =
+    ["_meta.sqlite", "_archive.torrent", "_itemimage.jpg", "_meta.xml", "_thumb.png", "_files.xml"];
+
+#[derive(Deserialize)]
+struct Item {
+    #[serde(default)]
+    is_dark: bool,
+    #[serde(default)]
+    metadata: BTreeMap<String, Value>,
+    #[serde(default)]
+    files: Option<Vec<File>>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    name: String,
+    #[serde(default)]
+    source: Option<String>,
+    #[serde(default)]
+    size: Option<Value>,
+    #[serde(default)]
+    md5: Option<String>,
+    #[serde(default)]
+    sha1: Option<String>,
+    #[serde(default)]
+    format: Option<String>,
+    #[serde(default)]
+    private: Option<Value>,
+}
+
+impl PlatformHelper for ArchiveOrg {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn matches(&self, page: &LandingPage, settings: &PlatformSettings) -> bool {
+        item_path(&page.url, &settings.archiveorg).is_some()
+    }
+
+    fn dataset<'a>(
+        &'a self,
+        page: &'a LandingPage,
+        settings: &'a PlatformSettings,
+        client: &'a PlatformClient,
+    ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
+        Box::pin(async move {
+            let (base, token) = (&settings.archiveorg, settings.token(NAME));
+            let path = item_path(&page.url, base).unwrap_or_default();
+            let [name] = path.as_slice() else {
+                return Err(out_of_scope("the page is a part of an item; request the item"));
+            };
+            let item: Item = client.json(&below(base, ["metadata", name]), token).await?;
+            item.dataset(name, base)
+        })
+    }
+
+    /// Its items are in the archive already.
+    fn strategy(&self, dataset: &Dataset, _: &Thresholds) -> IngestStrategy {
+        if dataset.files.len() == 1 { IngestStrategy::ArchiveorgFile } else { IngestStrategy::ArchiveorgFileset }
+    }
+}
+
+/// Returns the path after `/details/` or `/download/`.
+fn item_path(url: &Url, base: &Url) -> Option<Vec<String>> {
+    let path = segments(url);
+    let (kind, rest) = path.get(segments(base).len()..)?.split_first()?;
+    let is_item = is_below(url, base) && matches!(kind.as_str(), "details" | "download") && !rest.is_empty();
+    is_item.then(|| rest.to_vec())
+}
+
+impl Item {
+    fn dataset(self, name: &str, base: &Url) -> Result<Dataset, IngestFailure> {
+        let Self { is_dark, metadata, files } = self;
+        if is_dark {
+            return Err(IngestFailure::restricted("the item is not public", None));
+        }
+        let Some(files) = files else {
+            return Err(IngestFailure::permanent(IngestStatus::PLATFORM_404, format!("there is no item {name}")));
+        };
+        let text = |key: &str| match metadata.get(key)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Array(all) => all.first()?.as_str().map(str::to_owned),
+            _ => None,
+        };
+        if let Some(kind @ ("collection" | "web")) = text("mediatype").as_deref() {
+            return Err(out_of_scope(format!("the item is a {kind}")));
+        }
+        let files: Vec<_> = files.into_iter().filter(|file| file.is_original(name)).collect();
+        if files.iter().any(|file| file.private.is_some()) {
+            return Err(IngestFailure::restricted("some files of the item are private", None));
+        }
+        let creators = match metadata.get("creator") {
+            Some(Value::Array(all)) => all.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            other => other.and_then(Value::as_str).map(str::to_owned).into_iter().collect(),
+        };
+        Ok(Dataset {
+            platform_name: NAME,
+            platform_domain: domain(base),
+            platform_id: name.to_owned(),
+            archiveorg_item_name: name.to_owned(),
+            base_url: Some(below(base, ["download", name]).to_string()),
+            bundle_url: None,
+            files: files.into_iter().map(|file| file.manifest(name, base)).collect(),
+            metadata: DatasetMetadata {
+                title: text("title"),
+                creators,
+                date: text("date"),
+                description: text("description"),
+                doi: text("doi"),
+                license: text("licenseurl"),
+                version: text("version"),
+            },
+        })
+    }
+}
+
+impl File {
+    /// Returns whether the depositor has added the file.
+    fn is_original(&self, item: &str) -> bool {
+        let is_own = OWN_FILES.iter().any(|end| self.name.strip_suffix(end).is_some_and(|start| start == item));
+        let is_torrent = item.starts_with("academictorrents_")
+            && [".torrent", "_torrent.txt", ".bib"].iter().any(|end| self.name.ends_with(end));
+        let is_original = self.source.as_deref() == Some("original");
+        is_original && !self.name.starts_with('_') && !is_own && !is_torrent
+    }
+
+    fn manifest(self, item: &str, base: &Url) -> PlatformFile {
+        let mut url = below(base, ["download", item]);
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.extend(self.name.split('/'));
+        }
+        let size = self.size.and_then(|size| match size {
+            Value::String(text) => text.parse().ok(),
+            other => other.as_u64(),
+        });
+        PlatformFile::new(ManifestFile {
+            path: self.name,
+            size,
+            md5: self.md5,
+            sha1: self.sha1,
+            mimetype: self.format.as_deref().and_then(media_type).map(str::to_owned),
+            platform_url: Some(url.to_string()),
+            ..ManifestFile::default()
+        })
+    }
+}
+
+/// Returns the media type of a format of archive.org.
+fn media_type(format: &str) -> Option<&'static str> {
+    Some(match format {
+        "BZIP" => "application/x-bzip",
+        "BZIP2" => "application/x-bzip2",
+        "ZIP" => "application/zip",
+        "GZIP" => "application/gzip",
+        "RAR" => "application/vnd.rar",
+        "TAR" => "application/x-tar",
+        "7z" => "application/x-7z-compressed",
+        "HTML" => "text/html",
+        "Text" => "text/plain",
+        "PDF" => "application/pdf",
+        "CSV" | "Comma-Separated Values" => "text/csv",
+        "XML" => "application/xml",
+        "JSON" => "application/json",
+        "MP3" | "VBR MP3" => "audio/mpeg",
+        "MP4" | "MPEG4" => "video/mp4",
+        "MPEG" | "MPEG2" => "video/mpeg",
+        "JPEG" => "image/jpeg",
+        "GIF" => "image/gif",
+        "PNG" => "image/png",
+        "TIFF" => "image/tiff",
+        _ => return None,
+    })
+}

@@ -1,0 +1,308 @@
+//! Dataverse, at any host: `/dataset.xhtml?persistentId=…` and `/citation?persistentId=…`.
+//!
+//! Tables are stored in another form than the depositor's. Their original is downloaded, whose size is known; the MD5 is of
+//! neither form of the download, so a difference is no failure.
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::{
+    Dataset, DatasetMetadata, PlatformFile, PlatformHelper, PlatformSettings, below, domain, extra, item_name,
+    out_of_scope, segments, set_digest,
+};
+use crate::{
+    format::fileset::message::ManifestFile,
+    harvest::fileset::{IngestFailure, LandingPage, PlatformClient},
+};
+
+/// Dataverse.
+pub(super) struct Dataverse;
+
+const NAME: &str = "dataverse";
+
+/// Length of the identifiers of datasets and files at most installations.
+const ID_CHARS: usize = 6;
+
+#[derive(Deserialize)]
+struct Answer<T> {
+    data: T,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LatestVersion {
+    #[serde(default)]
+    latest_version: Option<Version>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    #[serde(default)]
+    dataset_persistent_id: Option<String>,
+    #[serde(default)]
+    version_number: Option<u64>,
+    #[serde(default)]
+    version_minor_number: Option<u64>,
+    #[serde(default)]
+    version_state: Option<String>,
+    #[serde(default)]
+    release_time: Option<String>,
+    #[serde(default)]
+    license: Option<Value>,
+    #[serde(default)]
+    metadata_blocks: Value,
+    #[serde(default)]
+    files: Vec<File>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    #[serde(default)]
+    label: Option<String>,
+    #[serde(default)]
+    directory_label: Option<String>,
+    #[serde(default)]
+    restricted: bool,
+    #[serde(default)]
+    version: Option<u64>,
+    data_file: DataFile,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DataFile {
+    id: u64,
+    #[serde(default)]
+    persistent_id: Option<String>,
+    #[serde(default)]
+    filename: Option<String>,
+    #[serde(default)]
+    original_file_name: Option<String>,
+    #[serde(default)]
+    original_file_size: Option<u64>,
+    #[serde(default)]
+    original_file_format: Option<String>,
+    #[serde(default)]
+    filesize: Option<u64>,
+    #[serde(default)]
+    md5: Option<String>,
+    #[serde(default)]
+    checksum: Option<Checksum>,
+    #[serde(default)]
+    content_type: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    embargo: Option<Embargo>,
+}
+
+#[derive(Deserialize)]
+struct Checksum {
+    #[serde(rename = "type")]
+    algorithm: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Embargo {
+    #[serde(default)]
+    date_available: Option<String>,
+}
+
+impl PlatformHelper for Dataverse {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn matches(&self, page: &LandingPage, _: &PlatformSettings) -> bool {
+        persistent_id(&page.url).is_some()
+    }
+
+    fn dataset<'a>(
+        &'a self,
+        page: &'a LandingPage,
+        settings: &'a PlatformSettings,
+        client: &'a PlatformClient,
+    ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
+        Box::pin(async move {
+            let pid = persistent_id(&page.url).ok_or_else(|| out_of_scope("the page has no persistentId"))?;
+            if is_file(&pid, &page.url) {
+                return Err(out_of_scope(format!("{pid} is a single file of a dataset; request the dataset")));
+            }
+            // The token is for the installation that it is configured for, and Dataverse is at any host.
+            let token = settings.token(&domain(&page.url));
+            let site = page.url.join("/").map_err(|error| IngestFailure::bad_answer(error.to_string()))?;
+            let of = |url: Url| with_query(url, &[("persistentId", &pid)]);
+            let wanted =
+                query(&page.url, "version").filter(|version| !version.is_empty() && !version.contains("DRAFT"));
+            let version = match wanted {
+                Some(version) => {
+                    let place = of(below(&site, ["api", "datasets", ":persistentId", "versions", &version]));
+                    client.json::<Answer<Version>>(&place, token).await?.data
+                }
+                None => {
+                    let place = of(below(&site, ["api", "datasets", ":persistentId", ""]));
+                    let answer = client.json::<Answer<LatestVersion>>(&place, token).await?;
+                    let no_version = || out_of_scope(format!("{pid} has no published version"));
+                    answer.data.latest_version.ok_or_else(no_version)?
+                }
+            };
+            version.check()?;
+            version.dataset(&pid, &site)
+        })
+    }
+}
+
+/// Returns the persistent identifier of a page.
+fn persistent_id(url: &Url) -> Option<String> {
+    query(url, "persistentId").filter(|pid| {
+        let (scheme, id) = pid.split_once(':').unwrap_or_default();
+        matches!(scheme, "doi" | "hdl") && id.contains('/') && !id.ends_with('/') && pid.len() < 500
+    })
+}
+
+/// Returns whether a persistent identifier is the one of a file: one more part after the one of the dataset.
+fn is_file(pid: &str, page: &Url) -> bool {
+    if segments(page).last().is_some_and(|last| last.starts_with("file.")) {
+        return true;
+    }
+    let is_id =
+        |part: &&str| part.len() == ID_CHARS && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+    let parts: Vec<_> = pid.split('/').skip(1).collect();
+    // A shoulder such as DVN is shorter than an identifier.
+    parts.len() > 2 || (parts.len() == 2 && parts.iter().all(is_id))
+}
+
+fn query(url: &Url, name: &str) -> Option<String> {
+    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+fn with_query(mut url: Url, parameters: &[(&str, &str)]) -> Url {
+    url.query_pairs_mut().extend_pairs(parameters);
+    url
+}
+
+impl Version {
+    fn check(&self) -> Result<(), IngestFailure> {
+        if let Some(state) = self.version_state.as_deref().filter(|state| *state != "RELEASED") {
+            return Err(out_of_scope(format!("the version is {state}")));
+        }
+        let is_closed = |file: &&File| file.restricted || file.data_file.embargo.is_some();
+        let (closed, all) = (self.files.iter().filter(is_closed).count(), self.files.len());
+        if closed == 0 {
+            return Ok(());
+        }
+        let until =
+            self.files.iter().filter_map(|file| file.data_file.embargo.as_ref()?.date_available.as_deref()).max();
+        let until = until.filter(|_| !self.files.iter().any(|file| file.restricted));
+        Err(IngestFailure::restricted(format!("{closed} of {all} files are restricted"), until))
+    }
+
+    fn dataset(self, pid: &str, site: &Url) -> Result<Dataset, IngestFailure> {
+        // The answer may have the identifier in upper case.
+        let own = self.dataset_persistent_id.clone().unwrap_or_else(|| pid.to_owned());
+        if !own.eq_ignore_ascii_case(pid) {
+            return Err(IngestFailure::bad_answer(format!("the answer is about {own}, not about {pid}")));
+        }
+        let no_version = || out_of_scope(format!("{pid} has no published version"));
+        let (major, minor) = (self.version_number.ok_or_else(no_version)?, self.version_minor_number.unwrap_or(0));
+        let (number, host) = (format!("{major}.{minor}"), domain(site));
+        let last = own.rsplit('/').next().unwrap_or(&own).to_owned();
+        let bundle = below(site, ["api", "access", "dataset", ":persistentId", ""]);
+        let metadata = self.bibliography(&own, &number);
+        Ok(Dataset {
+            platform_name: NAME,
+            archiveorg_item_name: item_name(&[&host, &last, &format!("v{number}")]),
+            platform_domain: host,
+            base_url: None,
+            bundle_url: Some(with_query(bundle, &[("persistentId", &own), ("format", "original")]).to_string()),
+            files: self.files.into_iter().map(|file| file.manifest(site)).collect(),
+            metadata,
+            platform_id: own,
+        })
+    }
+
+    fn bibliography(&self, pid: &str, number: &str) -> DatasetMetadata {
+        let fields = self.metadata_blocks.pointer("/citation/fields").and_then(Value::as_array);
+        let field = |name: &str| {
+            let fields = fields.into_iter().flatten();
+            fields.into_iter().find(|field| field["typeName"] == name).map(|field| &field["value"])
+        };
+        let authors = field("author").and_then(Value::as_array).into_iter().flatten();
+        let names = authors.filter_map(|author| author.pointer("/authorName/value")?.as_str().map(str::to_owned));
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let description = field("dsDescription").and_then(|value| value.pointer("/0/dsDescriptionValue/value"));
+        let license = self.license.as_ref().map(|license| license.get("uri").unwrap_or(license));
+        DatasetMetadata {
+            title: text(field("title")),
+            creators: names.collect(),
+            date: self.release_time.as_deref().and_then(|time| time.get(..10)).map(str::to_owned),
+            description: text(description),
+            doi: pid.strip_prefix("doi:").map(str::to_owned),
+            license: text(license),
+            version: Some(number.to_owned()),
+        }
+    }
+}
+
+impl File {
+    fn manifest(self, site: &Url) -> PlatformFile {
+        let Self { label, directory_label, version, data_file: data, .. } = self;
+        let is_table = data.original_file_size.is_some() || data.original_file_format.is_some();
+        let stored_name = label.or(data.filename).unwrap_or_else(|| data.id.to_string());
+        let name = match data.original_file_name {
+            Some(name) if is_table => name,
+            _ if is_table => original_name(stored_name, data.original_file_format.as_deref()),
+            _ => stored_name,
+        };
+        let folder =
+            directory_label.as_deref().map(|folder| folder.trim_matches('/')).filter(|folder| !folder.is_empty());
+        let mut url = match data.persistent_id.as_deref().filter(|pid| !pid.is_empty()) {
+            Some(pid) => {
+                with_query(below(site, ["api", "access", "datafile", ":persistentId", ""]), &[("persistentId", pid)])
+            }
+            None => below(site, ["api", "access", "datafile", &data.id.to_string()]),
+        };
+        if is_table {
+            url = with_query(url, &[("format", "original")]);
+        }
+        let mut file = ManifestFile {
+            path: folder.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}")),
+            size: if is_table { data.original_file_size } else { data.filesize },
+            mimetype: if is_table { data.original_file_format } else { data.content_type },
+            extra: extra([("version", version.map(|v| json!(v))), ("description", data.description.map(|d| json!(d)))]),
+            platform_url: Some(url.to_string()),
+            ..ManifestFile::default()
+        };
+        if !is_table {
+            let checksum = data.checksum.or(data.md5.map(|value| Checksum { algorithm: "MD5".to_owned(), value }));
+            if let Some(Checksum { algorithm, value }) = checksum {
+                set_digest(&mut file, &algorithm, &value);
+            }
+        }
+        PlatformFile { manifest: file, is_soft: is_table }
+    }
+}
+
+/// Returns the name of the original of a table whose answer has only the name of the stored form.
+fn original_name(stored: String, format: Option<&str>) -> String {
+    let extension = match format.unwrap_or_default() {
+        "text/csv" | "text/comma-separated-values" => "csv",
+        "text/tsv" | "text/tab-separated-values" => "tsv",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+        "application/x-rlang-transport" => "RData",
+        "application/x-spss-sav" => "sav",
+        "application/x-spss-por" => "por",
+        format if format.starts_with("application/x-stata") => "dta",
+        _ => return stored,
+    };
+    match stored.strip_suffix(".tab") {
+        Some(stem) => format!("{stem}.{extension}"),
+        None => stored,
+    }
+}

@@ -1,0 +1,221 @@
+//! Dryad: `/dataset/doi:…` and `/stash/dataset/doi:…`. Its interface is HAL. Downloads need an access token.
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use url::Url;
+
+use super::{
+    Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, is_below, item_name,
+    out_of_scope, segments, set_digest,
+};
+use crate::{
+    format::fileset::message::ManifestFile,
+    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, PlatformToken},
+};
+
+/// Dryad.
+pub(super) struct Dryad;
+
+const NAME: &str = "dryad";
+
+/// Number of files of a page.
+const PAGE_FILES: usize = 100;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    identifier: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    authors: Vec<Author>,
+    #[serde(default, rename = "abstract")]
+    summary: Option<String>,
+    #[serde(default)]
+    version_number: Option<u64>,
+    #[serde(default)]
+    visibility: Option<String>,
+    #[serde(default)]
+    curation_status: Option<String>,
+    #[serde(default)]
+    publication_date: Option<String>,
+    #[serde(default)]
+    license: Option<String>,
+    #[serde(rename = "_links")]
+    links: Links,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Author {
+    #[serde(default)]
+    first_name: Option<String>,
+    #[serde(default)]
+    last_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Links {
+    #[serde(default, rename = "stash:version")]
+    version: Option<Target>,
+    #[serde(default, rename = "stash:download")]
+    download: Option<Target>,
+    #[serde(default, rename = "stash:file-download")]
+    file_download: Option<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    href: String,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    total: Option<usize>,
+    #[serde(rename = "_embedded")]
+    embedded: Embedded,
+}
+
+#[derive(Deserialize)]
+struct Embedded {
+    #[serde(rename = "stash:files")]
+    files: Vec<File>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    path: String,
+    #[serde(default)]
+    size: Option<u64>,
+    #[serde(default)]
+    mime_type: Option<String>,
+    #[serde(default)]
+    status: Option<String>,
+    #[serde(default)]
+    digest: Option<String>,
+    #[serde(default)]
+    digest_type: Option<String>,
+    #[serde(default, rename = "_links")]
+    links: Links,
+}
+
+impl PlatformHelper for Dryad {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn matches(&self, page: &LandingPage, settings: &PlatformSettings) -> bool {
+        is_below(&page.url, &settings.dryad) && doi(&page.url).is_some()
+    }
+
+    fn dataset<'a>(
+        &'a self,
+        page: &'a LandingPage,
+        settings: &'a PlatformSettings,
+        client: &'a PlatformClient,
+    ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
+        Box::pin(async move {
+            let (base, token) = (&settings.dryad, settings.token(NAME));
+            let doi = doi(&page.url).ok_or_else(|| out_of_scope("the page is no dataset"))?;
+            // The identifier is one segment, so its slash is encoded.
+            let encoded = percent_encoding::utf8_percent_encode(&doi, percent_encoding::NON_ALPHANUMERIC);
+            let record: Record = client.json(&at(base, &format!("/api/v2/datasets/{encoded}"))?, token).await?;
+            if !record.identifier.eq_ignore_ascii_case(&doi) {
+                let own = &record.identifier;
+                return Err(IngestFailure::bad_answer(format!("the answer is about {own}, not about {doi}")));
+            }
+            if record.visibility.as_deref().is_some_and(|visibility| visibility != "public") {
+                let status = record.curation_status.as_deref().unwrap_or("restricted");
+                return Err(IngestFailure::restricted(format!("the dataset is {status}"), None));
+            }
+            let version = record.links.version.as_ref();
+            let version = version.ok_or_else(|| out_of_scope("the dataset has no published version"))?;
+            let files = files(&at(base, &format!("{}/files", version.href))?, client, token).await?;
+            let (host, number) = (domain(base), record.version_number.unwrap_or(1));
+            let files = files.into_iter().filter(|file| file.status.as_deref() != Some("deleted"));
+            let last = doi.rsplit('/').next().unwrap_or_default();
+            Ok(Dataset {
+                platform_name: NAME,
+                archiveorg_item_name: item_name(&[&host, last, &format!("v{number}")]),
+                platform_domain: host,
+                base_url: None,
+                bundle_url: Some(at(base, &format!("/api/v2/datasets/{encoded}/download"))?.to_string()),
+                files: files.map(|file| file.manifest(base)).collect::<Result<_, _>>()?,
+                metadata: record.bibliography(number),
+                platform_id: doi,
+            })
+        })
+    }
+}
+
+/// Returns the DOI of a page, with `doi:` before it.
+fn doi(url: &Url) -> Option<String> {
+    let path = segments(url).join("/");
+    let at = path.find("dataset/doi:")?;
+    let doi = path.get(at + "dataset/".len()..)?;
+    doi.contains('/').then(|| doi.to_owned())
+}
+
+/// Returns the URL of a reference of the interface, which must stay at the platform.
+fn at(base: &Url, reference: &str) -> Result<Url, IngestFailure> {
+    let url = base.join(reference).ok().filter(|url| url.origin() == base.origin());
+    url.ok_or_else(|| IngestFailure::bad_answer("a link of the answer leaves the platform"))
+}
+
+/// Requests all pages of the list of files.
+async fn files(
+    place: &Url,
+    client: &PlatformClient,
+    token: Option<&PlatformToken>,
+) -> Result<Vec<File>, IngestFailure> {
+    let mut files = Vec::new();
+    for page in 1.. {
+        let mut url = place.clone();
+        url.set_query(Some(&format!("page={page}&per_page={PAGE_FILES}")));
+        let Page { total, embedded } = client.json(&url, token).await?;
+        let is_last = embedded.files.is_empty();
+        files.extend(embedded.files);
+        if is_last || total.is_none_or(|total| files.len() >= total) || files.len() > MAX_ENTRIES {
+            break;
+        }
+    }
+    Ok(files)
+}
+
+impl Record {
+    fn bibliography(self, number: u64) -> DatasetMetadata {
+        let name = |author: Author| {
+            let parts = [author.first_name, author.last_name].into_iter().flatten().collect::<Vec<_>>();
+            (!parts.is_empty()).then(|| parts.join(" "))
+        };
+        DatasetMetadata {
+            title: self.title,
+            creators: self.authors.into_iter().filter_map(name).collect(),
+            date: self.publication_date,
+            description: self.summary,
+            doi: self.identifier.strip_prefix("doi:").map(str::to_owned),
+            license: self.license,
+            version: Some(number.to_string()),
+        }
+    }
+}
+
+impl File {
+    fn manifest(self, base: &Url) -> Result<PlatformFile, IngestFailure> {
+        let link = self.links.file_download.or(self.links.download);
+        let url = link.map(|link| at(base, &link.href)).transpose()?;
+        let mut file = ManifestFile {
+            path: self.path,
+            size: self.size,
+            mimetype: self.mime_type,
+            platform_url: url.map(String::from),
+            ..ManifestFile::default()
+        };
+        if let (Some(algorithm), Some(value)) = (self.digest_type, self.digest) {
+            set_digest(&mut file, &algorithm, &value);
+        }
+        Ok(PlatformFile::new(file))
+    }
+}

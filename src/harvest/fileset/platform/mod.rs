@@ -1,0 +1,327 @@
+//! Platforms that host datasets. Each knows its landing pages, and reads the list of the files from its interface.
+//!
+//! To add a platform, add a module and list it in [`PLATFORMS`].
+
+mod archiveorg;
+mod dataverse;
+mod dryad;
+mod figshare;
+mod invenio;
+mod osf;
+mod signposting;
+
+use std::collections::HashSet;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::{
+    IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule, client::named, strategy::Thresholds,
+};
+use crate::format::fileset::{
+    message::{IngestStrategy, ManifestFile},
+    status::IngestStatus,
+};
+
+/// All platforms. The first one that recognizes a landing page reads it.
+pub static PLATFORMS: &[&dyn PlatformHelper] = &[
+    &dataverse::Dataverse,
+    &figshare::Figshare,
+    &invenio::Invenio,
+    &archiveorg::ArchiveOrg,
+    &dryad::Dryad,
+    &osf::Osf,
+    &signposting::Signposting,
+];
+
+/// A platform.
+pub trait PlatformHelper: Send + Sync {
+    /// Returns the name of the platform in results.
+    fn name(&self) -> &'static str;
+
+    /// Returns whether a landing page is one of this platform.
+    fn matches(&self, page: &LandingPage, settings: &PlatformSettings) -> bool;
+
+    /// Reads the dataset of a landing page from the interface of the platform.
+    fn dataset<'a>(
+        &'a self,
+        page: &'a LandingPage,
+        settings: &'a PlatformSettings,
+        client: &'a PlatformClient,
+    ) -> BoxFuture<'a, Result<Dataset, IngestFailure>>;
+
+    /// Chooses how the files of a dataset are archived.
+    fn strategy(&self, dataset: &Dataset, thresholds: &Thresholds) -> IngestStrategy {
+        thresholds.choose(dataset)
+    }
+}
+
+/// Reads the dataset of a landing page from the platform that recognizes it.
+///
+/// # Errors
+/// Fails with `no-platform-match`, with the failure of the landing page, or with the one of the platform.
+pub async fn dataset_of(
+    page: &LandingPage,
+    settings: &PlatformSettings,
+    client: &PlatformClient,
+) -> Result<(&'static dyn PlatformHelper, Dataset), IngestFailure> {
+    let Some(platform) = PLATFORMS.iter().find(|platform| platform.matches(page, settings)) else {
+        let no_match = || {
+            let message = format!("{} is no page of a known platform, and names no files", named(&page.url));
+            IngestFailure {
+                retry: RetryRule::AfterFix,
+                ..IngestFailure::permanent(IngestStatus::NO_PLATFORM_MATCH, message)
+            }
+        };
+        return Err(page.failure.clone().unwrap_or_else(no_match));
+    };
+    Ok((*platform, platform.dataset(page, settings, client).await?))
+}
+
+/// Addresses of the platforms, and their access tokens.
+#[derive(Clone, Debug)]
+pub struct PlatformSettings {
+    /// Base URLs of Zenodo and other installations of InvenioRDM.
+    pub invenio: Vec<Url>,
+    /// Hosts of Figshare's landing pages; `*.` stands for any part before.
+    pub figshare_hosts: Vec<String>,
+    /// Base URL of Figshare's interface.
+    pub figshare_api: Url,
+    /// Base URL of archive.org.
+    pub archiveorg: Url,
+    /// Base URL of Dryad.
+    pub dryad: Url,
+    /// Base URL of the landing pages of OSF, and of its interface.
+    pub osf: Url,
+    /// Base URL of the interface of OSF.
+    pub osf_api: Url,
+    /// Access tokens, by the names of the platforms.
+    pub tokens: Vec<(String, PlatformToken)>,
+}
+
+impl PlatformSettings {
+    /// Returns the addresses of the public platforms, without tokens.
+    ///
+    /// # Errors
+    /// Never; the addresses are constants.
+    pub fn public() -> Result<Self, url::ParseError> {
+        Ok(Self {
+            invenio: vec![Url::parse("https://zenodo.org/")?, Url::parse("https://sandbox.zenodo.org/")?],
+            figshare_hosts: vec!["figshare.com".to_owned(), "*.figshare.com".to_owned()],
+            figshare_api: Url::parse("https://api.figshare.com/v2/")?,
+            archiveorg: Url::parse("https://archive.org/")?,
+            dryad: Url::parse("https://datadryad.org/")?,
+            osf: Url::parse("https://osf.io/")?,
+            osf_api: Url::parse("https://api.osf.io/v2/")?,
+            tokens: Vec::new(),
+        })
+    }
+
+    /// Returns the access token of a platform.
+    #[must_use]
+    pub fn token(&self, platform: &str) -> Option<&PlatformToken> {
+        self.tokens.iter().find(|(name, _)| name == platform).map(|(_, token)| token)
+    }
+}
+
+/// A dataset with its files, as its platform describes them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    /// Name of the platform.
+    pub platform_name: &'static str,
+    /// Host of the platform.
+    pub platform_domain: String,
+    /// Identifier of the dataset at the platform.
+    pub platform_id: String,
+    /// Name of the item at archive.org.
+    pub archiveorg_item_name: String,
+    /// URL below which the files are.
+    pub base_url: Option<String>,
+    /// URL of a file with all files.
+    pub bundle_url: Option<String>,
+    /// Files.
+    pub files: Vec<PlatformFile>,
+    /// Bibliographic data.
+    pub metadata: DatasetMetadata,
+}
+
+impl Dataset {
+    /// Returns the sum of the known sizes, in bytes.
+    #[must_use]
+    pub fn total_size(&self) -> u64 {
+        self.files.iter().filter_map(|file| file.manifest.size).fold(0, u64::saturating_add)
+    }
+
+    /// Checks the number and the size of the files, and their paths.
+    ///
+    /// # Errors
+    /// Fails if there are none or more than the limits, a path leaves the dataset, or two files have the same path.
+    pub fn check(&self, limits: &DatasetLimits) -> Result<(), IngestFailure> {
+        let (count, size) = (self.files.len(), self.total_size());
+        let DatasetLimits { max_total_size, max_file_count } = *limits;
+        let (status, message) = if count == 0 {
+            (IngestStatus::EMPTY_MANIFEST, "the dataset has no files".to_owned())
+        } else if size > max_total_size {
+            (IngestStatus::TOO_LARGE_SIZE, format!("the files have {size} bytes; max_total_size is {max_total_size}"))
+        } else if count > max_file_count {
+            (IngestStatus::TOO_MANY_FILES, format!("there are {count} files; max_file_count is {max_file_count}"))
+        } else if let Some(path) = self.paths().find(|path| !is_safe(path)) {
+            (IngestStatus::UNSAFE_PATH, format!("the path {path:?} is no path of a file in a folder"))
+        } else {
+            let mut seen = HashSet::new();
+            return match self.paths().find(|path| !seen.insert(*path)) {
+                Some(path) => Err(IngestFailure::bad_answer(format!("two files have the path {path:?}"))),
+                None => Ok(()),
+            };
+        };
+        Err(IngestFailure::permanent(status, message))
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| &*file.manifest.path)
+    }
+}
+
+/// Maximum length of a path, in bytes.
+const MAX_PATH_BYTES: usize = 1024;
+
+/// Returns whether a path is relative and stays below its folder, on every operating system.
+fn is_safe(path: &str) -> bool {
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.chars().any(|c| c.is_control() || c == '\\');
+    let has_drive = path.as_bytes().get(1) == Some(&b':');
+    path.len() <= MAX_PATH_BYTES && !has_drive && path.split('/').all(is_name)
+}
+
+/// Limits of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatasetLimits {
+    /// Maximum size of all files, in bytes.
+    pub max_total_size: u64,
+    /// Maximum number of files.
+    pub max_file_count: usize,
+}
+
+/// The limits of Sandcrawler's fileset ingest.
+impl Default for DatasetLimits {
+    fn default() -> Self {
+        Self { max_total_size: 64 << 30, max_file_count: 200 }
+    }
+}
+
+/// A file, as its platform describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlatformFile {
+    /// Entry of the manifest. Its `platform_url` is the URL of the download.
+    pub manifest: ManifestFile,
+    /// Whether size or digests are known to be those of another form of the file, so that a difference is no failure.
+    pub is_soft: bool,
+}
+
+impl PlatformFile {
+    /// Creates a file with hard figures.
+    #[must_use]
+    pub fn new(manifest: ManifestFile) -> Self {
+        Self { manifest, is_soft: false }
+    }
+}
+
+/// Bibliographic data of a dataset, for the item in an archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DatasetMetadata {
+    /// Title.
+    pub title: Option<String>,
+    /// Names of the authors.
+    pub creators: Vec<String>,
+    /// Day of the publication.
+    pub date: Option<String>,
+    /// Description, with markup.
+    pub description: Option<String>,
+    /// DOI.
+    pub doi: Option<String>,
+    /// URL or name of the licence.
+    pub license: Option<String>,
+    /// Version.
+    pub version: Option<String>,
+}
+
+/// Maximum number of entries of a manifest that are requested, so that a platform cannot fill the memory.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Returns the URL below a base, which is treated as a folder. Segments are percent-encoded.
+fn below<'s>(base: &Url, segments: impl IntoIterator<Item = &'s str>) -> Url {
+    let mut url = base.clone();
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty().extend(segments);
+    }
+    url.set_query(None);
+    url
+}
+
+/// Returns whether a URL is at the host of a base URL, and below its path.
+fn is_below(url: &Url, base: &Url) -> bool {
+    url.origin() == base.origin() && url.path().starts_with(base.path().trim_end_matches('/'))
+}
+
+/// Returns the segments of the path of a URL, decoded, without empty ones.
+fn segments(url: &Url) -> Vec<String> {
+    let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    url.path_segments().into_iter().flatten().filter(|segment| !segment.is_empty()).map(decoded).collect()
+}
+
+/// Returns host and port of a URL.
+fn domain(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// Returns a name for an item at archive.org, which has only letters, digits, `.`, `_` and `-`.
+fn item_name(parts: &[&str]) -> String {
+    let name = parts.join("-");
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).take(100).collect()
+}
+
+/// Puts a digest into its member of a manifest entry; a digest of another algorithm goes to `extra`.
+fn set_digest(file: &mut ManifestFile, algorithm: &str, value: &str) {
+    let value = value.to_ascii_lowercase();
+    match algorithm.replace('-', "").to_ascii_lowercase().as_str() {
+        "md5" => file.md5 = Some(value),
+        "sha1" => file.sha1 = Some(value),
+        "sha256" => file.sha256 = Some(value),
+        other => {
+            file.extra.get_or_insert_default().insert(other.to_owned(), Value::String(value));
+        }
+    }
+}
+
+/// Returns the members of `extra` that have a value.
+fn extra(members: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Option<Map<String, Value>> {
+    let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let extra: Map<_, _> = members.collect();
+    (!extra.is_empty()).then_some(extra)
+}
+
+/// Fails for a place at a platform that is not one version of a dataset.
+fn out_of_scope(message: impl Into<String>) -> IngestFailure {
+    IngestFailure::permanent(IngestStatus::PLATFORM_SCOPE, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_safe, item_name};
+
+    #[test]
+    fn paths_stay_below_their_folder() {
+        for path in ["a", "a b/c.csv", "...", "ü/..a", "a:b"] {
+            assert_eq!(is_safe(path), path != "a:b", "{path}");
+        }
+        for path in ["", "/a", "a/", "a//b", "..", "a/../b", "./a", "a\\b", "C:x", "a\0", "a\nb", &"a".repeat(1025)] {
+            assert!(!is_safe(path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn item_names_have_plain_characters() {
+        assert_eq!(item_name(&["h:80", "ä b", "v1.0"]), "h_80-__b-v1.0");
+    }
+}

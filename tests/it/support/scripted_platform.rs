@@ -1,0 +1,115 @@
+//! Server that answers as the landing pages and the interfaces of data platforms do, from a script.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, Request, Response, header::AUTHORIZATION},
+};
+use serde_json::Value;
+
+/// An answer to a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into() }
+    }
+
+    pub(crate) fn json(document: &Value) -> Self {
+        Self::new(200, document.to_string()).with("content-type", "application/json")
+    }
+
+    pub(crate) fn html(page: &str) -> Self {
+        Self::new(200, page).with("content-type", "text/html; charset=utf-8")
+    }
+
+    pub(crate) fn redirect(to: impl Into<String>) -> Self {
+        Self::new(302, "").with("location", to)
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// A request that the server got.
+#[derive(Clone, Debug)]
+pub(crate) struct PlatformRequest {
+    /// Path and query.
+    pub(crate) place: String,
+    /// The header `Authorization`.
+    pub(crate) token: Option<String>,
+}
+
+#[derive(Default)]
+struct Script {
+    /// Answers by path and query, or by path. The last one of a list is repeated.
+    answers: HashMap<String, Vec<Answer>>,
+    requests: Vec<PlatformRequest>,
+}
+
+/// The server. It ends with the runtime of the test.
+#[derive(Clone)]
+pub(crate) struct PlatformServer {
+    script: Arc<Mutex<Script>>,
+    pub(crate) url: String,
+}
+
+impl PlatformServer {
+    pub(crate) async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = Self { script: Arc::default(), url };
+        let router = Router::new().fallback(answer).with_state(server.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        server
+    }
+
+    /// Sets the answer at a path, with or without a query.
+    pub(crate) fn put(&self, place: &str, answer: Answer) {
+        self.put_series(place, vec![answer]);
+    }
+
+    /// Sets the successive answers at a place.
+    pub(crate) fn put_series(&self, place: &str, answers: Vec<Answer>) {
+        self.script.lock().unwrap().answers.insert(place.to_owned(), answers);
+    }
+
+    pub(crate) fn requests(&self) -> Vec<PlatformRequest> {
+        self.script.lock().unwrap().requests.clone()
+    }
+
+    fn answer(&self, place: &str, headers: &HeaderMap) -> Answer {
+        let mut script = self.script.lock().unwrap();
+        let token = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
+        script.requests.push(PlatformRequest { place: place.to_owned(), token });
+        let path = place.split('?').next().unwrap();
+        let known = [place, path].into_iter().find(|place| script.answers.contains_key(*place));
+        let Some(answers) = known.and_then(|known| script.answers.get_mut(known)) else {
+            return Answer::new(404, "not found");
+        };
+        if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
+    }
+}
+
+async fn answer(State(server): State<PlatformServer>, request: Request<Body>) -> Response<Body> {
+    let place = request.uri().path_and_query().unwrap().as_str();
+    let Answer { status, headers, body } = server.answer(place, request.headers());
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(name, value);
+    }
+    response.body(Body::from(body)).unwrap()
+}
