@@ -16,7 +16,10 @@ use tidings::{
 };
 use url::Url;
 
-use crate::support::scripted_platform::{Answer, PlatformServer};
+use crate::support::{
+    python,
+    scripted_platform::{Answer, PlatformServer},
+};
 
 /// A server that plays all platforms, and a client for it.
 struct Platforms {
@@ -513,4 +516,45 @@ async fn fileset_platforms_pages_that_name_their_files_are_datasets() {
         (files(&dataset, &platforms.server), strategy),
         (vec!["table.csv 8 - /f/table.csv".to_owned()], IngestStrategy::WebFile)
     );
+}
+
+/// pooch, a downloader of datasets, lists the same files with the same digests.
+#[tokio::test(flavor = "multi_thread")]
+async fn fileset_platforms_list_the_files_that_pooch_lists() {
+    let platforms = Platforms::start().await;
+    let link = |key: &str| json!({ "self": format!("https://h.example/{key}/content") });
+    let files: Value = (0..12)
+        .map(|n| json!({ "key": format!("a {n}.csv"), "size": n, "checksum": format!("md5:{n:032x}"), "links": link("a") }))
+        .collect();
+    let article: Vec<_> = (1..=9).map(figshare_file).collect();
+    let listed = json!([
+        { "label": "a.pdf", "directoryLabel": "docs", "dataFile": { "id": 1, "filename": "a.pdf", "filesize": 7,
+            "persistentId": "doi:10.5072/DATA/TKCFEF/AAAAAA", "md5": "0a" } },
+        { "label": "b.pdf", "dataFile": { "id": 2, "filename": "b.pdf", "filesize": 7, "persistentId": "", "md5": "0b" } }
+    ]);
+    let answers = [
+        ("/zenodo/records/17", page()),
+        ("/zenodo/api/records/17", Answer::json(&zenodo(17, &files))),
+        ("/articles/A/8", page()),
+        ("/figshare-api/v2/articles", Answer::json(&json!([{ "id": 8 }]))),
+        ("/figshare-api/v2/articles/8", Answer::json(&figshare(&json!(article), 18))),
+        ("/figshare-api/v2/articles/8/files", Answer::json(&json!(article))),
+        ("/dataset.xhtml", page()),
+        ("/api/datasets/:persistentId", Answer::json(&dataverse(&listed))),
+        ("/api/datasets/:persistentId/", Answer::json(&dataverse(&listed))),
+    ];
+    for (platform, path) in [
+        ("zenodo", "/zenodo/records/17"),
+        ("figshare", "/articles/A/8"),
+        ("dataverse", "/dataset.xhtml?persistentId=doi:10.5072/DATA/TKCFEF"),
+    ] {
+        let (dataset, _) = platforms.read(path, &answers).await.unwrap();
+        let ours = dataset.files.iter().map(|file| {
+            let name = file.manifest.path.rsplit('/').next().unwrap().to_owned();
+            (name, file.manifest.md5.clone().unwrap())
+        });
+        let url = format!("{}{path}", platforms.server.url);
+        let theirs = tokio::task::spawn_blocking(move || python::pooch_registry(platform, &url)).await.unwrap();
+        assert_eq!(ours.collect::<std::collections::BTreeMap<_, _>>(), theirs, "{platform}");
+    }
 }

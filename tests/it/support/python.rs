@@ -3,6 +3,7 @@
 //! its first run.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
@@ -60,6 +61,16 @@ pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
     writing.join().unwrap().unwrap();
     let lines = String::from_utf8(done.stdout).unwrap();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Returns the files of a dataset with their MD5, as pooch lists them. The host of the URL plays the platform.
+pub(crate) fn pooch_registry(platform: &str, url: &str) -> BTreeMap<String, String> {
+    let requirements = ["pooch==1.9.0", "requests==2.32.5"];
+    let mut reader = Command::new(environment("pooch", &requirements));
+    reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/pooch_registry.py"));
+    let done = reader.args([platform, url]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
 }
 
 /// Running example program.
