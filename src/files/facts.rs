@@ -19,7 +19,7 @@ pub struct FileFacts {
 }
 
 /// Reads the bytes of a file piece by piece.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct FileHasher {
     hash: Sha256,
     pub(super) size: u64,

@@ -32,6 +32,9 @@ pub use self::{
 /// Folder of the stored files.
 const STORED: &str = "sha256";
 
+/// Folder of the items: copies of files under readable names.
+const ITEMS: &str = "items";
+
 /// Folder of the files that are being written.
 const INCOMING: &str = "incoming";
 
@@ -134,6 +137,15 @@ impl FileStore {
         let name = Path::from_iter([INCOMING, &Uuid::now_v7().to_string()]);
         let upload = self.objects.put_multipart(&name).await.map_err(|error| self.failed(&error))?;
         Ok(NewFile::new(self.clone(), name, upload))
+    }
+
+    /// Copies a stored file to a path below the name of an item, where other programs find it. An equal copy is replaced.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written, or has no such file.
+    pub async fn publish(&self, digest: FileDigest, item: &str, path: &str) -> Result<(), FileStoreError> {
+        let place = Path::from_iter([ITEMS, item].into_iter().chain(path.split('/')));
+        self.objects.copy(&digest.path(), &place).await.map_err(|error| self.failed(&error))
     }
 
     /// Returns the size of a file in bytes; `None` if the store does not have it.

@@ -44,6 +44,12 @@ impl NewFile {
         self.hasher.size
     }
 
+    /// Returns the facts about the bytes that were written.
+    #[must_use]
+    pub fn facts(&self) -> FileFacts {
+        self.hasher.clone().finish()
+    }
+
     /// Appends bytes. Waits while too much is in memory.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Politeness to the harvested servers: one request at a time to each host, and none before the time that the host has
-//! asked for. Harvests of several sources on one host share the limit.
+//! Politeness to the harvested servers: a number of requests at a time to each host, and none before the time that the host
+//! has asked for. Harvests of several sources on one host share the limit.
 
 use std::{
     collections::HashMap,
@@ -8,36 +8,84 @@ use std::{
 };
 
 use tokio::{
-    sync::OwnedMutexGuard,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep_until},
 };
 
-/// Hosts with their limits. Clones share the same state. There are as many hosts as the configuration names.
-#[derive(Clone, Default)]
-pub struct Hosts(Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<Instant>>>>>);
+/// Number of hosts above which those without requests are forgotten.
+const MAX_IDLE_HOSTS: usize = 1000;
+
+/// Hosts with their limits. Clones share the same state.
+#[derive(Clone)]
+pub struct Hosts {
+    hosts: Arc<Mutex<HashMap<String, Arc<Host>>>>,
+    requests: usize,
+}
+
+struct Host {
+    requests: Arc<Semaphore>,
+    /// Time before which no request may begin.
+    free_at: Mutex<Instant>,
+}
 
 /// Permission to send requests to a host, one at a time. Dropping it lets the next harvest send.
-pub struct HostPermit(OwnedMutexGuard<Instant>);
+pub struct HostPermit {
+    host: Arc<Host>,
+    _request: Option<OwnedSemaphorePermit>,
+}
+
+/// One request at a time.
+impl Default for Hosts {
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
 
 impl Hosts {
-    /// Waits until no other harvest sends a request to the host, and the host accepts requests again.
+    /// Creates limits of so many requests at a time to each host.
+    #[must_use]
+    pub fn new(requests: usize) -> Self {
+        Self { hosts: Arc::default(), requests }
+    }
+
+    /// Waits until the host has no other request too many, and accepts requests again.
     pub async fn permit(&self, host: &str) -> HostPermit {
-        let host = {
-            let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(
-                hosts.entry(host.to_owned()).or_insert_with(|| Arc::new(tokio::sync::Mutex::new(Instant::now()))),
-            )
+        let host = self.host(host);
+        // The semaphore is never closed.
+        let request = Arc::clone(&host.requests).acquire_owned().await.ok();
+        loop {
+            let free_at = *host.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if free_at <= Instant::now() {
+                return HostPermit { host, _request: request };
+            }
+            sleep_until(free_at).await;
+        }
+    }
+
+    fn host(&self, name: &str) -> Arc<Host> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if hosts.len() >= MAX_IDLE_HOSTS {
+            hosts.retain(|_, host| Arc::strong_count(host) > 1 || host.is_paused());
+        }
+        let new = || {
+            let (requests, free_at) = (Arc::new(Semaphore::new(self.requests)), Mutex::new(Instant::now()));
+            Arc::new(Host { requests, free_at })
         };
-        let permit = host.lock_owned().await;
-        sleep_until(*permit).await;
-        HostPermit(permit)
+        Arc::clone(hosts.entry(name.to_owned()).or_insert_with(new))
+    }
+}
+
+impl Host {
+    fn is_paused(&self) -> bool {
+        *self.free_at.lock().unwrap_or_else(PoisonError::into_inner) > Instant::now()
     }
 }
 
 impl HostPermit {
     /// Sends no request to the host for this time.
     pub fn pause(&mut self, time: Duration) {
-        *self.0 = Instant::now() + time;
+        let mut free_at = self.host.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *free_at = (*free_at).max(Instant::now() + time);
     }
 }
 
@@ -48,15 +96,32 @@ mod tests {
     use super::{Duration, Hosts, Instant};
 
     #[tokio::test]
-    async fn host_gets_one_request_at_a_time_and_its_pause() {
+    async fn host_gets_its_number_of_requests_at_a_time_and_its_pause() {
+        for requests in [1, 3] {
+            let hosts = Hosts::new(requests);
+            let mut permits = Vec::new();
+            for _ in 0..requests {
+                permits.push(hosts.permit("a").now_or_never().unwrap());
+            }
+            let other = hosts.permit("b").await;
+            assert!(hosts.permit("a").now_or_never().is_none());
+            let (began, pause) = (Instant::now(), Duration::from_millis(50));
+            permits[0].pause(pause);
+            drop((permits, other));
+            let _next = hosts.permit("a").await;
+            assert!(began.elapsed() >= pause);
+        }
+    }
+
+    #[tokio::test]
+    async fn idle_hosts_are_forgotten_and_busy_ones_are_not() {
         let hosts = Hosts::default();
-        let mut first = hosts.permit("a").await;
-        let other = hosts.permit("b").await;
-        assert!(hosts.permit("a").now_or_never().is_none());
-        let (began, pause) = (Instant::now(), Duration::from_millis(50));
-        first.pause(pause);
-        drop((first, other));
-        let _second = hosts.permit("a").await;
-        assert!(began.elapsed() >= pause);
+        hosts.permit("paused").await.pause(Duration::from_secs(60));
+        let _busy = hosts.permit("busy").await;
+        for n in 0..3000 {
+            hosts.permit(&n.to_string()).await;
+        }
+        assert!(hosts.hosts.lock().unwrap().len() <= super::MAX_IDLE_HOSTS);
+        assert!(hosts.permit("busy").now_or_never().is_none() && hosts.permit("paused").now_or_never().is_none());
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! * `harvests` is the set of harvests, of the configuration and made over HTTP;
 //! * `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
-//! * `hosts` limits the requests to each host, `client` sends them, and `text` repairs the text of responses;
+//! * `hosts` limits the requests to each host, `client` sends them, `transfer` stores files, and `text` repairs the
+//!   text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
 //! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`folder`] the one for folders and
 //!   archives, [`gateway`] the one for other gateways, and [`download`] copies the files that other sources name;
@@ -33,6 +34,7 @@ pub mod oai_pmh;
 mod schedule;
 pub mod status;
 mod text;
+mod transfer;
 mod waits;
 
 use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};

@@ -53,12 +53,55 @@ pub struct FilesetResult {
     /// How the files are archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest_strategy: Option<IngestStrategy>,
+    /// URL of the archive of the whole dataset, if the gateway has archived it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_url: Option<String>,
+    /// SHA-256 of the WARC file in the file store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warc_sha256: Option<String>,
+    /// SHA-256 of the index of the WARC file in the file store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cdx_sha256: Option<String>,
+    /// Lines of the index for the files.
+    #[serde(skip)]
+    pub file_cdx: Vec<CdxLine>,
     /// The bundle, if the files are archived in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fileset_bundle: Option<FilesetBundle>,
     /// The file, if it is the only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fileset_file: Option<Capture>,
+}
+
+impl FilesetResult {
+    /// Creates a result of which only the request and the outcome are known.
+    #[must_use]
+    pub fn new(request: FilesetRequest, status: IngestStatus) -> Self {
+        Self {
+            hit: status.is_success(),
+            status,
+            error_message: None,
+            request,
+            hops: Vec::new(),
+            landing_page: Capture::default(),
+            html_biblio: None,
+            platform_name: None,
+            platform_domain: None,
+            platform_id: None,
+            platform_base_url: None,
+            archiveorg_item_name: None,
+            manifest: None,
+            file_count: None,
+            total_size: None,
+            ingest_strategy: None,
+            archive_url: None,
+            warc_sha256: None,
+            cdx_sha256: None,
+            file_cdx: Vec::new(),
+            fileset_bundle: None,
+            fileset_file: None,
+        }
+    }
 }
 
 /// A file of a dataset.
@@ -96,6 +139,9 @@ pub struct ManifestFile {
     /// Time of the response in UTC, as `YYYYMMDDhhmmss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal_dt: Option<String>,
+    /// URL of the copy, if the gateway has archived it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_url: Option<String>,
 }
 
 named_values! {

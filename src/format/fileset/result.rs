@@ -78,6 +78,10 @@ fn result_draft(result: &FilesetResult) -> Result<Draft, Rejection> {
     let mut wrong_sha1 = 0;
     for (index, file) in result.manifest.iter().flatten().enumerate() {
         let Some(status) = file.status.as_ref().or_else(|| result.hit.then_some(&result.status)) else { continue };
+        if !result.hit && status.is_success() {
+            // The file is good, but was not archived.
+            continue;
+        }
         let pointer = format!("/manifest/{index}");
         if !paths.insert(&*file.path) {
             return Err(rejection(format!("{pointer}/path"), format!("another file has the path {:?} too", file.path)));
@@ -123,6 +127,9 @@ fn description(result: &FilesetResult) -> String {
 
 /// Returns the URL of the archived dataset: its item at archive.org, or the archived landing page.
 fn archive(result: &FilesetResult) -> Option<Uri> {
+    if let Some(url) = &result.archive_url {
+        return Uri::parse(url).ok();
+    }
     if result.ingest_strategy.is_none_or(IngestStrategy::is_web) {
         let terminal = result.landing_page.terminal.as_ref()?;
         return captured(&terminal.terminal_url, terminal.terminal_dt.as_deref());
@@ -145,6 +152,9 @@ fn content(result: &FilesetResult, file: &ManifestFile) -> Result<Option<Content
 
 /// Returns the URL of the copy of a file. A file in a bundle has none.
 fn copy(result: &FilesetResult, file: &ManifestFile) -> Option<Uri> {
+    if let Some(url) = &file.archive_url {
+        return Uri::parse(url).ok();
+    }
     let strategy = result.ingest_strategy?;
     if strategy.is_bundled() {
         return None;

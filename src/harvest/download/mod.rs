@@ -5,7 +5,7 @@
 //! be had holds no record up, and a crash repeats at most the files of one page.
 //!
 //! * `position` is the state between two pages, with the downloads to repeat;
-//! * `fetch` sends the requests, and `robots` reads the rules of the hosts.
+//! * `fetch` downloads a file, and `robots` reads the rules of the hosts.
 
 mod fetch;
 mod position;
@@ -29,13 +29,14 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::{
-    fetch::{FetchError, FetchedFile, Fetcher, RobotsCache},
+    fetch::{FetchedFile, Fetcher, RobotsCache},
     position::{Download, Position},
 };
 use super::{
     HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError,
     journal_list::{READ_CHANGES, before_oldest, wait_for_change},
     json_message, metrics,
+    transfer::{TransferError, Transfers},
 };
 use crate::{
     files::{FileLinks, FileStore},
@@ -106,7 +107,8 @@ impl HarvesterSettings for DownloadSettings {
                 ..ClientSettings::new(policy.clone())
             });
             let (client, files, settings) = (client.await?, FileStore::open(&files)?, self.clone());
-            let fetcher = Arc::new(Fetcher { client, policy, hosts, files, settings, robots: RobotsCache::default() });
+            let transfers = Transfers { client, policy, hosts, files };
+            let fetcher = Arc::new(Fetcher { transfers, settings, robots: RobotsCache::default() });
             metrics::register_downloads(&source);
             Ok(Arc::new(Downloader { source, fetcher, journal, file_links, public_url }) as Arc<dyn Harvester>)
         })
@@ -126,7 +128,7 @@ struct Downloader {
 type Attempt = (Download, u32);
 
 /// The same with its result.
-type Outcome = (Download, u32, Result<FetchedFile, FetchError>);
+type Outcome = (Download, u32, Result<FetchedFile, TransferError>);
 
 impl Harvester for Downloader {
     fn describe(&self) -> String {
@@ -168,9 +170,9 @@ impl Downloader {
             let (copy, reason) = match result {
                 Ok(file) => (Some(self.location(&file)?), String::new()),
                 // The position stays, so nothing is lost while the disk is full.
-                Err(FetchError::Store(error)) => return Err(HarvestError::retry(error.to_string())),
+                Err(TransferError::Store(error)) => return Err(HarvestError::retry(error.to_string())),
                 Err(error) => {
-                    let is_permanent = matches!(error, FetchError::Permanent(_));
+                    let is_permanent = matches!(error, TransferError::Permanent(_));
                     position.repeat(download.clone(), attempts + 1, now, is_permanent);
                     (None, error.to_string())
                 }
@@ -258,7 +260,7 @@ impl Downloader {
         let digest = stored.digest.to_string();
         let in_store = match self.file_links {
             FileLinks::Gateway => None,
-            FileLinks::Store => self.fetcher.files.url(stored.digest),
+            FileLinks::Store => self.fetcher.transfers.files.url(stored.digest),
         };
         let url = in_store.unwrap_or_else(|| format!("{}/files/{digest}", self.public_url));
         let url = Uri::parse(&url).map_err(|error| HarvestError::fail(format!("the URL of a copy: {error}")))?;

@@ -1,4 +1,4 @@
-//! Filesets: the files of datasets, from the request to the manifest.
+//! Filesets: the files of datasets, from the request to the archive.
 //!
 //! A request names a URL. Its redirections lead to the landing page of the dataset, from which a platform is recognized; the
 //! interface of the platform has the list of the files, the manifest. The manifest decides how the files are archived.
@@ -6,17 +6,22 @@
 //! * `client` sends the requests, and classifies their failures ([`IngestFailure`]);
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
-//! * [`strategy`] chooses how the files are archived.
+//! * [`strategy`] chooses how the files are archived;
+//! * `ingest` executes an ingest, `files` downloads its files, and `warc` writes a web archive.
 
 mod client;
+mod files;
+mod ingest;
 mod landing_page;
 pub mod platform;
 pub mod strategy;
+mod warc;
 
 use std::time::Duration;
 
 pub use self::{
     client::{ClientLimits, PlatformClient, PlatformToken},
+    ingest::{IngestSettings, Ingested, Ingester},
     landing_page::LandingPage,
 };
 use crate::{format::fileset::status::IngestStatus, model::Timestamp};

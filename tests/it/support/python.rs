@@ -73,6 +73,16 @@ pub(crate) fn pooch_registry(platform: &str, url: &str) -> BTreeMap<String, Stri
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
+/// Reads a WARC file with warcio, and indexes it with cdxj-indexer. Returns the records with the digests of their bodies,
+/// whether the digests of the records are true, and the index.
+pub(crate) fn read_warc(warc: &Path) -> Value {
+    let mut reader = Command::new(environment("warc", &["warcio==1.8.1", "cdxj-indexer==1.5.0", "setuptools==80.9.0"]));
+    reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/read_warc.py"));
+    let done = reader.arg(warc).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
 /// Running example program.
 pub(crate) struct Example {
     child: Child,

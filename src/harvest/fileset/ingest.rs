@@ -1,0 +1,309 @@
+//! One ingest: from the request over the landing page, the manifest and the files to the result.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use sha1::Digest;
+use url::Url;
+
+use super::{
+    ClientLimits, IngestFailure, LandingPage, PlatformClient, RetryRule,
+    files::{self, ArchivedFile},
+    platform::{Dataset, DatasetLimits, PlatformSettings, dataset_of},
+    strategy::Thresholds,
+    warc::{RecordedResponse, WarcWriter},
+};
+use crate::{
+    files::{FileStore, FileStoreError},
+    format::fileset::{
+        FilesetRequest,
+        message::{Capture, FileMeta, FilesetResult, ManifestFile, Terminal},
+        status::IngestStatus,
+    },
+    harvest::{Hosts, transfer::Transfers},
+    http_client::{Client, ClientError, ClientSettings, OutboundPolicy},
+    model::Timestamp,
+};
+
+/// Number of files above which a result lists only the first ones, and how many.
+const LISTED_FILES: usize = 10_000;
+const LISTED_OF_MANY: usize = 200;
+
+/// Maximum length of the reason in a result, in characters.
+const MESSAGE_CHARS: usize = 1600;
+
+/// Time until the headers of a response with a file, and between two pieces of it.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Settings of ingests.
+#[derive(Clone, Debug)]
+pub struct IngestSettings {
+    /// Addresses of the platforms.
+    pub platforms: PlatformSettings,
+    /// Limits of a dataset.
+    pub limits: DatasetLimits,
+    /// Maximum size of a file, in bytes.
+    pub max_file_bytes: u64,
+    /// Maximum duration of an ingest.
+    pub max_time: Duration,
+    /// Number of files that are downloaded at once from a host.
+    pub concurrency: usize,
+    /// Figures that decide how the files are archived.
+    pub thresholds: Thresholds,
+    /// Limits of the requests to landing pages and interfaces.
+    pub client: ClientLimits,
+    /// URL below which the stored files are served, without a trailing slash; `None` if they are not.
+    pub files_url: Option<Arc<str>>,
+}
+
+impl IngestSettings {
+    /// Creates settings with the default limits.
+    #[must_use]
+    pub fn new(platforms: PlatformSettings) -> Self {
+        Self {
+            platforms,
+            limits: DatasetLimits::default(),
+            max_file_bytes: 64 << 30,
+            max_time: Duration::from_secs(24 * 60 * 60),
+            concurrency: 4,
+            thresholds: Thresholds::default(),
+            client: ClientLimits::default(),
+            files_url: None,
+        }
+    }
+}
+
+/// Archives datasets in the file store.
+pub struct Ingester {
+    client: PlatformClient,
+    transfers: Transfers,
+    settings: IngestSettings,
+}
+
+/// Outcome of an ingest.
+#[derive(Clone, Debug)]
+pub struct Ingested {
+    /// The result, as it is reported.
+    pub result: FilesetResult,
+    /// Time of the next attempt; `None` after a success.
+    pub retry: Option<RetryRule>,
+}
+
+impl Ingester {
+    /// Creates an ingester. It connects when the first request is sent.
+    ///
+    /// # Errors
+    /// Fails if the HTTP library cannot be set up.
+    pub async fn new(settings: IngestSettings, policy: OutboundPolicy, files: FileStore) -> Result<Self, ClientError> {
+        let hosts = Hosts::new(settings.concurrency);
+        let client = Client::new(ClientSettings {
+            response_timeout: TRANSFER_TIMEOUT,
+            body_timeout: TRANSFER_TIMEOUT,
+            ..ClientSettings::new(policy.clone())
+        });
+        let transfers = Transfers { client: client.await?, policy: policy.clone(), hosts: hosts.clone(), files };
+        Ok(Self { client: PlatformClient::new(policy, hosts, settings.client).await?, transfers, settings })
+    }
+
+    /// Archives a dataset.
+    pub async fn ingest(&self, request: &FilesetRequest) -> Ingested {
+        let mut result = FilesetResult::begin(request.clone());
+        let outcome = tokio::time::timeout(self.settings.max_time, self.run(&mut result)).await;
+        let outcome = outcome.unwrap_or_else(|_| {
+            let seconds = self.settings.max_time.as_secs();
+            Err(IngestFailure::transient(IngestStatus::TIMEOUT, format!("the ingest takes more than {seconds} s")))
+        });
+        let retry = match outcome {
+            Ok(status) => {
+                (result.hit, result.status) = (true, status);
+                None
+            }
+            Err(IngestFailure { status, message, retry }) => {
+                result.error_message = Some(message.chars().take(MESSAGE_CHARS).collect());
+                result.status = status;
+                Some(retry)
+            }
+        };
+        Ingested { result, retry }
+    }
+
+    /// Executes an ingest. The result has what is known when a step fails.
+    async fn run(&self, result: &mut FilesetResult) -> Result<IngestStatus, IngestFailure> {
+        let start = Url::parse(result.request.base_url.as_str())
+            .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;
+        let page = self.client.landing_page(&start).await?;
+        result.describe_page(&page);
+        let (platform, dataset) = dataset_of(&page, &self.settings.platforms, &self.client).await?;
+        result.describe_dataset(&dataset);
+        dataset.check(&self.settings.limits)?;
+        let strategy = platform.strategy(&dataset, &self.settings.thresholds);
+        result.ingest_strategy = Some(strategy);
+        if strategy.is_bundled() {
+            let message = "bundles are not archived; leave bundle_above_files out";
+            return Err(IngestFailure::permanent(IngestStatus::NO_STRATEGY_HELPER, message));
+        }
+        let files = self.download(&dataset, result).await?;
+        let archived = if strategy.is_web() {
+            self.archive_in_warc(&page, &files, result).await
+        } else {
+            self.archive_in_item(&dataset, &files).await
+        };
+        archived.map_err(|error| store_failure(&error))?;
+        if strategy.is_file() {
+            result.fileset_file = files.first().map(|file| file.capture(strategy.is_web(), result));
+            return Ok(IngestStatus::SUCCESS_FILE);
+        }
+        Ok(IngestStatus::SUCCESS)
+    }
+
+    /// Downloads all files, and puts their facts into the manifest of the result.
+    async fn download(
+        &self,
+        dataset: &Dataset,
+        result: &mut FilesetResult,
+    ) -> Result<Vec<ArchivedFile>, IngestFailure> {
+        let token = self.settings.platforms.token(dataset.platform_name);
+        let downloads = dataset.files.iter().map(|file| {
+            // The token is for the platform, and not for the hosts that its manifest names.
+            let is_own =
+                file.manifest.platform_url.as_deref().and_then(|url| Url::parse(url).ok()).is_some_and(|url| {
+                    url.host_str().is_some_and(|host| dataset.platform_domain.split(':').next() == Some(host))
+                });
+            files::download(file, &self.transfers, token.filter(|_| is_own), self.settings.max_file_bytes)
+        });
+        let mut downloads = stream::iter(downloads).buffered(self.settings.concurrency);
+        let mut files = Vec::new();
+        while let Some(downloaded) = downloads.next().await {
+            let entry = result.manifest.as_mut().and_then(|manifest| manifest.get_mut(files.len()));
+            match downloaded {
+                Ok(mut file) => {
+                    let url = self.settings.files_url.as_ref().map(|base| format!("{base}/{}", file.stored.digest));
+                    file.manifest.archive_url = url;
+                    entry.into_iter().for_each(|entry| *entry = file.manifest.clone());
+                    files.push(file);
+                }
+                Err((manifest, failure)) => {
+                    entry.into_iter().for_each(|entry| *entry = manifest.clone());
+                    return Err(failure);
+                }
+            }
+        }
+        result.total_size = Some(files.iter().map(|file| file.stored.size).sum());
+        Ok(files)
+    }
+
+    /// Writes a WARC file with the landing page and the files, and its index.
+    async fn archive_in_warc(
+        &self,
+        page: &LandingPage,
+        files: &[ArchivedFile],
+        result: &mut FilesetResult,
+    ) -> Result<(), FileStoreError> {
+        let store = &self.transfers.files;
+        let mut warc = WarcWriter::new(store, Timestamp::now()).await?;
+        let page_meta = result.landing_page.file_meta.clone();
+        if let (Some(body), Some(meta)) = (&page.body, page_meta) {
+            let response = RecordedResponse {
+                url: page.url.as_str(),
+                time: page.time,
+                status: page.status.as_u16(),
+                headers: &page.headers,
+                sha1: &meta.sha1hex,
+                media_type: meta.mimetype.as_deref(),
+            };
+            warc.page(&response, body).await?;
+        }
+        for ArchivedFile { manifest, stored, headers, time } in files {
+            let response = RecordedResponse {
+                url: manifest.terminal_url.as_deref().unwrap_or_default(),
+                time: *time,
+                status: 200,
+                headers,
+                sha1: manifest.sha1.as_deref().unwrap_or_default(),
+                media_type: manifest.mimetype.as_deref(),
+            };
+            warc.file(&response, store, stored.digest).await?;
+        }
+        let warc = warc.finish().await?;
+        let mut index = store.create().await?;
+        index.write(warc.cdxj().into()).await?;
+        let index = index.finish().await?;
+        result.archive_url = self.settings.files_url.as_ref().map(|base| format!("{base}/{}", warc.stored.digest));
+        result.warc_sha256 = Some(warc.stored.digest.to_string());
+        result.cdx_sha256 = Some(index.digest.to_string());
+        let mut lines = warc.index.into_iter();
+        if page.body.is_some() {
+            result.landing_page.cdx = lines.next();
+        }
+        result.file_cdx = lines.collect();
+        Ok(())
+    }
+
+    /// Puts the files below the name of an item, as archive.org has them.
+    async fn archive_in_item(&self, dataset: &Dataset, files: &[ArchivedFile]) -> Result<(), FileStoreError> {
+        for file in files {
+            let path = &file.manifest.path;
+            self.transfers.files.publish(file.stored.digest, &dataset.archiveorg_item_name, path).await?;
+        }
+        Ok(())
+    }
+}
+
+fn store_failure(error: &FileStoreError) -> IngestFailure {
+    IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, error.to_string())
+}
+
+impl ArchivedFile {
+    /// Returns the file as the only one of a dataset.
+    fn capture(&self, is_web: bool, result: &FilesetResult) -> Capture {
+        let ManifestFile { terminal_url, terminal_dt, sha1, .. } = self.manifest.clone();
+        let terminal = terminal_url.map(|terminal_url| Terminal {
+            terminal_url,
+            terminal_dt,
+            terminal_status_code: Some(200),
+            terminal_sha1hex: sha1,
+        });
+        let cdx = result.file_cdx.first().filter(|_| is_web).cloned();
+        Capture { terminal, file_meta: Some(self.meta()), cdx, revisit_cdx: None }
+    }
+}
+
+impl FilesetResult {
+    /// Begins the result of a request.
+    fn begin(request: FilesetRequest) -> Self {
+        let hops = vec![request.base_url.to_string()];
+        Self { hops, ..Self::new(request, IngestStatus::NO_CAPTURE) }
+    }
+
+    fn describe_page(&mut self, page: &LandingPage) {
+        self.hops = page.hops.iter().map(Url::to_string).collect();
+        let meta = page.body.as_deref().map(|body| FileMeta {
+            size_bytes: body.len() as u64,
+            md5hex: hex::encode(md5::Md5::digest(body)),
+            sha1hex: hex::encode(sha1::Sha1::digest(body)),
+            sha256hex: hex::encode(sha2::Sha256::digest(body)),
+            mimetype: Some("text/html".to_owned()),
+        });
+        self.landing_page.terminal = Some(Terminal {
+            terminal_url: page.url.to_string(),
+            terminal_dt: Some(page.time.datetime().format("%Y%m%d%H%M%S").to_string()),
+            terminal_status_code: Some(page.status.as_u16()),
+            terminal_sha1hex: meta.as_ref().map(|meta| meta.sha1hex.clone()),
+        });
+        self.landing_page.file_meta = meta;
+    }
+
+    fn describe_dataset(&mut self, dataset: &Dataset) {
+        let Dataset { platform_name, platform_domain, platform_id, archiveorg_item_name, base_url, files, .. } =
+            dataset;
+        let listed = if files.len() > LISTED_FILES { LISTED_OF_MANY } else { files.len() };
+        self.platform_name = Some((*platform_name).to_owned());
+        self.platform_domain = Some(platform_domain.clone());
+        self.platform_id = Some(platform_id.clone());
+        self.platform_base_url.clone_from(base_url);
+        self.archiveorg_item_name = Some(archiveorg_item_name.clone());
+        self.manifest = Some(files.iter().take(listed).map(|file| file.manifest.clone()).collect());
+        self.file_count = Some(files.len() as u64);
+        self.total_size = Some(dataset.total_size());
+    }
+}
