@@ -15,6 +15,7 @@ mod harvest_progress;
 mod harvests;
 mod health;
 mod http;
+mod ingest;
 mod migrate;
 mod nodes;
 mod progress;
@@ -79,6 +80,7 @@ enum Command {
     Nodes(nodes::Nodes),
     Harvests(harvests::Harvests),
     Files(files::Files),
+    Ingest(ingest::Ingest),
     SeedRegistry(seed_registry::SeedRegistry),
     Check(check::Check),
     Health(health::Health),
@@ -159,6 +161,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Nodes(nodes) => nodes.run(),
         Command::Harvests(harvests) => harvests.run(),
         Command::Files(files) => files.run(),
+        Command::Ingest(ingest) => ingest.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Check(check) => check.run(),
         Command::Health(health) => health.run(),

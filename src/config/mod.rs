@@ -12,6 +12,7 @@ mod download;
 mod error;
 mod feed;
 mod files;
+mod filesets;
 mod folder;
 mod gateway;
 mod harvest;
@@ -61,6 +62,7 @@ pub use transport::{Connection, Transport};
 use crate::{
     delivery::Definition,
     format::{DIALECTS, DialectKind},
+    harvest::fileset::IngestSettings,
     http_client::AllowList,
     journal::store::StoreLocation,
     model::{SourceName, SubscriptionName},
@@ -91,6 +93,8 @@ pub struct Config {
     pub hub: HubConfig,
     /// `[files]`
     pub files: FilesConfig,
+    /// `[filesets]`
+    pub filesets: IngestSettings,
     /// `[access]` and the signature keys of the sources.
     pub access: Access,
     /// `[sources.NAME]`; only enabled sources.
@@ -246,9 +250,10 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
-        let Tables { server, journal, node, limits, log, delivery, hub, files, .. } = root.clone().read()?;
+        let Tables { server, journal, node, limits, log, delivery, hub, files, filesets, .. } = root.clone().read()?;
         let store = journal::store(&root.entry("journal")?, &journal, environment)?;
         let files = files::read(files, &root.entry("files")?, environment)?;
+        let filesets = filesets::read(filesets, &root.entry("filesets")?, environment)?;
         limits.refuse_contradictions(&root.entry("limits")?)?;
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
@@ -273,7 +278,21 @@ impl Config {
         let signatures = sources.iter().filter_map(signature).collect();
         let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
         access::refuse_open(&server, &access)?;
-        Ok(Self { server, journal, store, node, limits, log, delivery, hub, files, access, sources, subscriptions })
+        Ok(Self {
+            server,
+            journal,
+            store,
+            node,
+            limits,
+            log,
+            delivery,
+            hub,
+            files,
+            filesets,
+            access,
+            sources,
+            subscriptions,
+        })
     }
 }
 
@@ -288,6 +307,7 @@ struct Tables {
     delivery: DeliveryTable,
     hub: HubConfig,
     files: files::FilesTable,
+    filesets: filesets::FilesetsTable,
     #[serde(rename = "access")]
     _access: AccessTable,
     /// Each source is read separately, because its settings depend on its dialect.

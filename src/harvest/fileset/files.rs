@@ -1,5 +1,7 @@
 //! Downloads of the files of a dataset into the file store, each verified in the pass that stores it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use axum::http::{
     HeaderMap,
     header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
@@ -45,12 +47,21 @@ impl ArchivedFile {
     }
 }
 
+/// Limits of a download, and the count of its bytes.
+#[derive(Clone, Copy)]
+pub(super) struct FileLimits<'a> {
+    /// Maximum size, in bytes.
+    pub(super) max_bytes: u64,
+    /// Number of bytes that the ingest has received.
+    pub(super) received: &'a AtomicU64,
+}
+
 /// Downloads a file and compares it with its entry of the manifest. The result for a failure is the entry with its status.
 pub(super) async fn download(
     file: &PlatformFile,
     transfers: &Transfers,
     token: Option<&PlatformToken>,
-    max_bytes: u64,
+    limits: FileLimits<'_>,
 ) -> Result<ArchivedFile, (ManifestFile, IngestFailure)> {
     let failed = |failure: IngestFailure| {
         let manifest = ManifestFile { status: Some(failure.status.clone()), ..file.manifest.clone() };
@@ -63,7 +74,7 @@ pub(super) async fn download(
     };
     let url = OutboundUrl::parse(url, &transfers.policy).map_err(|error| refused(format!("{path}: {error}")))?;
     let headers = token.map(|token| (AUTHORIZATION, token.header())).into_iter().collect::<HeaderMap>();
-    let mut check = FileCheck { file, max_bytes, md5: Md5::new(), sha1: Sha1::new(), failure: None };
+    let mut check = FileCheck { file, limits, md5: Md5::new(), sha1: Sha1::new(), failure: None };
     let mut permit = transfers.hosts.permit(&url.origin()).await;
     let time = Timestamp::now();
     let transferred = transfers.store(&url, &headers, &mut check, &mut permit).await;
@@ -159,7 +170,7 @@ impl Facts {
 /// Hashes a file, and stops a transfer that cannot be the file.
 struct FileCheck<'a> {
     file: &'a PlatformFile,
-    max_bytes: u64,
+    limits: FileLimits<'a>,
     md5: Md5,
     sha1: Sha1,
     failure: Option<IngestFailure>,
@@ -181,8 +192,8 @@ impl FileCheck<'_> {
                 if is_whole { "" } else { "at least" }
             );
             IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message.replace("  ", " "))
-        } else if size > self.max_bytes {
-            let message = format!("{path} has more than {} bytes", self.max_bytes);
+        } else if size > self.limits.max_bytes {
+            let message = format!("{path} has more than {} bytes", self.limits.max_bytes);
             IngestFailure::permanent(IngestStatus::TOO_LARGE_SIZE, message)
         } else {
             return Ok(());
@@ -211,6 +222,7 @@ impl Receiver for FileCheck<'_> {
 
     fn receive(&mut self, piece: &[u8], size: u64) -> Result<(), TransferError> {
         self.check_size(size, false)?;
+        self.limits.received.fetch_add(piece.len() as u64, Ordering::Relaxed);
         self.md5.update(piece);
         self.sha1.update(piece);
         Ok(())

@@ -1,6 +1,12 @@
 //! One ingest: from the request over the landing page, the manifest and the files to the result.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
 use sha1::Digest;
@@ -8,7 +14,7 @@ use url::Url;
 
 use super::{
     ClientLimits, IngestFailure, LandingPage, PlatformClient, RetryRule,
-    files::{self, ArchivedFile},
+    files::{self, ArchivedFile, FileLimits},
     platform::{Dataset, DatasetLimits, PlatformSettings, dataset_of},
     strategy::Thresholds,
     warc::{RecordedResponse, WarcWriter},
@@ -80,6 +86,19 @@ pub struct Ingester {
     settings: IngestSettings,
 }
 
+/// Progress of an ingest, for people.
+#[derive(Debug, Default)]
+pub struct IngestProgress {
+    /// Number of files of the dataset.
+    pub files: AtomicU64,
+    /// Number of files that are downloaded.
+    pub done_files: AtomicU64,
+    /// Sum of the sizes that the platform tells, in bytes.
+    pub bytes: AtomicU64,
+    /// Number of bytes that are downloaded.
+    pub done_bytes: AtomicU64,
+}
+
 /// Outcome of an ingest.
 #[derive(Clone, Debug)]
 pub struct Ingested {
@@ -106,9 +125,9 @@ impl Ingester {
     }
 
     /// Archives a dataset.
-    pub async fn ingest(&self, request: &FilesetRequest) -> Ingested {
+    pub async fn ingest(&self, request: &FilesetRequest, progress: &IngestProgress) -> Ingested {
         let mut result = FilesetResult::begin(request.clone());
-        let outcome = tokio::time::timeout(self.settings.max_time, self.run(&mut result)).await;
+        let outcome = tokio::time::timeout(self.settings.max_time, self.run(&mut result, progress)).await;
         let outcome = outcome.unwrap_or_else(|_| {
             let seconds = self.settings.max_time.as_secs();
             Err(IngestFailure::transient(IngestStatus::TIMEOUT, format!("the ingest takes more than {seconds} s")))
@@ -128,13 +147,15 @@ impl Ingester {
     }
 
     /// Executes an ingest. The result has what is known when a step fails.
-    async fn run(&self, result: &mut FilesetResult) -> Result<IngestStatus, IngestFailure> {
+    async fn run(&self, result: &mut FilesetResult, progress: &IngestProgress) -> Result<IngestStatus, IngestFailure> {
         let start = Url::parse(result.request.base_url.as_str())
             .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;
         let page = self.client.landing_page(&start).await?;
         result.describe_page(&page);
         let (platform, dataset) = dataset_of(&page, &self.settings.platforms, &self.client).await?;
         result.describe_dataset(&dataset);
+        progress.files.store(dataset.files.len() as u64, Ordering::Relaxed);
+        progress.bytes.store(dataset.total_size(), Ordering::Relaxed);
         dataset.check(&self.settings.limits)?;
         let strategy = platform.strategy(&dataset, &self.settings.thresholds);
         result.ingest_strategy = Some(strategy);
@@ -142,7 +163,7 @@ impl Ingester {
             let message = "bundles are not archived; leave bundle_above_files out";
             return Err(IngestFailure::permanent(IngestStatus::NO_STRATEGY_HELPER, message));
         }
-        let files = self.download(&dataset, result).await?;
+        let files = self.download(&dataset, result, progress).await?;
         let archived = if strategy.is_web() {
             self.archive_in_warc(&page, &files, result).await
         } else {
@@ -161,6 +182,7 @@ impl Ingester {
         &self,
         dataset: &Dataset,
         result: &mut FilesetResult,
+        progress: &IngestProgress,
     ) -> Result<Vec<ArchivedFile>, IngestFailure> {
         let token = self.settings.platforms.token(dataset.platform_name);
         let downloads = dataset.files.iter().map(|file| {
@@ -169,7 +191,8 @@ impl Ingester {
                 file.manifest.platform_url.as_deref().and_then(|url| Url::parse(url).ok()).is_some_and(|url| {
                     url.host_str().is_some_and(|host| dataset.platform_domain.split(':').next() == Some(host))
                 });
-            files::download(file, &self.transfers, token.filter(|_| is_own), self.settings.max_file_bytes)
+            let limits = FileLimits { max_bytes: self.settings.max_file_bytes, received: &progress.done_bytes };
+            files::download(file, &self.transfers, token.filter(|_| is_own), limits)
         });
         let mut downloads = stream::iter(downloads).buffered(self.settings.concurrency);
         let mut files = Vec::new();
@@ -181,6 +204,7 @@ impl Ingester {
                     file.manifest.archive_url = url;
                     entry.into_iter().for_each(|entry| *entry = file.manifest.clone());
                     files.push(file);
+                    progress.done_files.fetch_add(1, Ordering::Relaxed);
                 }
                 Err((manifest, failure)) => {
                     entry.into_iter().for_each(|entry| *entry = manifest.clone());

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use self::{
     client::{ClientLimits, PlatformClient, PlatformToken},
-    ingest::{IngestSettings, Ingested, Ingester},
+    ingest::{IngestProgress, IngestSettings, Ingested, Ingester},
     landing_page::LandingPage,
 };
 use crate::{format::fileset::status::IngestStatus, model::Timestamp};

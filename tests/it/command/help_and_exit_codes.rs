@@ -50,6 +50,7 @@ fn help_has_examples_and_exit_codes() {
         "convert",
         "replay",
         "subscriptions",
+        "ingest",
         "check",
         "health",
         "token",

@@ -194,6 +194,7 @@ fn defaults_file_documents_every_setting() {
     for (table, documented) in [
         ("server.tls", "server.tls"),
         ("files.s3", "files.s3"),
+        ("filesets.platforms", "filesets.platforms"),
         ("access.tokens.x", "access.tokens.NAME"),
         ("sources.fedora", "sources.NAME"),
         ("sources.fedora.signature", "sources.NAME.signature"),
@@ -204,7 +205,10 @@ fn defaults_file_documents_every_setting() {
     let of_a_subscription =
         Definition::KEYS.into_iter().chain(DELIVERIES.iter().flat_map(|kind| kind.settings).map(|key| key.name));
     there_are.extend(of_a_subscription.map(|key| format!("subscriptions.NAME.{key}")));
-    assert_eq!(documented(&with_examples), there_are);
+    let mut documented = documented(&with_examples);
+    // The keys are the names of platforms.
+    documented.retain(|key| !key.starts_with("filesets.tokens."));
+    assert_eq!(documented, there_are);
 }
 
 #[test]

@@ -8,12 +8,13 @@ use sha2::{Digest, Sha256};
 use tidings::{
     files::{FileStore, FileStoreLocation},
     format::fileset::{FilesetRequest, dataset_url},
-    harvest::fileset::{IngestSettings, Ingested, Ingester, RetryRule, platform::PlatformSettings},
+    harvest::fileset::{IngestProgress, IngestSettings, Ingested, Ingester, RetryRule, platform::PlatformSettings},
     http_client::{AllowList, OutboundPolicy},
 };
 use url::Url;
 
 use crate::support::{
+    command_line::{command, ended},
     python,
     scripted_platform::{Answer, PlatformServer},
 };
@@ -54,7 +55,7 @@ impl Ingest {
         self.server.put("/api/records/17", Answer::json(&record));
         self.server.put("/doi/17", Answer::redirect("/records/17"));
         let url = dataset_url(&format!("{}/doi/17", self.server.url)).unwrap();
-        self.ingester.ingest(&FilesetRequest::new(url, "test")).await
+        self.ingester.ingest(&FilesetRequest::new(url, "test"), &IngestProgress::default()).await
     }
 
     /// Returns the paths of the files in the store, each with its size.
@@ -185,4 +186,42 @@ async fn fileset_ingest_tells_how_a_file_differs() {
         "only the good file is left: {:?}",
         ingest.stored()
     );
+}
+
+/// The command archives datasets of which one does not exist, named as arguments and on standard input.
+#[tokio::test(flavor = "multi_thread")]
+async fn fileset_ingest_is_a_command() {
+    let ingest = Ingest::start(|_| {}).await;
+    ingest.ingest(&[("a b.csv", file("one"), json!({ "size": 3 }))]).await;
+    let (url, folder) = (ingest.server.url.clone(), tempfile::tempdir().unwrap());
+    let config = folder.path().join("tidings.toml");
+    let text = format!("[delivery]\nallow = [\"127.0.0.1\"]\n[filesets.platforms]\nzenodo = [\"{url}\"]\n");
+    fs::write(&config, text).unwrap();
+    let store = folder.path().join("archive");
+    let good = format!("{url}/records/17");
+    let lines = format!(
+        "{good}\n\n{}\n",
+        json!({ "ingest_type": "dataset", "base_url": format!("{url}/records/18"), "ext_ids": {} })
+    );
+    let run = move |arguments: &[&str], input: Option<&str>| {
+        let options = ["ingest", "--config", config.to_str().unwrap(), "--folder", store.to_str().unwrap()];
+        let mut command = command(&[&options[..], arguments].concat());
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, input.unwrap_or_default().as_bytes()).unwrap();
+        drop(stdin);
+        ended(child)
+    };
+    let (code, output, errors) = run(&[&good], None);
+    assert_eq!((code, errors.as_str()), (0, ""), "{output}");
+    assert!(output.starts_with(&format!("success-file {good}\n")) && output.contains(&sha256(b"one")), "{output}");
+    let (code, output, errors) = run(&["--json"], Some(&lines));
+    assert_eq!((code, errors.contains("1 of 2 datasets are archived")), (1, true), "{errors}");
+    let results: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&results[0]["status"], &results[1]["status"]), (&json!("success-file"), &json!("platform-404")));
+    assert_eq!(results[1]["request"]["ext_ids"], json!({}), "the result repeats the whole request");
+    let (code, _, errors) = run(&["my data"], None);
+    assert!(code == 2 && errors.contains("write an http or https URL, or a DOI"), "{errors}");
+    let (code, _, errors) = run(&[], Some("{\"ingest_type\": \"pdf\", \"base_url\": \"https://h.example/1\"}"));
+    assert!(code == 2 && errors.contains("only \"dataset\" is archived"), "{errors}");
 }

@@ -1,0 +1,161 @@
+//! `tidings ingest`: archives datasets in a folder.
+
+use std::{
+    io::{self, BufRead},
+    path::PathBuf,
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+use clap::Args;
+use tidings::{
+    config::Flags,
+    files::{FileStore, FileStoreLocation},
+    format::fileset::{FilesetRequest, dataset_url, message::FilesetResult, status::IngestStatus},
+    harvest::fileset::{IngestProgress, Ingester},
+    http_client::OutboundPolicy,
+};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{ConfigFile, Failure, print, runtime, say};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidings ingest 10.5281/zenodo.4924875
+  tidings ingest --json https://zenodo.org/records/4924875 > results.json
+  tidings ingest --json < requests.json > results.json
+
+docs/filesets.md explains requests, results and the folder.
+
+Exit codes:
+  0  all datasets are archived
+  1  a dataset is not archived; its result says why
+  2  wrong usage or configuration";
+
+/// Time between two lines of progress.
+const STEP: Duration = Duration::from_secs(10);
+
+/// Source of the requests that this command makes.
+const REQUEST_SOURCE: &str = "tidings-ingest";
+
+/// Archive datasets: their files, verified, with a web archive or an item.
+///
+/// Each dataset is a URL of its landing page, a DOI, or a request as JSON. Without arguments, the datasets are the lines of
+/// standard input.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Ingest {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Folder of the archive.
+    #[arg(long, value_name = "DIR", default_value = "filesets")]
+    folder: PathBuf,
+    /// Write each result as a line of JSON.
+    #[arg(long)]
+    json: bool,
+    /// URL or DOI of a dataset.
+    #[arg(value_name = "URL|DOI")]
+    datasets: Vec<String>,
+}
+
+impl Ingest {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let config = self.config.load(&Flags::default())?;
+        let failed = |error: String| Failure::Failed(error);
+        let store =
+            FileStore::open(&FileStoreLocation::Folder(self.folder)).map_err(|error| failed(error.to_string()))?;
+        let policy = OutboundPolicy::public_files(config.delivery.allow.clone());
+        let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
+        let ingester = runtime.block_on(Ingester::new(config.filesets, policy, store));
+        let ingester = ingester.map_err(|error| failed(error.to_string()))?;
+        let mut counts = (0, 0);
+        let mut archive = |text: &str| {
+            let request = request(text).map_err(Failure::Usage)?;
+            let result = runtime.block_on(ingest(&ingester, &request));
+            counts = (counts.0 + u64::from(result.hit), counts.1 + 1);
+            print(&if self.json { line(&result)? } else { summary(&result) })
+        };
+        if self.datasets.is_empty() {
+            for text in io::stdin().lock().lines() {
+                let text = text.map_err(|error| failed(format!("cannot read standard input: {error}")))?;
+                if !text.trim().is_empty() {
+                    archive(&text)?;
+                }
+            }
+        } else {
+            self.datasets.iter().try_for_each(|text| archive(text))?;
+        }
+        runtime.shutdown_background();
+        match counts {
+            (archived, all) if archived == all => Ok(()),
+            (archived, all) => Err(failed(format!("{archived} of {all} datasets are archived"))),
+        }
+    }
+}
+
+/// Reads a request: JSON, a URL or an identifier.
+fn request(text: &str) -> Result<FilesetRequest, String> {
+    if !text.trim_start().starts_with('{') {
+        let url = dataset_url(text).map_err(|error| error.to_string())?;
+        return Ok(FilesetRequest::new(url, REQUEST_SOURCE));
+    }
+    let request: FilesetRequest =
+        serde_json::from_str(text).map_err(|error| format!("a request cannot be read: {error}"))?;
+    if request.is_for_dataset() {
+        Ok(request)
+    } else {
+        Err(format!("the request is for {:?}; only \"dataset\" is archived", request.ingest_type))
+    }
+}
+
+/// Archives a dataset, and shows the progress.
+async fn ingest(ingester: &Ingester, request: &FilesetRequest) -> FilesetResult {
+    let progress = IngestProgress::default();
+    let mut ticks = interval(STEP);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.reset();
+    let work = ingester.ingest(request, &progress);
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            ingested = &mut work => return ingested.result,
+            _ = ticks.tick() => {
+                let IngestProgress { files, done_files, bytes, done_bytes } = &progress;
+                let [files, done_files, bytes, done_bytes] =
+                    [files, done_files, bytes, done_bytes].map(|count| count.load(Ordering::Relaxed));
+                say(&format!("{}: {done_files} of {files} files, {done_bytes} of {bytes} bytes", request.base_url));
+            }
+            _ = tokio::signal::ctrl_c() => {
+                let mut result = FilesetResult::new(request.clone(), IngestStatus::CANCELLED);
+                result.error_message = Some("Ctrl-C was pressed; the files that are downloaded stay".to_owned());
+                return result;
+            }
+        }
+    }
+}
+
+fn line(result: &FilesetResult) -> Result<Vec<u8>, Failure> {
+    let mut line = serde_json::to_vec(result).map_err(|error| Failure::Failed(error.to_string()))?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Describes a result for people.
+fn summary(result: &FilesetResult) -> Vec<u8> {
+    let mut text = format!("{} {}\n", result.status, result.request.base_url);
+    if let Some(message) = &result.error_message {
+        text += &format!("  {message}\n");
+    }
+    if let (Some(name), Some(id)) = (&result.platform_name, &result.platform_id) {
+        let strategy = result.ingest_strategy.map_or("", |strategy| strategy.name());
+        text += &format!("  {name} {id} {strategy}\n");
+    }
+    for file in result.manifest.iter().flatten() {
+        let (size, status) = (file.size.unwrap_or(0), file.status.as_ref().map_or("-", IngestStatus::as_str));
+        text += &format!("  {status:9} {size:>12} {} {}\n", file.sha256.as_deref().unwrap_or("-"), file.path);
+    }
+    if let Some(warc) = &result.warc_sha256 {
+        text += &format!("  WARC {warc}\n");
+    }
+    text.into_bytes()
+}

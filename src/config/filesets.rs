@@ -1,0 +1,124 @@
+//! `[filesets]`: limits of the archiving of datasets, addresses of the platforms, and their access tokens.
+
+use std::{ffi::OsString, time::Duration};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny},
+};
+use url::Url;
+
+use super::{
+    error::ConfigError,
+    secret,
+    setting::{Setting, bounded},
+};
+use crate::{
+    harvest::fileset::{
+        IngestSettings, PlatformToken,
+        platform::{DatasetLimits, PlatformSettings},
+        strategy::Thresholds,
+    },
+    web::Secret,
+};
+
+/// Maximum number of bytes in a setting: 1 PiB.
+const MAX_BYTES: u64 = 1 << 50;
+
+/// `[filesets]` as it is written.
+#[derive(Deserialize)]
+pub(super) struct FilesetsTable {
+    #[serde(deserialize_with = "bounded::<1, MAX_BYTES, _, _>")]
+    max_total_size: u64,
+    #[serde(deserialize_with = "bounded::<1, 10_000, _, _>")]
+    max_file_count: usize,
+    #[serde(deserialize_with = "bounded::<1, MAX_BYTES, _, _>")]
+    max_file_size: u64,
+    #[serde(deserialize_with = "bounded::<1, 720, _, _>")]
+    max_hours: u64,
+    #[serde(deserialize_with = "bounded::<1, 64, _, _>")]
+    concurrency: usize,
+    #[serde(deserialize_with = "bounded::<0, 10_000, _, _>")]
+    web_file_count: usize,
+    #[serde(deserialize_with = "bounded::<0, MAX_BYTES, _, _>")]
+    web_total_size: u64,
+    #[serde(deserialize_with = "bounded::<0, MAX_BYTES, _, _>")]
+    web_file_size: u64,
+    platforms: PlatformsTable,
+    /// The tokens are read separately, because they may be in a file or a variable.
+    #[serde(default)]
+    tokens: Option<IgnoredAny>,
+}
+
+/// `[filesets.platforms]`
+#[derive(Deserialize)]
+struct PlatformsTable {
+    #[serde(deserialize_with = "bases")]
+    zenodo: Vec<Url>,
+    figshare_hosts: Vec<String>,
+    #[serde(deserialize_with = "base")]
+    figshare_api: Url,
+    #[serde(deserialize_with = "base")]
+    archiveorg: Url,
+    #[serde(deserialize_with = "base")]
+    dryad: Url,
+    #[serde(deserialize_with = "base")]
+    osf: Url,
+    #[serde(deserialize_with = "base")]
+    osf_api: Url,
+}
+
+/// Reads the settings.
+pub(super) fn read(
+    filesets: FilesetsTable,
+    table: &Setting,
+    environment: &[(OsString, OsString)],
+) -> Result<IngestSettings, ConfigError> {
+    let PlatformsTable { zenodo, figshare_hosts, figshare_api, archiveorg, dryad, osf, osf_api } = filesets.platforms;
+    let mut tokens = Vec::new();
+    let listed = filesets.tokens.map(|_| table.entry("tokens")?.entries()).transpose()?;
+    for (platform, setting) in listed.unwrap_or_default() {
+        let token = PlatformToken::new(&Secret::new(secret::text(&setting, environment)?));
+        let token = token.ok_or_else(|| setting.invalid("it has characters that a token cannot have"))?;
+        tokens.push((platform, token));
+    }
+    let platforms =
+        PlatformSettings { invenio: zenodo, figshare_hosts, figshare_api, archiveorg, dryad, osf, osf_api, tokens };
+    Ok(IngestSettings {
+        limits: DatasetLimits { max_total_size: filesets.max_total_size, max_file_count: filesets.max_file_count },
+        max_file_bytes: filesets.max_file_size,
+        max_time: Duration::from_secs(filesets.max_hours * 60 * 60),
+        concurrency: filesets.concurrency,
+        thresholds: Thresholds {
+            web_files: filesets.web_file_count,
+            web_total_bytes: filesets.web_total_size,
+            web_file_bytes: filesets.web_file_size,
+            bundle_above_files: None,
+        },
+        ..IngestSettings::new(platforms)
+    })
+}
+
+fn base<'de, D: Deserializer<'de>>(setting: D) -> Result<Url, D::Error> {
+    base_of(&String::deserialize(setting)?).map_err(D::Error::custom)
+}
+
+fn bases<'de, D: Deserializer<'de>>(setting: D) -> Result<Vec<Url>, D::Error> {
+    let texts = Vec::<String>::deserialize(setting)?;
+    texts.iter().map(|text| base_of(text).map_err(D::Error::custom)).collect()
+}
+
+/// Reads a base URL. It ends with a slash, so that paths are joined below it. The error does not repeat the text, because
+/// it may contain a password by mistake.
+fn base_of(text: &str) -> Result<Url, &'static str> {
+    let text = format!("{}/", text.trim_end_matches('/'));
+    let is_plain = |url: &Url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    };
+    let plain = Url::parse(&text).ok().filter(is_plain);
+    plain.ok_or("it is not the base URL of a platform; write it as in https://zenodo.org, without user and query")
+}
