@@ -73,7 +73,11 @@ impl Ingest {
             let request = request(text).map_err(Failure::Usage)?;
             let result = runtime.block_on(ingest(&ingester, &request));
             counts = (counts.0 + u64::from(result.hit), counts.1 + 1);
-            print(&if self.json { line(&result)? } else { summary(&result) })
+            print(&if self.json { line(&result)? } else { summary(&result) })?;
+            if result.status == IngestStatus::CANCELLED {
+                return Err(failed("interrupted; the datasets after this one are not archived".to_owned()));
+            }
+            Ok(())
         };
         if self.datasets.is_empty() {
             for text in io::stdin().lock().lines() {

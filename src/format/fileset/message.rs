@@ -50,7 +50,7 @@ pub struct FilesetResult {
     /// Sum of the known sizes, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_size: Option<u64>,
-    /// How the files are archived.
+    /// Strategy of the archiving.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest_strategy: Option<IngestStrategy>,
     /// URL of the archive of the whole dataset, if the gateway has archived it.
@@ -145,7 +145,7 @@ pub struct ManifestFile {
 }
 
 named_values! {
-    /// How the files of a dataset are archived: the storage, the kind of record in the catalogue, and whether one file
+    /// Strategy of the archiving of a dataset: the storage, the kind of record in the catalogue, and whether one file
     /// encloses the others.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]

@@ -93,7 +93,7 @@ pub struct IngestProgress {
     pub files: AtomicU64,
     /// Number of files that are downloaded.
     pub done_files: AtomicU64,
-    /// Sum of the sizes that the platform tells, in bytes.
+    /// Sum of the sizes in the list of the platform, in bytes.
     pub bytes: AtomicU64,
     /// Number of bytes that are downloaded.
     pub done_bytes: AtomicU64,
@@ -146,7 +146,7 @@ impl Ingester {
         Ingested { result, retry }
     }
 
-    /// Executes an ingest. The result has what is known when a step fails.
+    /// Executes an ingest. If a step fails, the result has the facts of the steps before it.
     async fn run(&self, result: &mut FilesetResult, progress: &IngestProgress) -> Result<IngestStatus, IngestFailure> {
         let start = Url::parse(result.request.base_url.as_str())
             .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;

@@ -153,7 +153,7 @@ impl LandingPage {
 pub struct Link {
     /// Target.
     pub url: Url,
-    /// Media type of the target, if the link tells it.
+    /// Media type of the target, if the link has one.
     pub media_type: Option<String>,
 }
 

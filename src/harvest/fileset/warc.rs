@@ -26,7 +26,7 @@ const OMITTED_HEADERS: [&str; 5] =
 /// A WARC file that is being written.
 pub(super) struct WarcWriter {
     file: NewFile,
-    /// Size of what was written, in bytes.
+    /// Number of bytes so far.
     offset: u64,
     index: Vec<CdxLine>,
 }
