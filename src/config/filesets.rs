@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     harvest::fileset::{
-        IngestSettings, PlatformToken,
+        ClientLimits, IngestSettings, PlatformToken,
         platform::{DatasetLimits, PlatformSettings},
         strategy::Thresholds,
     },
@@ -95,7 +95,9 @@ pub(super) fn read(
             web_file_bytes: filesets.web_file_size,
             bundle_above_files: None,
         },
-        ..IngestSettings::new(platforms)
+        client: ClientLimits::default(),
+        files_url: None,
+        platforms,
     })
 }
 

@@ -62,9 +62,6 @@ pub struct FilesetResult {
     /// SHA-256 of the index of the WARC file in the file store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cdx_sha256: Option<String>,
-    /// Lines of the index for the files.
-    #[serde(skip)]
-    pub file_cdx: Vec<CdxLine>,
     /// The bundle, if the files are archived in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fileset_bundle: Option<FilesetBundle>,
@@ -97,7 +94,6 @@ impl FilesetResult {
             archive_url: None,
             warc_sha256: None,
             cdx_sha256: None,
-            file_cdx: Vec::new(),
             fileset_bundle: None,
             fileset_file: None,
         }

@@ -73,7 +73,7 @@ impl FeedHarvester {
         };
         let older = older.filter(|older| {
             if archives.contains(older) {
-                remark = Some(format!("the archives of the feed do not end: {} is linked again", shown(older)));
+                remark = Some(format!("the archives of the feed do not end: {} is linked again", short_url(older)));
             } else if archives.len() >= MAX_DOCUMENTS {
                 remark = Some(format!("the feed has more than {MAX_DOCUMENTS} archives; the oldest are not read"));
             }
@@ -138,7 +138,7 @@ impl FeedHarvester {
         }
         let next = next.filter(|next| {
             if visited.contains(&digest(next)) {
-                document.remarks.push(format!("the pages of the feed do not end: {} is linked again", shown(next)));
+                document.remarks.push(format!("the pages of the feed do not end: {} is linked again", short_url(next)));
                 return false;
             }
             if visited.len() >= MAX_DOCUMENTS {
@@ -164,7 +164,7 @@ impl FeedHarvester {
         attempt: u32,
     ) -> Result<Result<(Position, ReadDocument), String>, HarvestError> {
         let is_last_attempt = attempt + 1 >= ATTEMPTS && position.interruptions >= MAX_INTERRUPTIONS;
-        let missing = |reason: &str| format!("the document {} of the feed is not read: {reason}", shown(url));
+        let missing = |reason: &str| format!("the document {} of the feed is not read: {reason}", short_url(url));
         let target = match self.linked_url(url) {
             Ok(target) => target,
             Err(reason) => return Ok(Err(missing(&reason))),
@@ -265,7 +265,7 @@ fn set_query(url: &mut Url, pairs: Vec<(String, String)>) {
 }
 
 /// Returns a URL without its query, for people.
-fn shown(url: &str) -> &str {
+fn short_url(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 

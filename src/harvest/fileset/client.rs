@@ -130,7 +130,9 @@ impl PlatformClient {
 
     /// Opens a response, and waits for a server that is busy for a short time.
     async fn open_when_free(&self, url: &Url, headers: &HeaderMap) -> Result<ResponseStream, IngestFailure> {
-        for attempt in 1.. {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
             let target = self.target(url).map_err(|reason| IngestFailure {
                 retry: RetryRule::AfterFix,
                 ..IngestFailure::permanent(IngestStatus::PLATFORM_ERROR, reason)
@@ -144,7 +146,7 @@ impl PlatformClient {
             }
             let wait = reset_after(&response.headers).unwrap_or(BUSY);
             permit.pause(wait);
-            if attempt == BUSY_ATTEMPTS || wait > LONGEST_WAIT {
+            if attempts == BUSY_ATTEMPTS || wait > LONGEST_WAIT {
                 let message = format!("{} is busy ({})", named(url), response.status);
                 let retry = RetryRule::Backoff(Some(wait));
                 return Err(IngestFailure {
@@ -153,7 +155,6 @@ impl PlatformClient {
                 });
             }
         }
-        unreachable!("the loop ends after the last attempt")
     }
 
     /// Reads the document of a response.

@@ -23,7 +23,7 @@ use crate::{
     files::{FileStore, FileStoreError},
     format::fileset::{
         FilesetRequest,
-        message::{Capture, FileMeta, FilesetResult, ManifestFile, Terminal},
+        message::{Capture, CdxLine, FileMeta, FilesetResult, ManifestFile, Terminal},
         status::IngestStatus,
     },
     harvest::{Hosts, transfer::Transfers},
@@ -60,23 +60,6 @@ pub struct IngestSettings {
     pub client: ClientLimits,
     /// URL below which the stored files are served, without a trailing slash; `None` if they are not.
     pub files_url: Option<Arc<str>>,
-}
-
-impl IngestSettings {
-    /// Creates settings with the default limits.
-    #[must_use]
-    pub fn new(platforms: PlatformSettings) -> Self {
-        Self {
-            platforms,
-            limits: DatasetLimits::default(),
-            max_file_bytes: 64 << 30,
-            max_time: Duration::from_secs(24 * 60 * 60),
-            concurrency: 4,
-            thresholds: Thresholds::default(),
-            client: ClientLimits::default(),
-            files_url: None,
-        }
-    }
 }
 
 /// Archives datasets in the file store.
@@ -167,11 +150,11 @@ impl Ingester {
         let archived = if strategy.is_web() {
             self.archive_in_warc(&page, &files, result).await
         } else {
-            self.archive_in_item(&dataset, &files).await
+            self.archive_in_item(&dataset, &files).await.map(|()| Vec::new())
         };
-        archived.map_err(|error| store_failure(&error))?;
+        let index = archived.map_err(|error| store_failure(&error))?;
         if strategy.is_file() {
-            result.fileset_file = files.first().map(|file| file.capture(strategy.is_web(), result));
+            result.fileset_file = files.first().map(|file| file.capture(index.into_iter().next()));
             return Ok(IngestStatus::SUCCESS_FILE);
         }
         Ok(IngestStatus::SUCCESS)
@@ -216,13 +199,13 @@ impl Ingester {
         Ok(files)
     }
 
-    /// Writes a WARC file with the landing page and the files, and its index.
+    /// Writes a WARC file with the landing page and the files, and its index; returns the lines of the files.
     async fn archive_in_warc(
         &self,
         page: &LandingPage,
         files: &[ArchivedFile],
         result: &mut FilesetResult,
-    ) -> Result<(), FileStoreError> {
+    ) -> Result<Vec<CdxLine>, FileStoreError> {
         let store = &self.transfers.files;
         let mut warc = WarcWriter::new(store, Timestamp::now()).await?;
         let page_meta = result.landing_page.file_meta.clone();
@@ -259,8 +242,7 @@ impl Ingester {
         if page.body.is_some() {
             result.landing_page.cdx = lines.next();
         }
-        result.file_cdx = lines.collect();
-        Ok(())
+        Ok(lines.collect())
     }
 
     /// Puts the files below the name of an item, as archive.org has them.
@@ -278,8 +260,8 @@ fn store_failure(error: &FileStoreError) -> IngestFailure {
 }
 
 impl ArchivedFile {
-    /// Returns the file as the only one of a dataset.
-    fn capture(&self, is_web: bool, result: &FilesetResult) -> Capture {
+    /// Returns the file as the only one of a dataset, with its line of the index of a web archive.
+    fn capture(&self, cdx: Option<CdxLine>) -> Capture {
         let ManifestFile { terminal_url, terminal_dt, sha1, .. } = self.manifest.clone();
         let terminal = terminal_url.map(|terminal_url| Terminal {
             terminal_url,
@@ -287,7 +269,6 @@ impl ArchivedFile {
             terminal_status_code: Some(200),
             terminal_sha1hex: sha1,
         });
-        let cdx = result.file_cdx.first().filter(|_| is_web).cloned();
         Capture { terminal, file_meta: Some(self.meta()), cdx, revisit_cdx: None }
     }
 }

@@ -6,9 +6,15 @@ use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tidings::{
+    config::{Config, Flags},
     files::{FileStore, FileStoreLocation},
-    format::fileset::{FilesetRequest, dataset_url},
-    harvest::fileset::{IngestProgress, IngestSettings, Ingested, Ingester, RetryRule, platform::PlatformSettings},
+    format::{
+        DIALECTS,
+        fileset::{FilesetRequest, dataset_url},
+    },
+    harvest::fileset::{
+        IngestProgress, IngestSettings, Ingested, Ingester, RetryRule, platform::DatasetLimits, strategy::Thresholds,
+    },
     http_client::{AllowList, OutboundPolicy},
 };
 use url::Url;
@@ -18,6 +24,11 @@ use crate::support::{
     python,
     scripted_platform::{Answer, PlatformServer},
 };
+
+/// Returns the settings of the default configuration.
+fn defaults() -> IngestSettings {
+    Config::load_with(None, [], &Flags::default(), DIALECTS).unwrap().filesets
+}
 
 /// A server that plays Zenodo, and an ingester with a store in a folder.
 struct Ingest {
@@ -31,9 +42,9 @@ impl Ingest {
         let server = PlatformServer::start().await;
         let policy = OutboundPolicy::public_files(AllowList::parse(&["127.0.0.1"]).unwrap());
         let base = Url::parse(&format!("{}/", server.url)).unwrap();
-        let platforms = PlatformSettings { invenio: vec![base], ..PlatformSettings::public().unwrap() };
-        let mut settings =
-            IngestSettings { files_url: Some("https://t.example/files".into()), ..IngestSettings::new(platforms) };
+        let mut settings = defaults();
+        settings.platforms.invenio = vec![base];
+        settings.files_url = Some("https://t.example/files".into());
         change(&mut settings);
         let folder = tempfile::tempdir().unwrap();
         let files = FileStore::open(&FileStoreLocation::Folder(folder.path().to_owned())).unwrap();
@@ -224,4 +235,10 @@ async fn fileset_ingest_is_a_command() {
     assert!(code == 2 && errors.contains("write an http or https URL, or a DOI"), "{errors}");
     let (code, _, errors) = run(&[], Some("{\"ingest_type\": \"pdf\", \"base_url\": \"https://h.example/1\"}"));
     assert!(code == 2 && errors.contains("only \"dataset\" is archived"), "{errors}");
+}
+
+#[test]
+fn fileset_ingest_defaults_are_those_of_the_configuration() {
+    let IngestSettings { limits, thresholds, .. } = defaults();
+    assert_eq!((limits, thresholds), (DatasetLimits::default(), Thresholds::default()));
 }

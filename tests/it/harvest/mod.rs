@@ -7,6 +7,7 @@ mod example;
 mod feed_documents;
 mod feed_hub;
 mod feeds;
+mod fileset_at_platforms;
 mod fileset_ingest;
 mod fileset_platforms;
 mod folder_archives;

@@ -34,6 +34,7 @@ pub(crate) mod journal_fixture;
 pub(crate) mod message_load;
 pub(crate) mod moving_readers;
 pub(crate) mod nodes_fixture;
+pub(crate) mod platforms_fixture;
 pub(crate) mod postgres;
 pub(crate) mod postgres_pair;
 pub(crate) mod python;

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::{
     Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, is_below, item_name,
-    out_of_scope, segments, set_digest,
+    out_of_scope, own_link, segments, set_digest,
 };
 use crate::{
     format::fileset::message::ManifestFile,
@@ -121,7 +121,7 @@ impl PlatformHelper for Dryad {
             let doi = doi(&page.url).ok_or_else(|| out_of_scope("the page is no dataset"))?;
             // The identifier is one segment, so its slash is encoded.
             let encoded = percent_encoding::utf8_percent_encode(&doi, percent_encoding::NON_ALPHANUMERIC);
-            let record: Record = client.json(&at(base, &format!("/api/v2/datasets/{encoded}"))?, token).await?;
+            let record: Record = client.json(&own_link(base, &format!("/api/v2/datasets/{encoded}"))?, token).await?;
             if !record.identifier.eq_ignore_ascii_case(&doi) {
                 let own = &record.identifier;
                 return Err(IngestFailure::bad_answer(format!("the answer is about {own}, not about {doi}")));
@@ -132,7 +132,7 @@ impl PlatformHelper for Dryad {
             }
             let version = record.links.version.as_ref();
             let version = version.ok_or_else(|| out_of_scope("the dataset has no published version"))?;
-            let files = files(&at(base, &format!("{}/files", version.href))?, client, token).await?;
+            let files = files(&own_link(base, &format!("{}/files", version.href))?, client, token).await?;
             let (host, number) = (domain(base), record.version_number.unwrap_or(1));
             let files = files.into_iter().filter(|file| file.status.as_deref() != Some("deleted"));
             let last = doi.rsplit('/').next().unwrap_or_default();
@@ -141,7 +141,7 @@ impl PlatformHelper for Dryad {
                 archiveorg_item_name: item_name(&[&host, last, &format!("v{number}")]),
                 platform_domain: host,
                 base_url: None,
-                bundle_url: Some(at(base, &format!("/api/v2/datasets/{encoded}/download"))?.to_string()),
+                bundle_url: Some(own_link(base, &format!("/api/v2/datasets/{encoded}/download"))?.to_string()),
                 files: files.map(|file| file.manifest(base)).collect::<Result<_, _>>()?,
                 metadata: record.bibliography(number),
                 platform_id: doi,
@@ -156,12 +156,6 @@ fn doi(url: &Url) -> Option<String> {
     let at = path.find("dataset/doi:")?;
     let doi = path.get(at + "dataset/".len()..)?;
     doi.contains('/').then(|| doi.to_owned())
-}
-
-/// Returns the URL of a reference of the interface, which must stay at the platform.
-fn at(base: &Url, reference: &str) -> Result<Url, IngestFailure> {
-    let url = base.join(reference).ok().filter(|url| url.origin() == base.origin());
-    url.ok_or_else(|| IngestFailure::bad_answer("a link of the answer leaves the platform"))
 }
 
 /// Requests all pages of the list of files.
@@ -205,7 +199,7 @@ impl Record {
 impl File {
     fn manifest(self, base: &Url) -> Result<PlatformFile, IngestFailure> {
         let link = self.links.file_download.or(self.links.download);
-        let url = link.map(|link| at(base, &link.href)).transpose()?;
+        let url = link.map(|link| own_link(base, &link.href)).transpose()?;
         let mut file = ManifestFile {
             path: self.path,
             size: self.size,

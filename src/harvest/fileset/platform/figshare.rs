@@ -79,7 +79,7 @@ struct License {
     url: Option<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct File {
     id: u64,
     name: String,
@@ -191,7 +191,7 @@ impl Article {
     ) -> Result<Vec<File>, IngestFailure> {
         let mut files: Vec<File> = Vec::new();
         if self.files.len() < SHOWN_FILES {
-            return Ok(self.files.iter().map(File::copy).collect());
+            return Ok(self.files.clone());
         }
         for page in 1.. {
             let mut url = place.clone();
@@ -229,19 +229,6 @@ impl Article {
 }
 
 impl File {
-    fn copy(&self) -> Self {
-        Self {
-            id: self.id,
-            name: self.name.clone(),
-            size: self.size,
-            computed_md5: self.computed_md5.clone(),
-            supplied_md5: self.supplied_md5.clone(),
-            mimetype: self.mimetype.clone(),
-            download_url: self.download_url.clone(),
-            is_link_only: self.is_link_only,
-        }
-    }
-
     fn manifest(self, folders: Option<&BTreeMap<String, String>>, api: &Url) -> PlatformFile {
         let folder =
             folders.and_then(|folders| folders.get(&self.id.to_string())).map(|folder| folder.trim_matches('/'));

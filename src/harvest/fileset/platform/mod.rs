@@ -101,23 +101,6 @@ pub struct PlatformSettings {
 }
 
 impl PlatformSettings {
-    /// Returns the addresses of the public platforms, without tokens.
-    ///
-    /// # Errors
-    /// Never; the addresses are constants.
-    pub fn public() -> Result<Self, url::ParseError> {
-        Ok(Self {
-            invenio: vec![Url::parse("https://zenodo.org/")?, Url::parse("https://sandbox.zenodo.org/")?],
-            figshare_hosts: vec!["figshare.com".to_owned(), "*.figshare.com".to_owned()],
-            figshare_api: Url::parse("https://api.figshare.com/v2/")?,
-            archiveorg: Url::parse("https://archive.org/")?,
-            dryad: Url::parse("https://datadryad.org/")?,
-            osf: Url::parse("https://osf.io/")?,
-            osf_api: Url::parse("https://api.osf.io/v2/")?,
-            tokens: Vec::new(),
-        })
-    }
-
     /// Returns the access token of a platform.
     #[must_use]
     pub fn token(&self, platform: &str) -> Option<&PlatformToken> {
@@ -256,6 +239,15 @@ fn below<'s>(base: &Url, segments: impl IntoIterator<Item = &'s str>) -> Url {
     }
     url.set_query(None);
     url
+}
+
+/// Returns the URL of a link in a response of an interface.
+///
+/// # Errors
+/// Fails if the link leaves the interface.
+fn own_link(interface: &Url, link: &str) -> Result<Url, IngestFailure> {
+    let url = interface.join(link).ok().filter(|url| url.origin() == interface.origin());
+    url.ok_or_else(|| IngestFailure::bad_answer("a link of the answer leaves the interface of the platform"))
 }
 
 /// Returns whether a URL is at the host of a base URL, and below its path.

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{
     Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, below, domain, is_below,
-    item_name, out_of_scope, segments,
+    item_name, out_of_scope, own_link, segments,
 };
 use crate::{
     format::fileset::message::ManifestFile,
@@ -163,14 +163,14 @@ impl PlatformHelper for Osf {
                     let folder = entry.relationships.files.as_ref().map(|files| files.links.related.href.clone());
                     match (entry.attributes.kind, folder) {
                         (Kind::File, _) => files.push(entry.manifest()),
-                        (Kind::Folder, Some(href)) => lists.push_back(at(api, &href)?),
+                        (Kind::Folder, Some(href)) => lists.push_back(own_link(api, &href)?),
                         (Kind::Folder, None) => {
                             return Err(IngestFailure::bad_answer("a folder of the answer has no list"));
                         }
                     }
                 }
                 if let Some(next) = page.links.next {
-                    lists.push_front(at(api, &next)?);
+                    lists.push_front(own_link(api, &next)?);
                 }
             }
             let (host, NodeAttributes { title, description, date_created }) =
@@ -201,12 +201,6 @@ fn node_id(url: &Url, settings: &PlatformSettings) -> Option<String> {
     let is_id = id.len() >= 5 && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let is_project = rest.is_empty() || (rest[0] == "files" && rest.len() <= 2) || rest[0] == "overview";
     (is_below(url, &settings.osf) && is_id && is_project).then(|| id.clone())
-}
-
-/// Returns the URL of a reference of the interface, which must stay there.
-fn at(api: &Url, reference: &str) -> Result<Url, IngestFailure> {
-    let url = api.join(reference).ok().filter(|url| url.origin() == api.origin());
-    url.ok_or_else(|| IngestFailure::bad_answer("a link of the answer leaves the interface"))
 }
 
 impl Entry {
