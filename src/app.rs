@@ -22,6 +22,7 @@ use self::harvests::HarvestRunner;
 pub use self::{error::ServeError, journal::connection_options};
 use crate::{
     admin::{
+        filesets::Filesets,
         health::Readiness,
         metrics::Metrics,
         quarantine::Quarantine,
@@ -31,7 +32,7 @@ use crate::{
     cluster::{Cluster, MembershipThread},
     config::{Config, MessageRate, SourceConfig},
     delivery::{EngineTimeouts, Subscriptions},
-    harvest::Harvests,
+    harvest::{Harvests, fileset::IngestMonitor},
     http_client::OutboundPolicy,
     intake::Intake,
     journal::{Journal, JournalThreads, retention::Retention},
@@ -148,7 +149,9 @@ impl Gateway {
         });
         let shared = (&journal, &cluster);
         let mut consumers = sources::read_brokers(config, shared, &sources, stop_accepting, &supervisor);
-        let (harvests, launches) = harvests::open(config, &journal, &sources, public_url.as_str()).await?;
+        let ingests = IngestMonitor::default();
+        let (harvests, launches) =
+            harvests::open(config, &journal, &sources, (public_url.as_str(), &ingests)).await?;
         let (all, nodes) = (harvests.clone(), cluster.clone());
         let runner_of_harvests = HarvestRunner { harvests: all, launches, journal: journal.clone(), cluster: nodes };
         let run_harvests = runner_of_harvests.run(stop_accepting.clone(), supervisor.clone());
@@ -161,7 +164,7 @@ impl Gateway {
             spawn(&supervisor, Worker::Notifier, notifier.run(stop_accepting.clone().cancelled_owned()));
         let mut surfaces = surfaces(
             config,
-            (journal, cluster.clone()),
+            (journal.clone(), cluster.clone()),
             (sources, harvests),
             subscriptions,
             readers,
@@ -169,6 +172,7 @@ impl Gateway {
             metrics.clone(),
         );
         let hub = hub::open(config, &surfaces, guard, public_url.as_str()).await?;
+        surfaces.filesets = Filesets { journal: journal.clone(), monitor: ingests };
         surfaces.files = Files { store: harvests::file_store(config)? };
         surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
         let limits = &config.limits;
@@ -400,6 +404,7 @@ fn surfaces(
         subscriptions,
         harvests,
         files: Files::default(),
+        filesets: Filesets { journal: journal.clone(), monitor: IngestMonitor::default() },
         hub: None,
         metrics,
         nodes,

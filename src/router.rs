@@ -15,7 +15,9 @@ use utoipa_axum::routes;
 
 use crate::{
     admin::{
-        attempts, dead_letters, harvests,
+        attempts, dead_letters,
+        filesets::{self, Filesets},
+        harvests,
         health::{self, Readiness},
         home,
         metrics::{self, Metrics},
@@ -76,6 +78,8 @@ pub struct Surfaces {
     pub sources: Sources,
     /// The harvests.
     pub harvests: Harvests,
+    /// The jobs that archive datasets.
+    pub filesets: Filesets,
     /// Seeding of the registry from the sources' repositories.
     pub seeds: RegistrySeeder,
     /// The subscriptions.
@@ -126,6 +130,8 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(harvests::resume), |all| all.harvests.clone())
         .add(Admin, routes!(harvests::run), |all| all.harvests.clone())
         .add(Open, routes!(notifications::confirm, notifications::notify), |all| all.harvests.clone())
+        .add(Admin, routes!(filesets::list), |all| all.filesets.clone())
+        .add(Admin, routes!(filesets::one, filesets::cancel), |all| all.filesets.clone())
         .add(Admin, routes!(registry::show, registry::seed), |all| all.seeds.clone())
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())

@@ -82,7 +82,7 @@ impl Kind {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 40] = [
+pub const METRICS: [Metric; 41] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -131,6 +131,12 @@ pub const METRICS: [Metric; 40] = [
         kind: Kind::Gauge,
         labels: &["source"],
         about: "Time of the end of the last complete run since the start of this gateway, in seconds since 1970.",
+    },
+    Metric {
+        name: harvest::INGESTS,
+        kind: Kind::Counter,
+        labels: &["source", "status"],
+        about: "Attempts to archive a dataset, by status.",
     },
     Metric {
         name: harvest::DOWNLOADS,

@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod dead_letters;
+pub mod filesets;
 pub mod harvests;
 pub mod health;
 pub mod home;

@@ -15,6 +15,7 @@ use crate::{
         Harvest, HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests, HarvestsHandle, Hosts,
         Hours, InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, Waits,
         announcements::AnnouncementSettings,
+        fileset::IngestMonitor,
         status::{HarvestState, HarvestStatus},
     },
     http_client::OutboundPolicy,
@@ -39,7 +40,7 @@ pub(super) async fn open(
     config: &Config,
     journal: &Journal,
     sources: &BTreeMap<String, ConfiguredSource>,
-    public_url: &str,
+    (public_url, ingests): (&str, &IngestMonitor),
 ) -> Result<(Harvests, mpsc::Receiver<HarvestLaunch>), ServeError> {
     let context = HarvesterContext {
         hosts: Hosts::default(),
@@ -52,6 +53,8 @@ pub(super) async fn open(
         file_links: config.files.links,
         public_url: public_url.into(),
         file_policy: OutboundPolicy::public_files(config.delivery.allow.clone()),
+        filesets: Arc::new(config.filesets.clone()),
+        ingests: ingests.clone(),
         harvests: HarvestsHandle::default(),
         callbacks: config.server.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/').into()),
     };

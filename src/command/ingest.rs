@@ -3,7 +3,6 @@
 use std::{
     io::{self, BufRead},
     path::PathBuf,
-    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -12,7 +11,7 @@ use tidings::{
     config::Flags,
     files::{FileStore, FileStoreLocation},
     format::fileset::{FilesetRequest, dataset_url, message::FilesetResult, status::IngestStatus},
-    harvest::fileset::{IngestProgress, Ingester},
+    harvest::fileset::{IngestContext, IngestNumbers, IngestProgress, Ingester},
     http_client::OutboundPolicy,
 };
 use tokio::time::{MissedTickBehavior, interval};
@@ -118,16 +117,25 @@ async fn ingest(ingester: &Ingester, request: &FilesetRequest) -> FilesetResult 
     let mut ticks = interval(STEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.reset();
-    let work = ingester.ingest(request, &progress);
+    let previous = match ingester.recorded(request).await {
+        Ok(previous) => previous,
+        Err(error) => {
+            say(&format!("{}: cannot read the result of the last run: {error}", request.base_url));
+            None
+        }
+    };
+    let context = IngestContext { previous, ..IngestContext::default() };
+    let work = ingester.ingest(request, &context, &progress);
     tokio::pin!(work);
     loop {
         tokio::select! {
             ingested = &mut work => return ingested.result,
             _ = ticks.tick() => {
-                let IngestProgress { files, done_files, bytes, done_bytes } = &progress;
-                let [files, done_files, bytes, done_bytes] =
-                    [files, done_files, bytes, done_bytes].map(|count| count.load(Ordering::Relaxed));
-                say(&format!("{}: {done_files} of {files} files, {done_bytes} of {bytes} bytes", request.base_url));
+                let IngestNumbers { files, done_files, bytes, done_bytes, bytes_per_second } = progress.numbers();
+                say(&format!(
+                    "{}: {done_files} of {files} files, {done_bytes} of {bytes} bytes, {bytes_per_second} bytes/s",
+                    request.base_url
+                ));
             }
             _ = tokio::signal::ctrl_c() => {
                 let mut result = FilesetResult::new(request.clone(), IngestStatus::CANCELLED);

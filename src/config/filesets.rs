@@ -1,6 +1,6 @@
 //! `[filesets]`: limits of the archiving of datasets, addresses of the platforms, and their access tokens.
 
-use std::{ffi::OsString, time::Duration};
+use std::{ffi::OsString, sync::Arc, time::Duration};
 
 use serde::{
     Deserialize, Deserializer,
@@ -10,15 +10,21 @@ use url::Url;
 
 use super::{
     error::ConfigError,
+    harvest::Time,
     secret,
     setting::{Setting, bounded},
+    transport::{Connection, TransportKey, TransportKind},
 };
 use crate::{
-    harvest::fileset::{
-        ClientLimits, IngestSettings, PlatformToken,
-        platform::{DatasetLimits, PlatformSettings},
-        strategy::Thresholds,
+    harvest::{
+        HarvestSettings, Hours, Mode, Schedule,
+        fileset::{
+            ClientLimits, FilesetHarvestSettings, IngestSettings, PlatformToken,
+            platform::{DatasetLimits, PlatformSettings},
+            strategy::Thresholds,
+        },
     },
+    model::SourceName,
     web::Secret,
 };
 
@@ -34,6 +40,8 @@ pub(super) struct FilesetsTable {
     max_file_count: usize,
     #[serde(deserialize_with = "bounded::<1, MAX_BYTES, _, _>")]
     max_file_size: u64,
+    #[serde(deserialize_with = "bounded::<1, MAX_BYTES, _, _>")]
+    max_stored_size: u64,
     #[serde(deserialize_with = "bounded::<1, 720, _, _>")]
     max_hours: u64,
     #[serde(deserialize_with = "bounded::<1, 64, _, _>")]
@@ -68,6 +76,48 @@ struct PlatformsTable {
     osf_api: Url,
 }
 
+/// Waits and numbers of jobs.
+const JOBS: usize = 4;
+const FIRST_RETRY: Duration = Duration::from_secs(60);
+
+/// Time between two looks for due jobs, besides those at each request and each due time.
+const EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// Number of jobs at a time, 1 to 64.
+#[derive(Deserialize)]
+struct JobCount(#[serde(deserialize_with = "bounded::<1, 64, _, _>")] usize);
+
+/// Time in seconds, a second to a day.
+#[derive(Deserialize)]
+struct RetrySeconds(#[serde(deserialize_with = "bounded::<1, 86_400, _, _>")] u64);
+
+/// The transport `fileset`: the gateway archives the datasets that other sources request.
+pub(super) static FILESET: TransportKind = TransportKind {
+    name: "fileset",
+    keys: &[
+        TransportKey::of::<Vec<SourceName>>("of"),
+        TransportKey::of::<JobCount>("jobs"),
+        TransportKey::of::<Time>("watch"),
+        TransportKey::of::<RetrySeconds>("first_retry_seconds"),
+    ],
+    read: |table, _| Ok(Connection::Harvest(read_harvest(table)?)),
+};
+
+/// Reads the settings of a harvest from the table of a source.
+fn read_harvest(table: &Setting) -> Result<HarvestSettings, ConfigError> {
+    let of = table.get::<Vec<SourceName>>("of")?.filter(|of| !of.is_empty()).ok_or_else(|| table.at("of").missing())?;
+    let settings = FilesetHarvestSettings {
+        of,
+        jobs: table.get("jobs")?.map_or(JOBS, |JobCount(jobs)| jobs),
+        watch: table.get("watch")?.map(|Time(time)| time),
+        first_retry: table
+            .get("first_retry_seconds")?
+            .map_or(FIRST_RETRY, |RetrySeconds(seconds)| Duration::from_secs(seconds)),
+    };
+    let schedule = Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() };
+    Ok(HarvestSettings { schedule, kind: Arc::new(settings) })
+}
+
 /// Reads the settings.
 pub(super) fn read(
     filesets: FilesetsTable,
@@ -87,6 +137,7 @@ pub(super) fn read(
     Ok(IngestSettings {
         limits: DatasetLimits { max_total_size: filesets.max_total_size, max_file_count: filesets.max_file_count },
         max_file_bytes: filesets.max_file_size,
+        max_stored_bytes: filesets.max_stored_size,
         max_time: Duration::from_secs(filesets.max_hours * 60 * 60),
         concurrency: filesets.concurrency,
         thresholds: Thresholds {
@@ -96,6 +147,7 @@ pub(super) fn read(
             bundle_above_files: None,
         },
         client: ClientLimits::default(),
+        owner: "tidings-ingest".into(),
         files_url: None,
         platforms,
     })

@@ -10,7 +10,7 @@ use serde::{
 use super::{
     amqp, download,
     error::ConfigError,
-    feed, folder, gateway, oai_pmh,
+    feed, filesets, folder, gateway, oai_pmh,
     setting::{Setting, bounded},
     stomp,
 };
@@ -26,6 +26,7 @@ pub(super) static TRANSPORTS: &[&TransportKind] = &[
     &folder::FOLDER,
     &download::DOWNLOAD,
     &gateway::GATEWAY,
+    &filesets::FILESET,
 ];
 
 /// The transport `http`: `POST /hooks/NAME`. Its settings are read with those that every source has.

@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 use object_store::{ObjectMeta, ObjectStoreExt, path::Path};
 use sha2::{Digest, Sha256};
 
-use super::{FileDigest, FileStore, FileStoreError, FileStoreLocation, INCOMING, STORED};
+use super::{FileDigest, FileStore, FileStoreError, FileStoreLocation, INCOMING, STORED, workspace::WORKSPACES};
 
 /// A fault of the store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,6 +112,7 @@ impl FileStore {
             removal.removed_bytes += size;
         }
         removal.removed_bytes += self.remove_incoming(is_old).await?;
+        removal.removed_bytes += self.remove_old(WORKSPACES, is_old).await?;
         Ok(removal)
     }
 
@@ -121,21 +122,22 @@ impl FileStore {
             FileStoreLocation::Folder(folder) => remove_incoming_of_folder(folder, is_old).map_err(|error| {
                 FileStoreError::Failed { location: self.location.to_string(), reason: error.to_string() }
             }),
-            FileStoreLocation::S3(_) => {
-                let failed = |error: object_store::Error| self.failed(&error);
-                let mut bytes = 0;
-                let mut files = self.objects.list(Some(&Path::from(INCOMING)));
-                while let Some(ObjectMeta { location, last_modified, size, .. }) =
-                    files.try_next().await.map_err(failed)?
-                {
-                    if is_old(last_modified.into()) {
-                        self.objects.delete(&location).await.map_err(failed)?;
-                        bytes += size;
-                    }
-                }
-                Ok(bytes)
+            FileStoreLocation::S3(_) => self.remove_old(INCOMING, is_old).await,
+        }
+    }
+
+    /// Removes the old files below a folder of the store.
+    async fn remove_old(&self, folder: &str, is_old: impl Fn(SystemTime) -> bool) -> Result<u64, FileStoreError> {
+        let failed = |error: object_store::Error| self.failed(&error);
+        let mut bytes = 0;
+        let mut files = self.objects.list(Some(&Path::from(folder)));
+        while let Some(ObjectMeta { location, last_modified, size, .. }) = files.try_next().await.map_err(failed)? {
+            if is_old(last_modified.into()) {
+                self.objects.delete(&location).await.map_err(failed)?;
+                bytes += size;
             }
         }
+        Ok(bytes)
     }
 }
 

@@ -4,6 +4,7 @@
 //! becomes its name. So a file is stored once, however many items have it, and a stored file never changes.
 //!
 //! * `digest` is the name of a file, `facts` reads its bytes, `new_file` writes one;
+//! * `workspace` has the unfinished files of a job, which `part_file` writes in a folder;
 //! * `location` is a folder or a bucket, `s3` opens a bucket;
 //! * [`maintenance`] checks the stored files, and removes those that no item has.
 
@@ -12,7 +13,9 @@ mod facts;
 mod location;
 pub mod maintenance;
 mod new_file;
+mod part_file;
 mod s3;
+mod workspace;
 
 use std::{fmt, ops::Range, path::Path as FilePath, sync::Arc};
 
@@ -27,6 +30,7 @@ pub use self::{
     location::FileStoreLocation,
     new_file::{NewFile, StoredFile},
     s3::{S3Name, S3Settings},
+    workspace::Workspace,
 };
 
 /// Folder of the stored files.
@@ -186,6 +190,11 @@ impl FileStore {
             Err(error @ object_store::Error::NotFound { .. }) if !s3::is_bucket_missing(&error) => Ok(None),
             Err(error) => Err(self.failed(&error)),
         }
+    }
+
+    /// Converts an error of the operating system.
+    fn io_failed(&self, error: &std::io::Error) -> FileStoreError {
+        FileStoreError::Failed { location: self.location.to_string(), reason: error.to_string() }
     }
 
     /// Converts an error of the library.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use object_store::{MultipartUpload, ObjectStoreExt, WriteMultipart, path::Path};
 
-use super::{FileDigest, FileFacts, FileHasher, FileStore, FileStoreError};
+use super::{FileDigest, FileFacts, FileHasher, FileStore, FileStoreError, FileStoreLocation, part_file::PartFile};
 
 /// Size of the parts that are written at once, in bytes: the minimum of S3.
 const PART_BYTES: usize = 5 * 1024 * 1024;
@@ -11,12 +11,20 @@ const PART_BYTES: usize = 5 * 1024 * 1024;
 /// Maximum number of parts in memory.
 const PARTS: usize = 2;
 
-/// A file that is being written. Dropping it removes what was written.
+/// A file that is being written. Dropping it removes what was written, unless it belongs to a
+/// [`Workspace`](super::Workspace).
 pub struct NewFile {
     store: FileStore,
-    name: Path,
-    upload: WriteMultipart,
+    place: Place,
     hasher: FileHasher,
+}
+
+/// Place of the bytes until the file is finished.
+enum Place {
+    /// Upload under a temporary name.
+    Upload(Path, WriteMultipart),
+    /// Unfinished file of a workspace.
+    Part(PartFile),
 }
 
 /// A file in the store.
@@ -35,7 +43,12 @@ pub struct StoredFile {
 impl NewFile {
     pub(super) fn new(store: FileStore, name: Path, upload: Box<dyn MultipartUpload>) -> Self {
         let upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
-        Self { store, name, upload, hasher: FileHasher::default() }
+        Self { store, place: Place::Upload(name, upload), hasher: FileHasher::default() }
+    }
+
+    /// Continues an unfinished file, whose bytes the hasher has read.
+    pub(super) fn of_part(store: FileStore, part: PartFile, hasher: FileHasher) -> Self {
+        Self { store, place: Place::Part(part), hasher }
     }
 
     /// Returns the number of bytes that were written.
@@ -57,27 +70,77 @@ impl NewFile {
     pub async fn write(&mut self, piece: Bytes) -> Result<(), FileStoreError> {
         self.hasher.update(&piece);
         self.store.check_size(self.hasher.size)?;
-        self.upload.wait_for_capacity(PARTS).await.map_err(|error| self.store.failed(&error))?;
-        self.upload.put(piece);
-        Ok(())
+        match &mut self.place {
+            Place::Upload(_, upload) => {
+                upload.wait_for_capacity(PARTS).await.map_err(|error| self.store.failed(&error))?;
+                upload.put(piece);
+                Ok(())
+            }
+            Place::Part(part) => part.write(piece).await.map_err(|error| self.store.io_failed(&error)),
+        }
+    }
+
+    /// Removes the bytes that were written, to begin again.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn restart(self) -> Result<Self, FileStoreError> {
+        let Self { store, place, .. } = self;
+        match place {
+            Place::Upload(_, upload) => {
+                upload.abort().await.map_err(|error| store.failed(&error))?;
+                store.create().await
+            }
+            Place::Part(mut part) => {
+                part.truncate().map_err(|error| store.io_failed(&error))?;
+                Ok(Self::of_part(store, part, FileHasher::default()))
+            }
+        }
+    }
+
+    /// Writes all bytes of an unfinished file of a workspace to the disk, so that a record may name its digest.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn sync(&mut self) -> Result<(), FileStoreError> {
+        match &mut self.place {
+            Place::Upload(..) => Ok(()),
+            Place::Part(part) => part.sync().await.map_err(|error| self.store.io_failed(&error)),
+        }
     }
 
     /// Moves the file to its name. It is on disk on return.
     ///
     /// # Errors
     /// Fails if the store cannot be written.
-    pub async fn finish(self) -> Result<StoredFile, FileStoreError> {
-        let Self { store, name, upload, hasher } = self;
+    pub async fn finish(mut self) -> Result<StoredFile, FileStoreError> {
+        self.sync().await?;
+        let Self { store, place, hasher } = self;
         let failed = |error: object_store::Error| store.failed(&error);
-        upload.finish().await.map_err(failed)?;
         let FileFacts { digest, size, media_type } = hasher.finish();
-        let is_new = store.size(digest).await?.is_none();
-        if is_new {
-            store.objects.rename(&name, &digest.path()).await.map_err(failed)?;
-        } else {
-            store.objects.delete(&name).await.map_err(failed)?;
+        match place {
+            Place::Upload(name, upload) => {
+                upload.finish().await.map_err(failed)?;
+                let is_new = store.size(digest).await?.is_none();
+                if is_new {
+                    store.objects.rename(&name, &digest.path()).await.map_err(failed)?;
+                } else {
+                    store.objects.delete(&name).await.map_err(failed)?;
+                }
+                Ok(StoredFile { digest, size, media_type, is_new })
+            }
+            Place::Part(part) => {
+                let is_new = store.size(digest).await?.is_none();
+                let moved = match &*store.location {
+                    FileStoreLocation::Folder(folder) if is_new => {
+                        part.rename(folder.join(digest.path().as_ref())).await
+                    }
+                    FileStoreLocation::Folder(_) | FileStoreLocation::S3(_) => part.remove().await,
+                };
+                moved.map_err(|error| store.io_failed(&error))?;
+                Ok(StoredFile { digest, size, media_type, is_new })
+            }
         }
-        Ok(StoredFile { digest, size, media_type, is_new })
     }
 
     /// Removes what was written.
@@ -85,7 +148,23 @@ impl NewFile {
     /// # Errors
     /// Fails if the store cannot be written.
     pub async fn abort(self) -> Result<(), FileStoreError> {
-        let Self { store, upload, .. } = self;
-        upload.abort().await.map_err(|error| store.failed(&error))
+        let Self { store, place, .. } = self;
+        match place {
+            Place::Upload(_, upload) => upload.abort().await.map_err(|error| store.failed(&error)),
+            Place::Part(part) => part.remove().await.map_err(|error| store.io_failed(&error)),
+        }
+    }
+
+    /// Keeps the bytes of an unfinished file of a workspace for a later attempt.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn suspend(self) -> Result<(), FileStoreError> {
+        let Self { store, place, .. } = self;
+        match place {
+            // A bucket would keep the parts, and nobody could continue them.
+            Place::Upload(_, upload) => upload.abort().await.map_err(|error| store.failed(&error)),
+            Place::Part(mut part) => part.sync().await.map_err(|error| store.io_failed(&error)),
+        }
     }
 }

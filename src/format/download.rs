@@ -76,6 +76,7 @@ impl Dialect for Download {
             types: Vec::new(),
             description: Text::new(&description),
             items: DraftItems::Listed(NonEmpty::one(item)),
+            report: None,
             lookup: DraftLookup::default(),
         }))
     }

@@ -65,6 +65,7 @@ impl Dialect for Folder {
             types: Vec::new(),
             description: Text::new(&description),
             items: DraftItems::Complete(items),
+            report: None,
             lookup: DraftLookup::default(),
         }))
     }

@@ -16,6 +16,9 @@ pub struct FormatKind {
     pub write: fn(&Change) -> Vec<u8>,
     /// Writes a modification alone, without the data that the journal adds.
     pub write_modification: fn(&ContentObjectModification) -> Vec<u8>,
+    /// Decides which changes have a message in this format; `None` if all have. Deliveries, pages and streams leave the
+    /// others out.
+    pub covers: Option<fn(&Change) -> bool>,
     /// Headers of the message besides the content type.
     pub extra_headers: ExtraHeaders,
     /// Splits a change into messages for a topic exchange, if the format decides about their number and routing keys.
@@ -33,6 +36,12 @@ impl FormatKind {
             ExtraHeaders::None => Vec::new(),
             ExtraHeaders::Redundant(write) | ExtraHeaders::Required(write) => write(change, protocol),
         }
+    }
+
+    /// Returns whether a change has a message in this format.
+    #[must_use]
+    pub fn covers(&self, change: &Change) -> bool {
+        self.covers.is_none_or(|covers| covers(change))
     }
 
     /// Returns whether the body contains the whole change. If not, only deliveries with headers or routing keys

@@ -174,6 +174,7 @@ impl RegisteredObject {
                 types: types.clone(),
                 description: Text::new("snapshot of another gateway"),
                 items: DraftItems::Listed(NonEmpty::try_from(items).ok()?),
+                report: None,
                 lookup: DraftLookup::default(),
             })
         };

@@ -98,6 +98,7 @@ impl Dialect for Islandora {
             types: Context::of(&root).types(object.types()),
             description: root.text_member("summary").unwrap_or_else(|| Text::new(kind.word())),
             items: DraftItems::Listed(items),
+            report: None,
             lookup: DraftLookup::of(kind.missing()),
         }))
     }

@@ -13,6 +13,7 @@ pub(super) static JSON: FormatKind = FormatKind {
     about: "the model as JSON, one object a change",
     write: |change: &Change| write(change),
     write_modification: |modification: &ContentObjectModification| write(modification),
+    covers: None,
     extra_headers: ExtraHeaders::None,
     routed: None,
     // Like a page of `/changes` but without a position, which push receivers do not need.

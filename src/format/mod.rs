@@ -92,6 +92,8 @@ pub static FORMATS: &[&FormatKind] = &[
     &cloudevents::BINARY,
     &fedora_events::ACTIVITY_STREAMS,
     &hoarder::FORMAT,
+    &fileset::RESULT_FORMAT,
+    &fileset::FILE_RESULT_FORMAT,
 ];
 
 /// Format in which the journal stores changes, byte for byte.

@@ -19,6 +19,7 @@ pub(super) static XML: FormatKind = FormatKind {
     about: "the model as XML, for receivers that do not read Atom",
     write: |change| write(&change.modification, Some(change)),
     write_modification: |modification| write(modification, None),
+    covers: None,
     extra_headers: ExtraHeaders::None,
     routed: None,
     batch: None,

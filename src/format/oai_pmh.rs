@@ -147,6 +147,7 @@ impl Dialect for OaiPmh {
             types: Vec::new(),
             description: description(&identifier, &origins),
             items: DraftItems::Complete(items),
+            report: None,
             lookup: DraftLookup::default(),
         }))
     }

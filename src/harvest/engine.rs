@@ -16,6 +16,7 @@ use crate::{
     journal::{
         Journal, JournalError,
         harvest::{HarvestProgress, HarvestRun, ListedRecords, RunCounts, RunId, RunState},
+        ingest::IngestJob,
     },
     model::{Text, Timestamp},
     retry::Backoff,
@@ -92,7 +93,9 @@ impl Engine {
         metrics::register(self.source.name());
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
         while !stop.is_cancelled() {
-            match self.run_once(&stop).await {
+            let result = self.run_once(&stop).await;
+            self.harvester.rest();
+            match result {
                 Ok(()) => backoff.reset(),
                 Err(Interruption::Stopped) => break,
                 Err(Interruption::Journal(error)) => {
@@ -219,7 +222,7 @@ impl Engine {
         }
         self.status.fail(printable(&reason));
         let batch = Batch::read(&self.source, Vec::new());
-        Ok(self.write_batch(batch, progress, ListedRecords::default(), stop).await?.run)
+        Ok(self.write_batch(batch, progress, (ListedRecords::default(), Vec::new()), stop).await?.run)
     }
 
     /// Writes a page, and meanwhile requests the next one if its kind allows that.
@@ -239,7 +242,7 @@ impl Engine {
 
     /// Writes a page and the position after it.
     async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
-        let Page { messages, position, end, is_repaired, remarks, listed } = page;
+        let Page { messages, position, end, is_repaired, remarks, listed, jobs } = page;
         for remark in remarks.iter().map(|remark| printable(remark)) {
             if self.status.remark(&remark) {
                 tracing::warn!(source = %self.source.name(), remark, "remark about a harvested repository");
@@ -266,7 +269,7 @@ impl Engine {
         let source = Arc::clone(&self.source);
         let read = tokio::task::spawn_blocking(move || Batch::read(&source, messages));
         let batch = read.await.map_err(|_| JournalError::Closed)?;
-        let written = self.write_batch(batch, Progress { run, position: position.into() }, listed, stop).await?;
+        let written = self.write_batch(batch, Progress { run, position: position.into() }, (listed, jobs), stop).await?;
         if written.run.state != RunState::Failed {
             self.status.recover();
         }
@@ -284,14 +287,14 @@ impl Engine {
         &self,
         mut batch: Batch,
         mut progress: Progress,
-        listed: ListedRecords,
+        (listed, jobs): (ListedRecords, Vec<IngestJob>),
         stop: &CancellationToken,
     ) -> Result<Progress, Interruption> {
         let intake = Intake::new(self.journal.clone());
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
         loop {
             let (position, run) = (Arc::clone(&progress.position), progress.run.clone());
-            let stored = HarvestProgress { position, run, listed: listed.clone() };
+            let stored = HarvestProgress { position, run, listed: listed.clone(), jobs: jobs.clone() };
             match intake.accept_page(&self.source, &mut batch, stored).await {
                 Ok(counts) => {
                     progress.run.counts = counts;

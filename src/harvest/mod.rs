@@ -54,12 +54,13 @@ pub use self::{
     hours::Hours,
     schedule::{Mode, Schedule},
 };
+use self::fileset::{IngestMonitor, IngestSettings};
 use crate::{
     files::{FileLinks, FileStoreError, FileStoreLocation},
     format::Headers,
     http_client::{ClientError, OutboundPolicy},
     intake::{Incoming, ReceivedMessage},
-    journal::{Journal, JournalError, harvest::ListedRecords},
+    journal::{Journal, JournalError, harvest::ListedRecords, ingest::IngestJob},
     model::{SourceName, Timestamp},
 };
 
@@ -133,6 +134,10 @@ pub struct HarvesterContext {
     pub public_url: Arc<str>,
     /// Policy for the files that records name.
     pub file_policy: OutboundPolicy,
+    /// Settings of the archiving of datasets.
+    pub filesets: Arc<IngestSettings>,
+    /// Progress of the jobs that archive datasets.
+    pub ingests: IngestMonitor,
     /// All harvests, for the kind that makes others.
     pub harvests: HarvestsHandle,
     /// URL of the gateway at which hubs can reach it, without a trailing slash; `None` if none is configured.
@@ -177,6 +182,9 @@ pub trait Harvester: Send + Sync {
         None
     }
 
+    /// Ends the work that goes on between two pages, because the harvest rests, is paused or stops.
+    fn rest(&self) {}
+
     /// Waits until there is work after `position`, for which a run begins before its time. A kind that cannot notice new
     /// work waits for ever.
     fn new_work<'a>(&'a self, position: &'a str) -> BoxFuture<'a, ()> {
@@ -209,14 +217,16 @@ pub struct Page {
     pub remarks: Vec<String>,
     /// Records that exist, for kinds that find missing ones.
     pub listed: ListedRecords,
+    /// New and modified jobs, for the kind that archives datasets.
+    pub jobs: Vec<IngestJob>,
 }
 
 impl Page {
     /// Creates a page without remarks.
     #[must_use]
     pub fn new(messages: Vec<ReceivedMessage>, position: String, end: PageEnd) -> Self {
-        let (remarks, listed) = (Vec::new(), ListedRecords::default());
-        Self { messages, position, end, is_repaired: false, remarks, listed }
+        let (remarks, listed, jobs) = (Vec::new(), ListedRecords::default(), Vec::new());
+        Self { messages, position, end, is_repaired: false, remarks, listed, jobs }
     }
 }
 

@@ -3,16 +3,20 @@
 use std::time::Duration;
 
 use axum::http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, ETAG, IF_RANGE, LOCATION, RANGE},
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, ETAG, IF_RANGE, LOCATION, RANGE, SET_COOKIE},
 };
+use bytes::Bytes;
 use chrono::Utc;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use super::{HostPermit, Hosts};
 use crate::{
-    files::{FileFacts, FileStore, FileStoreError, NewFile, StoredFile},
+    files::{FileFacts, FileStore, FileStoreError, NewFile, StoredFile, Workspace},
+    format::fileset::message::is_signed,
     http_client::{Client, ClientError, InvalidOutboundUrl, OutboundPolicy, OutboundUrl, ResponseStream, retry_after},
+    model::Timestamp,
 };
 
 /// Maximum number of redirections of a request.
@@ -85,15 +89,97 @@ pub(super) trait Receiver: Send {
 
     /// Checks the whole file, before it gets its name in the store.
     fn check_content(&mut self, facts: &FileFacts) -> Result<(), TransferError>;
+
+    /// Forgets the pieces, because the transfer begins again.
+    fn restart(&mut self);
+
+    /// Returns whether the pieces so far are the whole file, so that nothing is left to request.
+    fn is_whole(&self, facts: &FileFacts) -> bool {
+        let _ = facts;
+        false
+    }
+
+    /// Returns the record of a file that is complete, which is written to the workspace before the file gets its name.
+    fn record(&self, facts: &FileFacts, head: &ResponseHead) -> Option<Bytes> {
+        let _ = (facts, head);
+        None
+    }
+}
+
+/// Place of a file in a workspace, in which an interrupted transfer continues after a restart of the program.
+#[derive(Clone, Copy)]
+pub(super) struct PartPlace<'a> {
+    pub(super) workspace: &'a Workspace,
+    /// Name of the file.
+    pub(super) name: &'a str,
+}
+
+impl PartPlace<'_> {
+    /// Returns the name of the record about the response.
+    fn head_name(self) -> String {
+        format!("{}.head", self.name)
+    }
+
+    /// Returns the name of the record about the complete file.
+    pub(super) fn record_name(self) -> String {
+        format!("{}.done", self.name)
+    }
+
+    async fn head(self) -> Result<Option<ResponseHead>, FileStoreError> {
+        let record = self.workspace.record(&self.head_name()).await?;
+        Ok(record.and_then(|record| serde_json::from_slice(&record).ok()))
+    }
+}
+
+/// Facts about the first response with a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ResponseHead {
+    /// URL after all redirections, without a signature.
+    pub(super) url: String,
+    /// Time of the response.
+    pub(super) time: Timestamp,
+    /// Headers, without cookies.
+    headers: Vec<(String, String)>,
+}
+
+impl ResponseHead {
+    fn new(url: &OutboundUrl, headers: &HeaderMap) -> Self {
+        let is_public = |name: &HeaderName| *name != SET_COOKIE;
+        let headers = headers.iter().filter(|(name, _)| is_public(name));
+        let text = |(name, value): (&HeaderName, &HeaderValue)| {
+            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+        };
+        Self { url: without_signature(url), time: Timestamp::now(), headers: headers.filter_map(text).collect() }
+    }
+
+    /// Returns the headers.
+    pub(super) fn headers(&self) -> HeaderMap {
+        let header = |(name, value): &(String, String)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        };
+        self.headers.iter().filter_map(header).collect()
+    }
+
+    /// Returns the strong validator of the content.
+    fn etag(&self) -> Option<HeaderValue> {
+        self.headers().get(ETAG).filter(|etag| etag.as_bytes().starts_with(b"\"")).cloned()
+    }
+}
+
+/// Returns a URL without its query if the query is a signature.
+fn without_signature(url: &OutboundUrl) -> String {
+    let mut url = url.expose().clone();
+    if is_signed(url.as_str()) {
+        url.set_query(None);
+    }
+    url.into()
 }
 
 /// A file that was stored.
 pub(super) struct TransferredFile {
     pub(super) stored: StoredFile,
-    /// URL after all redirections.
-    pub(super) url: OutboundUrl,
-    /// Headers of the response.
-    pub(super) headers: HeaderMap,
+    /// The first response.
+    pub(super) head: ResponseHead,
 }
 
 /// A transfer in progress.
@@ -103,22 +189,26 @@ struct Transfer<'a> {
     /// Headers of the request.
     request_headers: &'a HeaderMap,
     file: NewFile,
-    response: ResponseStream,
+    /// `None` if the transfer was interrupted.
+    response: Option<ResponseStream>,
     /// Strong validator of the content, with which the transfer can be continued.
     etag: Option<HeaderValue>,
 }
 
 impl Transfers {
     /// Stores the file at a URL. `headers` are sent with the request; `Authorization` goes to the host of the URL alone.
+    /// With a place, the transfer continues what an earlier one has left there, and leaves its own bytes if it is
+    /// interrupted.
     pub(super) async fn store(
         &self,
         url: &OutboundUrl,
         headers: &HeaderMap,
         receiver: &mut dyn Receiver,
         permit: &mut HostPermit,
+        place: Option<PartPlace<'_>>,
     ) -> Result<TransferredFile, TransferError> {
         let until = Instant::now() + LONGEST_TRANSFER;
-        let stored = timeout_at(until, self.transfer(url, headers, receiver, permit)).await;
+        let stored = timeout_at(until, self.transfer(url, headers, receiver, permit, place)).await;
         stored.unwrap_or_else(|_| Err(TransferError::Transient("the transfer takes more than six hours".to_owned())))
     }
 
@@ -128,25 +218,101 @@ impl Transfers {
         request_headers: &HeaderMap,
         receiver: &mut dyn Receiver,
         permit: &mut HostPermit,
+        place: Option<PartPlace<'_>>,
     ) -> Result<TransferredFile, TransferError> {
+        if let Some(place) = place {
+            if let Some(file) = self.continue_part(url, request_headers, receiver, permit, place).await? {
+                return Ok(file);
+            }
+            receiver.restart();
+        }
         let (response, last_url) = self.open(url, request_headers, permit).await?;
         if response.status != StatusCode::OK {
             return Err(status_error(response.status));
         }
         receiver.check_headers(&response.headers)?;
-        let headers = response.headers.clone();
-        let etag = headers.get(ETAG).filter(|etag| etag.as_bytes().starts_with(b"\"")).cloned();
-        let mut transfer = Transfer { url, request_headers, file: self.files.create().await?, response, etag };
+        let head = ResponseHead::new(&last_url, &response.headers);
+        let file = match place {
+            None => self.files.create().await?,
+            Some(place) => {
+                let record = serde_json::to_vec(&head).unwrap_or_default().into();
+                place.workspace.write_record(&place.head_name(), record).await?;
+                place.workspace.open(place.name, |_| {}).await?.restart().await?
+            }
+        };
+        let etag = head.etag();
+        let transfer = Transfer { url, request_headers, file, response: Some(response), etag };
+        self.receive_file(transfer, receiver, permit, place, head).await
+    }
+
+    /// Continues the unfinished file of an earlier transfer; returns `None` if there is none, or the server cannot continue.
+    async fn continue_part(
+        &self,
+        url: &OutboundUrl,
+        request_headers: &HeaderMap,
+        receiver: &mut dyn Receiver,
+        permit: &mut HostPermit,
+        place: PartPlace<'_>,
+    ) -> Result<Option<TransferredFile>, TransferError> {
+        let Some(head) = place.head().await? else { return Ok(None) };
+        let (mut size, mut is_refused) = (0, false);
+        let file = place.workspace.open(place.name, |piece| {
+            size += piece.len() as u64;
+            is_refused = is_refused || receiver.receive(piece, size).is_err();
+        });
+        let file = file.await?;
+        if is_refused || size == 0 {
+            return Ok(None);
+        }
+        let is_whole = receiver.is_whole(&file.facts());
+        let mut transfer = Transfer { url, request_headers, file, response: None, etag: head.etag() };
+        if is_whole {
+            return self.complete(transfer.file, receiver, Some(place), head).await.map(Some);
+        }
+        if !self.resume(&mut transfer, permit).await? {
+            return Ok(None);
+        }
+        self.receive_file(transfer, receiver, permit, Some(place), head).await.map(Some)
+    }
+
+    /// Receives the rest of a file, checks it, and moves it to its name.
+    async fn receive_file(
+        &self,
+        mut transfer: Transfer<'_>,
+        receiver: &mut dyn Receiver,
+        permit: &mut HostPermit,
+        place: Option<PartPlace<'_>>,
+        head: ResponseHead,
+    ) -> Result<TransferredFile, TransferError> {
         let received = self.receive_all(&mut transfer, receiver, permit).await;
         let checked = received.and_then(|()| receiver.check_content(&transfer.file.facts()));
         if let Err(error) = checked {
             // A bucket would keep the parts of the file.
-            if let Err(error) = transfer.file.abort().await {
+            let is_interrupted = matches!(error, TransferError::Transient(_)) && place.is_some();
+            let ended =
+                if is_interrupted { transfer.file.suspend().await } else { transfer.file.abort().await };
+            if let Err(error) = ended {
                 tracing::debug!(%error, "cannot remove an unfinished file");
             }
             return Err(error);
         }
-        Ok(TransferredFile { stored: transfer.file.finish().await?, url: last_url, headers })
+        self.complete(transfer.file, receiver, place, head).await
+    }
+
+    async fn complete(
+        &self,
+        mut file: NewFile,
+        receiver: &mut dyn Receiver,
+        place: Option<PartPlace<'_>>,
+        head: ResponseHead,
+    ) -> Result<TransferredFile, TransferError> {
+        if let Some(place) = place
+            && let Some(record) = receiver.record(&file.facts(), &head)
+        {
+            file.sync().await?;
+            place.workspace.write_record(&place.record_name(), record).await?;
+        }
+        Ok(TransferredFile { stored: file.finish().await?, head })
     }
 
     /// Writes the body of a response up to its end, and continues it if it breaks off.
@@ -178,7 +344,7 @@ impl Transfers {
         let (response, _) = self.open(transfer.url, &headers, permit).await?;
         let range = response.headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()).unwrap_or_default();
         let continues = response.status == StatusCode::PARTIAL_CONTENT && range.starts_with(&format!("bytes {size}-"));
-        transfer.response = response;
+        transfer.response = Some(response);
         Ok(continues)
     }
 
@@ -224,7 +390,9 @@ impl Transfers {
 impl Transfer<'_> {
     /// Writes the body of the response up to its end.
     async fn receive(&mut self, receiver: &mut dyn Receiver) -> Result<(), TransferError> {
-        while let Some(piece) = self.response.piece().await? {
+        let interrupted = || TransferError::Transient("the transfer was interrupted".to_owned());
+        let response = self.response.as_mut().ok_or_else(interrupted)?;
+        while let Some(piece) = response.piece().await? {
             receiver.receive(&piece, self.file.size() + piece.len() as u64)?;
             self.file.write(piece).await?;
         }

@@ -194,6 +194,7 @@ fn draft_of(change: Change, incomplete: &IncompleteChange) -> Draft {
         parent: modification.parent.filter(|_| !filled.contains(Aspect::Parent)),
         types: if filled.contains(Aspect::Types) { Vec::new() } else { modification.types },
         description: modification.description,
+        report: modification.report,
         items: DraftItems::Listed(
             modification.items.map(|item| DraftItem::new(item.uri, DraftChange::Reported(item.change))),
         ),

@@ -98,6 +98,7 @@ fn draft(objects: CrawledObject) -> Draft {
         types,
         description: Text::new(DESCRIPTION),
         items: DraftItems::Listed(NonEmpty::map(items, item)),
+        report: None,
         lookup: DraftLookup::default(),
     }
 }

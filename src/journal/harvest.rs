@@ -11,7 +11,10 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    Command, DraftOutcome, Journal, JournalError, Submission, metrics, store::HarvestStore,
+    Command, DraftOutcome, Journal, JournalError, Submission,
+    ingest::{IngestJob, JobId},
+    metrics,
+    store::HarvestStore,
     subscriptions::DefinitionText,
 };
 use crate::model::{SourceName, Timestamp};
@@ -95,6 +98,8 @@ pub struct HarvestProgress {
     pub run: HarvestRun,
     /// Records that the repository has listed on the page.
     pub listed: ListedRecords,
+    /// New and modified jobs of a harvest of datasets.
+    pub jobs: Vec<IngestJob>,
 }
 
 /// Modification of the list of a repository's records. A run that reads the whole list finds the records that are
@@ -167,6 +172,8 @@ pub enum HarvestWrite {
     Define(DefinitionText),
     /// Pauses or resumes the harvest.
     SetPaused(bool),
+    /// Asks a harvest of datasets to cancel a job, at this time.
+    CancelJob(JobId, Timestamp),
     /// Notes the end of the subscription at the hub of the feed; `None` if the hub has refused or ended it.
     SetLease(Option<Timestamp>),
     /// Removes the harvest with its definition, its position and its history, and ends its duty.

@@ -36,6 +36,7 @@ mod batch;
 mod bounds;
 mod command;
 pub mod harvest;
+pub mod ingest;
 pub mod metrics;
 pub mod nodes;
 pub mod private_files;

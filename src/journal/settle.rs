@@ -111,6 +111,7 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
         parent,
         types,
         description: draft.description,
+        report: draft.report,
         origin: Origin {
             source: policy.name.clone(),
             event_id: draft.event_id.or_else(reported_id),

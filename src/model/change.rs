@@ -46,7 +46,7 @@ impl Change {
     /// empty.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Self> {
-        let ContentObjectModification { id, user, time, object, parent, types, description, origin, items } =
+        let ContentObjectModification { id, user, time, object, parent, types, description, report, origin, items } =
             &self.modification;
         let chosen = items.iter().skip(range.start).take(range.len()).cloned().collect::<Vec<_>>();
         let modification = ContentObjectModification {
@@ -57,6 +57,7 @@ impl Change {
             parent: parent.clone(),
             types: types.clone(),
             description: description.clone(),
+            report: report.clone().filter(|_| range.start == 0),
             origin: origin.clone(),
             items: NonEmpty::try_from(chosen).ok()?,
         };

@@ -2,7 +2,7 @@
 
 use super::{
     ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, DraftLookup, EventId, ItemChange,
-    ItemId, NonEmpty, OriginalContent, Settlement, State, Text, Timestamp, Uri, User,
+    ItemId, NonEmpty, OriginalContent, Report, Settlement, State, Text, Timestamp, Uri, User,
 };
 
 /// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of
@@ -27,6 +27,8 @@ pub struct Draft {
     pub types: Vec<Uri>,
     /// Human-readable description of the event.
     pub description: Text,
+    /// Message of the source about work on the object, to be passed on as a whole.
+    pub report: Option<Report>,
     /// Items that the event concerns.
     pub items: DraftItems,
     /// Facts to look up in the repository, and the result of the lookup.
@@ -236,6 +238,7 @@ impl From<ContentObjectModification> for Draft {
             parent: modification.parent,
             types: modification.types,
             description: modification.description,
+            report: modification.report,
             items: DraftItems::Listed(modification.items.map(DraftItem::from)),
             lookup: DraftLookup::default(),
         }

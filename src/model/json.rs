@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::{
     AspectSet, Change, ChangeId, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification,
     Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, ItemChangeError, ItemId, ItemNotes,
-    LookupMark, NonEmpty, Origin, Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
+    LookupMark, NonEmpty, Origin, Report, Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
 };
 
 /// A modification of one object: the changes that its source made at the same time. Later versions may add members.
@@ -66,6 +66,10 @@ pub(super) struct Wire<'a> {
     #[serde(default)]
     #[schema(value_type = Text, required = true)]
     description: Cow<'a, Text>,
+    /// Message of the source about work on the object, such as the result of an ingest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    report: Option<Report>,
     /// Whether the object was purged, with all items that it ever had.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     purge: bool,
@@ -222,6 +226,7 @@ impl<'a> Wire<'a> {
             parent: modification.parent.clone(),
             types: Cow::Borrowed(&modification.types),
             description: Cow::Borrowed(&modification.description),
+            report: modification.report.clone(),
             purge: settlement.purge,
             filled: settlement.filled,
             late: settlement.late,
@@ -252,6 +257,7 @@ impl<'a> Wire<'a> {
             parent: self.parent,
             types: self.types.into_owned(),
             description: self.description.into_owned(),
+            report: self.report,
             origin: Origin {
                 source: self.source.ok_or_else(|| E::missing_field("source"))?,
                 event_id: self.source_event_id,
@@ -329,6 +335,7 @@ impl<'de> Deserialize<'de> for Draft {
             parent: wire.parent,
             types: wire.types.into_owned(),
             description: wire.description.into_owned(),
+            report: wire.report,
             items,
             lookup: DraftLookup { mark: wire.lookup, ..DraftLookup::default() },
         })

@@ -5,7 +5,7 @@
 //! contain none of these, and text contains no other control characters.
 
 use super::{
-    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, EventId, MediaType, Uri,
+    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, EventId, MediaType, Report, Uri,
     User,
 };
 
@@ -24,12 +24,12 @@ const QUOTED: usize = 3;
 /// Returns an upper bound on the JSON of a change without its items.
 #[must_use]
 pub fn of_change(change: &ContentObjectModification) -> usize {
-    let ContentObjectModification { user, object, parent, types, description, origin, .. } = change;
+    let ContentObjectModification { user, object, parent, types, description, report, origin, .. } = change;
     let parent = parent.as_ref().map_or(0, |parent| parent.as_str().len());
     let event_id = origin.event_id.as_ref().map_or(0, |id| 2 * id.as_str().len());
     let version = origin.software_version.as_ref().map_or(0, |version| 2 * version.as_str().len());
     let about = of_user(user) + object.as_str().len() + parent + event_id + version;
-    CHANGE + about + of_types(types) + 2 * description.as_str().len()
+    CHANGE + about + of_types(types) + 2 * description.as_str().len() + of_report(report.as_ref())
 }
 
 /// Returns an upper bound on the JSON of one item of a change.
@@ -42,7 +42,7 @@ pub fn of_item(item: &ContentItemModification) -> usize {
 /// parent and at most `types` types from the registry. Items that the draft does not list are not included.
 #[must_use]
 pub fn of_draft(draft: &Draft, types: usize) -> usize {
-    let Draft { event_id, software_version, user, object, parent, description, items, .. } = draft;
+    let Draft { event_id, software_version, user, object, parent, description, report, items, .. } = draft;
     let parent = parent.as_ref().map_or(Uri::MAX_BYTES, |parent| parent.as_str().len());
     let types =
         if draft.types.is_empty() { types.saturating_mul(Uri::MAX_BYTES + QUOTED) } else { of_types(&draft.types) };
@@ -50,7 +50,12 @@ pub fn of_draft(draft: &Draft, types: usize) -> usize {
     let version = software_version.as_ref().map_or(0, |version| 2 * version.as_str().len());
     let about = of_user(user) + object.as_str().len() + parent + event_id + version;
     let items: usize = items.listed().iter().map(of_draft_item).sum();
-    CHANGE + about + types + 2 * description.as_str().len() + items
+    CHANGE + about + types + 2 * description.as_str().len() + of_report(report.as_ref()) + items
+}
+
+/// Returns the size of a report; its kind is among the names of members.
+fn of_report(report: Option<&Report>) -> usize {
+    report.map_or(0, |report| report.document().as_str().len())
 }
 
 fn of_draft_item(item: &DraftItem) -> usize {

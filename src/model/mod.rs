@@ -18,6 +18,7 @@ mod lookup;
 mod media_range;
 mod names;
 mod object;
+mod report;
 mod schema;
 mod state;
 mod text;
@@ -42,6 +43,7 @@ pub use names::{
     ChangeId, EventId, InvalidId, InvalidName, InvalidNodeName, ItemId, NodeName, SourceName, SubscriptionName,
 };
 pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};
+pub use report::{JsonDocument, Report};
 pub use state::{InvalidState, State};
 pub use text::Text;
 pub use time::{InvalidTimestamp, Timestamp};

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{ChangeId, ContentItemModification, EventId, SourceName, Text, Timestamp, Uri};
+use super::{ChangeId, ContentItemModification, EventId, Report, SourceName, Text, Timestamp, Uri};
 
 /// A set of changes made at the same time to one object of a repository: the `ContentObjectModification` of the
 /// content-change-message 0.1 page, with its origin.
@@ -27,6 +27,8 @@ pub struct ContentObjectModification {
     pub types: Vec<Uri>,
     /// Human-readable description.
     pub description: Text,
+    /// Message of the source about work on the object.
+    pub report: Option<Report>,
     /// Origin of the change.
     pub origin: Origin,
     /// Modified items.

@@ -197,7 +197,7 @@ impl Engine {
                     break;
                 }
             }
-            let selected = change.filtered(&self.filter).map_err(retry)?;
+            let selected = self.select(change).map_err(retry)?;
             match (&mut message, selected) {
                 (None, None) => {
                     session.unsent.pop_front();
@@ -226,6 +226,14 @@ impl Engine {
             }
         }
         Ok(message.map_or(Next::Nothing, Next::Message))
+    }
+
+    /// Returns the part of a change that the filter selects, if the format has a message for it.
+    fn select(&self, change: &Arc<RecordedChange>) -> Result<Option<Arc<RecordedChange>>, StoreError> {
+        let Some(selected) = change.filtered(&self.filter)? else { return Ok(None) };
+        // Most formats cover all changes, and a change is parsed only if necessary.
+        let is_covered = self.format.covers.is_none() || self.format.covers(selected.change()?);
+        Ok(is_covered.then_some(selected))
     }
 
     async fn send_changes(&mut self, session: &mut Session, message: NextMessage) -> Result<(), SessionEnd> {

@@ -55,6 +55,7 @@ pub(super) static TOPIC_FORMAT: FormatKind = FormatKind {
     about: "entries of a topic",
     write: |_| Vec::new(),
     write_modification: |_| Vec::new(),
+    covers: None,
     extra_headers: ExtraHeaders::None,
     routed: None,
     batch: Some(Batch { media_type: MEDIA_TYPE, open: "", between: "", close: "" }),

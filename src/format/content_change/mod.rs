@@ -65,6 +65,7 @@ pub(super) static ATOM: FormatKind = FormatKind {
     about: "the content-change message 0.1, an Atom feed",
     write: write::change,
     write_modification: write::modification,
+    covers: None,
     extra_headers: ExtraHeaders::None,
     routed: None,
     batch: None,

@@ -159,6 +159,7 @@ impl<'a> Feed<'a> {
                 .collect::<Result<_, _>>()?,
             description: self.title.as_ref().map(|(_, title)| Text::new(title)).unwrap_or_default(),
             items: self.items()?,
+            report: None,
             lookup: DraftLookup { mark: self.mark(), ..DraftLookup::default() },
         })
     }

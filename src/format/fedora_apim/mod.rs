@@ -88,6 +88,7 @@ impl Dialect for FedoraApim {
             types: Vec::new(),
             description: Text::new(name),
             items,
+            report: None,
             lookup: DraftLookup::of(missing),
         }))
     }

@@ -110,6 +110,7 @@ impl Event<'_> {
             parent: self.parent.filter(|parent| !resource_uri::is_same(parent, &self.resource)),
             types: if has_only_generic_types(&types) { Vec::new() } else { types },
             description: self.description.unwrap_or_else(|| Text::new(&kinds.description())),
+            report: None,
             lookup: DraftLookup::of(missing(&change)),
             items: DraftItems::Listed(NonEmpty::one(DraftItem::new(self.resource.clone(), change))),
             object: self.resource,

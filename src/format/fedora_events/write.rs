@@ -34,6 +34,7 @@ pub(in crate::format) static ACTIVITY_STREAMS: FormatKind = FormatKind {
     about: "ActivityStreams 2.0 as Fedora 5 and 6 send it, for fcrepo-camel and similar consumers",
     write: |change| write(&ResourceEvent::of(change)),
     write_modification: |modification| write(&ResourceEvent::alone(modification)),
+    covers: None,
     extra_headers: ExtraHeaders::Redundant(headers),
     routed: None,
     batch: None,

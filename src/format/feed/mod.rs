@@ -157,6 +157,7 @@ fn draft(object: Uri, description: Text, time: DraftTime, items: Vec<DraftItem>)
         types: Vec::new(),
         description,
         items: DraftItems::Complete(items),
+        report: None,
         lookup: DraftLookup::default(),
     }
 }

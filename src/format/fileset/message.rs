@@ -100,6 +100,57 @@ impl FilesetResult {
     }
 }
 
+impl FilesetResult {
+    /// Returns the result without signed URLs, which are credentials, and without SHA-1s that are the MD5.
+    #[must_use]
+    pub fn publishable(&self) -> Self {
+        let mut result = self.clone();
+        result.hops.iter_mut().for_each(remove_signature);
+        result.landing_page.remove_signatures();
+        for file in result.manifest.iter_mut().flatten() {
+            [&mut file.platform_url, &mut file.terminal_url, &mut file.archive_url]
+                .into_iter()
+                .flatten()
+                .for_each(remove_signature);
+            file.sha1 = file.sha1.take().filter(|sha1| file.md5.as_ref() != Some(sha1));
+        }
+        if let Some(bundle) = &mut result.fileset_bundle {
+            bundle.capture.remove_signatures();
+        }
+        if let Some(file) = &mut result.fileset_file {
+            file.remove_signatures();
+        }
+        result
+    }
+}
+
+impl Capture {
+    fn remove_signatures(&mut self) {
+        self.terminal.iter_mut().for_each(|terminal| remove_signature(&mut terminal.terminal_url));
+        [&mut self.cdx, &mut self.revisit_cdx]
+            .into_iter()
+            .flatten()
+            .for_each(|line| [&mut line.url, &mut line.surt].into_iter().for_each(remove_signature));
+    }
+}
+
+/// Removes the query of a URL if it has a signature.
+fn remove_signature(url: &mut String) {
+    if is_signed(url)
+        && let Some(length) = url.find('?')
+    {
+        url.truncate(length);
+    }
+}
+
+/// Returns whether a URL has a signature in its query. Whoever has such a URL can read what it names.
+#[must_use]
+pub fn is_signed(url: &str) -> bool {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let is_signature = |name: &str| matches!(name, "x-amz-signature" | "x-goog-signature" | "signature" | "sig");
+    query.split('&').any(|pair| is_signature(&pair.split('=').next().unwrap_or_default().to_ascii_lowercase()))
+}
+
 /// A file of a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ManifestFile {

@@ -8,18 +8,23 @@
 //!
 //! Source: Sandcrawler's proposal "Fileset Ingest Pipeline (for Datasets)" of 2021-09-09.
 //!
-//! * `request` reads requests, `result` results;
+//! * `request` reads requests, `result` results, and `write` writes results;
 //! * [`message`] has the members of a result, [`status`] the vocabulary of its outcome.
 
 pub mod message;
 mod request;
 mod result;
 pub mod status;
+mod write;
 
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 pub use self::request::{FilesetRequest, InvalidDataset, dataset_url};
-pub(super) use self::{request::DIALECT as REQUEST_DIALECT, result::DIALECT as RESULT_DIALECT};
+pub(super) use self::{
+    request::DIALECT as REQUEST_DIALECT,
+    result::DIALECT as RESULT_DIALECT,
+    write::{FILE_RESULT_FORMAT, RESULT_FORMAT},
+};
 use super::{Location, NOT_UNRESERVED, Rejection, RejectionKind};
 use crate::model::{Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, NonEmpty, Text, Uri, User};
 
@@ -46,6 +51,7 @@ fn draft(request: &FilesetRequest, own: DraftChange, description: &str) -> Draft
         types: Uri::parse(DATASET_TYPE).into_iter().collect(),
         description: Text::new(description),
         items: DraftItems::Listed(NonEmpty::one(DraftItem::new(dataset, own))),
+        report: None,
         lookup: DraftLookup::default(),
     }
 }

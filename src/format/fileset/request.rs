@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{DATASET, draft};
 use crate::{
     format::{Dialect, DialectKind, DuplicateDetection, Message, ParsedMessage, Rejection, json, parse_settings},
-    model::{DraftChange, ItemChange, State, Uri},
+    model::{Draft, DraftChange, ItemChange, JsonDocument, Report, State, Uri},
 };
 
 /// The dialect `fileset-request`.
@@ -104,7 +104,8 @@ impl Dialect for Requests {
         }
         let change = DraftChange::Reported(ItemChange::State { before: None, after: State::REQUESTED });
         let description = format!("archiving of {} was requested", request.base_url);
-        Ok(ParsedMessage::one(draft(&request, change, &description)))
+        let report = JsonDocument::new(&request).ok().map(Report::Request);
+        Ok(ParsedMessage::one(Draft { report, ..draft(&request, change, &description) }))
     }
 }
 

@@ -12,14 +12,14 @@ use serde::Deserialize;
 
 use super::{
     NOT_IN_PATH, below, draft, file_uri,
-    message::{FilesetResult, IngestStrategy, ManifestFile},
+    message::{FilesetResult, IngestStrategy, ManifestFile, is_signed},
     rejection,
 };
 use crate::{
     format::{Dialect, DialectKind, DuplicateDetection, Message, ParsedMessage, Rejection, json, parse_settings},
     model::{
-        ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, MediaType, NonEmpty,
-        OriginalContent, Uri,
+        ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, JsonDocument, MediaType,
+        NonEmpty, OriginalContent, Report, Uri,
     },
 };
 
@@ -98,7 +98,8 @@ fn result_draft(result: &FilesetResult) -> Result<Draft, Rejection> {
     if wrong_sha1 > 0 {
         described += &format!("; SHA-1 left out because it is the MD5, files: {wrong_sha1}");
     }
-    let draft = draft(&result.request, own, &described);
+    let report = JsonDocument::new(&result.publishable()).ok().map(Report::Result);
+    let draft = Draft { report, ..draft(&result.request, own, &described) };
     let items = match NonEmpty::try_from(items) {
         Ok(items) if result.hit && result.manifest.is_some() => DraftItems::Complete(items.into_vec()),
         Ok(items) => DraftItems::Listed(items),
@@ -170,9 +171,8 @@ fn copy(result: &FilesetResult, file: &ManifestFile) -> Option<Uri> {
 /// Returns the URL of a response in the web archive of the Internet Archive. The query of a signed URL is a credential, so
 /// such a URL is none.
 fn captured(url: &str, time: Option<&str>) -> Option<Uri> {
-    let is_signed = ["X-Amz-Signature=", "Signature=", "sig="].iter().any(|name| url.contains(name));
     let time = time.filter(|time| time.len() == 14 && time.bytes().all(|b| b.is_ascii_digit()))?;
-    if is_signed { None } else { Uri::parse(&format!("https://web.archive.org/web/{time}/{url}")).ok() }
+    if is_signed(url) { None } else { Uri::parse(&format!("https://web.archive.org/web/{time}/{url}")).ok() }
 }
 
 /// Returns the strongest digest of a file.

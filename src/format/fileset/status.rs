@@ -30,6 +30,8 @@ statuses! {
     SUCCESS_FILE = "success-file",
     /// All files were archived before.
     SUCCESS_EXISTING = "success-existing",
+    /// A file was archived before, so it was not downloaded again.
+    EXISTS = "exists",
     /// A blocklist forbids the URL.
     SKIP_URL_BLOCKLIST = "skip-url-blocklist",
     /// The landing page or a file could not be requested.
@@ -84,6 +86,8 @@ statuses! {
     MISMATCH_SHA1 = "mismatch-sha1",
     /// A file has another SHA-256 than its manifest says.
     MISMATCH_SHA256 = "mismatch-sha256",
+    /// Nothing was attempted.
+    NOT_PROCESSED = "not-processed",
     /// The ingest took too long.
     TIMEOUT = "timeout",
     /// The ingest was cancelled.

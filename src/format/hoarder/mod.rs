@@ -88,6 +88,7 @@ impl Dialect for Hoarder {
             types: Vec::new(),
             description: Text::new(key),
             items: DraftItems::Listed(NonEmpty::one(DraftItem::new(resource.clone(), event.change(resource)))),
+            report: None,
             lookup: DraftLookup::default(),
         }))
     }

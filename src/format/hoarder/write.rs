@@ -22,6 +22,7 @@ pub(in crate::format) static FORMAT: FormatKind = FormatKind {
     about: "events of librairy's event bus: the URIs of a document and its items, with routing keys",
     write: |change| list(&routed(change)),
     write_modification: |modification| list(&messages(modification, false)),
+    covers: None,
     extra_headers: ExtraHeaders::None,
     routed: Some(routed),
     batch: None,

@@ -223,6 +223,7 @@ fn draft_of(object: Uri, item: DraftItem) -> Draft {
         types: Vec::new(),
         description: Text::default(),
         items: DraftItems::Listed(NonEmpty::one(item)),
+        report: None,
         lookup: DraftLookup::default(),
     }
 }

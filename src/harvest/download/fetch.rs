@@ -61,7 +61,7 @@ impl Fetcher {
         let mut permit = self.transfers.hosts.permit(&url.origin()).await;
         self.check_robots(&url, &mut permit).await?;
         let mut check = FileCheck { settings: &self.settings, budget, original: &download.original, media_type: None };
-        let file = self.transfers.store(&url, &HeaderMap::new(), &mut check, &mut permit).await?;
+        let file = self.transfers.store(&url, &HeaderMap::new(), &mut check, &mut permit, None).await?;
         let (TransferredFile { stored, .. }, FileCheck { media_type, .. }) = (file, check);
         if stored.is_new {
             budget
@@ -133,6 +133,8 @@ impl Receiver for FileCheck<'_> {
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         self.check_size(length.unwrap_or(0))
     }
+
+    fn restart(&mut self) {}
 
     fn receive(&mut self, _: &[u8], size: u64) -> Result<(), TransferError> {
         self.check_size(size)

@@ -1,23 +1,25 @@
 //! Downloads of the files of a dataset into the file store, each verified in the pass that stores it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use axum::http::{
     HeaderMap,
     header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
 };
+use bytes::Bytes;
 use md5::Md5;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha1::{Digest, Sha1};
 
-use super::{IngestFailure, PlatformToken, client::text_header, platform::PlatformFile};
+use super::{IngestFailure, IngestProgress, PlatformToken, client::text_header, platform::PlatformFile};
 use crate::{
-    files::{FileDigest, FileFacts, StoredFile},
+    files::{FileDigest, FileFacts, FileStoreError, StoredFile, Workspace},
     format::fileset::{
         message::{FileMeta, ManifestFile},
         status::IngestStatus,
     },
-    harvest::transfer::{Receiver, TransferError, TransferredFile, Transfers},
+    harvest::transfer::{PartPlace, Receiver, ResponseHead, TransferError, TransferredFile, Transfers},
     http_client::OutboundUrl,
     model::Timestamp,
 };
@@ -52,8 +54,8 @@ impl ArchivedFile {
 pub(super) struct FileLimits<'a> {
     /// Maximum size, in bytes.
     pub(super) max_bytes: u64,
-    /// Number of bytes that the ingest has received.
-    pub(super) received: &'a AtomicU64,
+    /// Count of the bytes.
+    pub(super) progress: &'a IngestProgress,
 }
 
 /// Downloads a file and compares it with its entry of the manifest. The result for a failure is the entry with its status.
@@ -62,6 +64,7 @@ pub(super) async fn download(
     transfers: &Transfers,
     token: Option<&PlatformToken>,
     limits: FileLimits<'_>,
+    workspace: &Workspace,
 ) -> Result<ArchivedFile, (ManifestFile, IngestFailure)> {
     let failed = |failure: IngestFailure| {
         let manifest = ManifestFile { status: Some(failure.status.clone()), ..file.manifest.clone() };
@@ -73,43 +76,72 @@ pub(super) async fn download(
         return Err(refused(format!("{path}: the platform names no URL")));
     };
     let url = OutboundUrl::parse(url, &transfers.policy).map_err(|error| refused(format!("{path}: {error}")))?;
+    let name = part_name(file);
+    let place = PartPlace { workspace, name: &name };
+    let interrupted = |error: FileStoreError| {
+        failed(IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, format!("{path}: {error}")))
+    };
+    if let Some(file) = ArchivedFile::of_record(place).await.map_err(interrupted)? {
+        limits.progress.done_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+        limits.progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+        return Ok(file);
+    }
     let headers = token.map(|token| (AUTHORIZATION, token.header())).into_iter().collect::<HeaderMap>();
-    let mut check = FileCheck { file, limits, md5: Md5::new(), sha1: Sha1::new(), failure: None };
+    let mut check = FileCheck { file, limits, md5: Md5::new(), sha1: Sha1::new(), counted: 0, failure: None };
     let mut permit = transfers.hosts.permit(&url.origin()).await;
-    let time = Timestamp::now();
-    let transferred = transfers.store(&url, &headers, &mut check, &mut permit).await;
+    let transferred = transfers.store(&url, &headers, &mut check, &mut permit, Some(place)).await;
     drop(permit);
-    let FileCheck { md5, sha1, failure, .. } = check;
-    let TransferredFile { stored, url: last_url, headers } = match (transferred, failure) {
-        (_, Some(failure)) => return Err(failed(failure)),
-        (Ok(transferred), None) => transferred,
+    match (transferred, check.failure.take()) {
+        (_, Some(failure)) => Err(failed(failure)),
+        (Ok(TransferredFile { stored, head }), None) => {
+            let facts = FileFacts { digest: stored.digest, size: stored.size, media_type: stored.media_type };
+            let manifest = check.manifest(&facts, &head);
+            Ok(ArchivedFile { manifest, stored, headers: head.headers(), time: head.time })
+        }
         (Err(error), None) => {
             let message = format!("{path}: {error}");
-            return Err(match error {
+            Err(match error {
                 TransferError::Permanent(_) => refused(message),
-                TransferError::Transient(_) | TransferError::Store(_) => {
+                TransferError::Store(error) => interrupted(error),
+                TransferError::Transient(_) => {
                     failed(IngestFailure::transient(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message))
                 }
-            });
+            })
         }
-    };
-    let mut manifest = Facts::new(stored.size, stored.digest, md5, sha1).entry(file);
-    let of_response = text_header(&headers, CONTENT_TYPE).map(|text| text.split(';').next().unwrap_or(text).trim());
-    manifest.mimetype = stored.media_type.map(str::to_owned).or(manifest.mimetype).or(of_response.map(str::to_owned));
-    manifest.terminal_url = Some(without_signature(&last_url));
-    manifest.terminal_dt = Some(time.datetime().format("%Y%m%d%H%M%S").to_string());
-    Ok(ArchivedFile { manifest, stored, headers, time })
+    }
 }
 
-/// Returns a URL without its query if the query is a signature.
-fn without_signature(url: &OutboundUrl) -> String {
-    let mut url = url.expose().clone();
-    let is_signature =
-        |name: &str| matches!(name.to_ascii_lowercase().as_str(), "x-amz-signature" | "signature" | "sig");
-    if url.query_pairs().any(|(name, _)| is_signature(&name)) {
-        url.set_query(None);
+/// Returns the name of a file in the workspace, which is another one if the platform has another file.
+fn part_name(file: &PlatformFile) -> String {
+    let ManifestFile { path, size, md5, sha1, sha256, platform_url, .. } = &file.manifest;
+    let identity = json!([path, size, md5, sha1, sha256, platform_url]).to_string();
+    hex::encode(&sha2::Sha256::digest(identity)[..16])
+}
+
+/// Record of a complete file in the workspace.
+#[derive(Serialize, Deserialize)]
+struct FileRecord {
+    manifest: ManifestFile,
+    head: ResponseHead,
+}
+
+impl ArchivedFile {
+    /// Returns the file that an interrupted ingest has stored.
+    async fn of_record(place: PartPlace<'_>) -> Result<Option<Self>, FileStoreError> {
+        let record = place.workspace.record(&place.record_name()).await?;
+        let Some(FileRecord { manifest, head }) =
+            record.and_then(|record| serde_json::from_slice::<FileRecord>(&record).ok())
+        else {
+            return Ok(None);
+        };
+        let digest = manifest.sha256.as_deref().and_then(FileDigest::parse);
+        let (Some(digest), Some(size)) = (digest, manifest.size) else { return Ok(None) };
+        if !place.workspace.finish(place.name, digest).await? {
+            return Ok(None);
+        }
+        let stored = StoredFile { digest, size, media_type: None, is_new: false };
+        Ok(Some(Self { manifest, stored, headers: head.headers(), time: head.time }))
     }
-    url.into()
 }
 
 /// Facts about the bytes of a file.
@@ -173,6 +205,8 @@ struct FileCheck<'a> {
     limits: FileLimits<'a>,
     md5: Md5,
     sha1: Sha1,
+    /// Number of its bytes in the count of the ingest.
+    counted: u64,
     failure: Option<IngestFailure>,
 }
 
@@ -202,7 +236,36 @@ impl FileCheck<'_> {
     }
 }
 
+impl FileCheck<'_> {
+    /// Returns the entry of the manifest for the whole file.
+    fn manifest(&self, facts: &FileFacts, head: &ResponseHead) -> ManifestFile {
+        let headers = head.headers();
+        let mut manifest = Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone()).entry(self.file);
+        let of_response = text_header(&headers, CONTENT_TYPE).map(|text| text.split(';').next().unwrap_or(text).trim());
+        manifest.mimetype = facts.media_type.map(str::to_owned).or(manifest.mimetype).or(of_response.map(str::to_owned));
+        manifest.terminal_url = Some(head.url.clone());
+        manifest.terminal_dt = Some(head.time.datetime().format("%Y%m%d%H%M%S").to_string());
+        manifest
+    }
+}
+
 impl Receiver for FileCheck<'_> {
+    fn restart(&mut self) {
+        self.limits.progress.done_bytes.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
+        (self.md5, self.sha1, self.failure) = (Md5::new(), Sha1::new(), None);
+    }
+
+    fn is_whole(&self, facts: &FileFacts) -> bool {
+        let facts = Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone());
+        let expected = &self.file.manifest;
+        !self.file.is_soft && expected.size == Some(facts.size) && facts.mismatch(expected).is_none()
+    }
+
+    fn record(&self, facts: &FileFacts, head: &ResponseHead) -> Option<Bytes> {
+        let record = FileRecord { manifest: self.manifest(facts, head), head: head.clone() };
+        serde_json::to_vec(&record).ok().map(Bytes::from)
+    }
+
     fn check_headers(&mut self, headers: &HeaderMap) -> Result<(), TransferError> {
         // A challenge for robots answers 200 with a page.
         let is_page = text_header(headers, CONTENT_TYPE).is_some_and(|text| text.starts_with("text/html"));
@@ -222,7 +285,8 @@ impl Receiver for FileCheck<'_> {
 
     fn receive(&mut self, piece: &[u8], size: u64) -> Result<(), TransferError> {
         self.check_size(size, false)?;
-        self.limits.received.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.limits.progress.done_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.counted += piece.len() as u64;
         self.md5.update(piece);
         self.sha1.update(piece);
         Ok(())

@@ -1,26 +1,24 @@
 //! One ingest: from the request over the landing page, the manifest and the files to the result.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::BoxFuture, stream};
 use sha1::Digest;
 use url::Url;
 
 use super::{
-    ClientLimits, IngestFailure, LandingPage, PlatformClient, RetryRule,
+    ClientLimits, IngestFailure, IngestProgress, LandingPage, PlatformClient, RetryRule,
+    existing::ExistingFiles,
     files::{self, ArchivedFile, FileLimits},
-    platform::{Dataset, DatasetLimits, PlatformSettings, dataset_of},
+    platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of},
     strategy::Thresholds,
     warc::{RecordedResponse, WarcWriter},
 };
 use crate::{
-    files::{FileStore, FileStoreError},
+    files::{FileStore, FileStoreError, Workspace},
     format::fileset::{
         FilesetRequest,
         message::{Capture, CdxLine, FileMeta, FilesetResult, ManifestFile, Terminal},
@@ -50,6 +48,8 @@ pub struct IngestSettings {
     pub limits: DatasetLimits,
     /// Maximum size of a file, in bytes.
     pub max_file_bytes: u64,
+    /// Maximum size of all files that a source stores, in bytes.
+    pub max_stored_bytes: u64,
     /// Maximum duration of an ingest.
     pub max_time: Duration,
     /// Number of files that are downloaded at once from a host.
@@ -58,6 +58,8 @@ pub struct IngestSettings {
     pub thresholds: Thresholds,
     /// Limits of the requests to landing pages and interfaces.
     pub client: ClientLimits,
+    /// Name of the source or program that archives, which has its own workspaces.
+    pub owner: Arc<str>,
     /// URL below which the stored files are served, without a trailing slash; `None` if they are not.
     pub files_url: Option<Arc<str>>,
 }
@@ -69,17 +71,13 @@ pub struct Ingester {
     settings: IngestSettings,
 }
 
-/// Progress of an ingest, for people.
-#[derive(Debug, Default)]
-pub struct IngestProgress {
-    /// Number of files of the dataset.
-    pub files: AtomicU64,
-    /// Number of files that are downloaded.
-    pub done_files: AtomicU64,
-    /// Sum of the sizes in the list of the platform, in bytes.
-    pub bytes: AtomicU64,
-    /// Number of bytes that are downloaded.
-    pub done_bytes: AtomicU64,
+/// Facts about a dataset from before an ingest.
+#[derive(Clone, Debug, Default)]
+pub struct IngestContext {
+    /// Newest result for the dataset. Its files that have not changed are not downloaded again.
+    pub previous: Option<FilesetResult>,
+    /// Size of all files that are stored already, in bytes.
+    pub stored_bytes: u64,
 }
 
 /// Outcome of an ingest.
@@ -89,6 +87,8 @@ pub struct Ingested {
     pub result: FilesetResult,
     /// Time of the next attempt; `None` after a success.
     pub retry: Option<RetryRule>,
+    /// Size of the files that the store did not have, in bytes.
+    pub new_bytes: u64,
 }
 
 impl Ingester {
@@ -107,10 +107,35 @@ impl Ingester {
         Ok(Self { client: PlatformClient::new(policy, hosts, settings.client).await?, transfers, settings })
     }
 
-    /// Archives a dataset.
-    pub async fn ingest(&self, request: &FilesetRequest, progress: &IngestProgress) -> Ingested {
+    /// Archives a dataset, unless the record of an ingest that has succeeded was not removed: then returns its result.
+    pub async fn ingest_again(
+        &self,
+        request: &FilesetRequest,
+        context: &IngestContext,
+        progress: &IngestProgress,
+    ) -> Ingested {
+        match self.recorded(request).await {
+            Ok(Some(result)) if result.request == *request => {
+                let new_bytes = result.total_size.unwrap_or_default();
+                Ingested { result, retry: None, new_bytes }
+            }
+            // An unreadable store is a failure of the ingest.
+            Ok(_) | Err(_) => self.ingest(request, context, progress).await,
+        }
+    }
+
+    /// Archives a dataset. An interrupted ingest continues with the files that it has.
+    pub async fn ingest(
+        &self,
+        request: &FilesetRequest,
+        context: &IngestContext,
+        progress: &IngestProgress,
+    ) -> Ingested {
         let mut result = FilesetResult::begin(request.clone());
-        let outcome = tokio::time::timeout(self.settings.max_time, self.run(&mut result, progress)).await;
+        let workspace = self.workspace(request);
+        let mut new_bytes = 0;
+        let work = self.run(&mut result, context, &workspace, (progress, &mut new_bytes));
+        let outcome = tokio::time::timeout(self.settings.max_time, work).await;
         let outcome = outcome.unwrap_or_else(|_| {
             let seconds = self.settings.max_time.as_secs();
             Err(IngestFailure::transient(IngestStatus::TIMEOUT, format!("the ingest takes more than {seconds} s")))
@@ -126,11 +151,49 @@ impl Ingester {
                 Some(retry)
             }
         };
-        Ingested { result, retry }
+        let cleaned = match retry {
+            None => record_result(&workspace, &result).await,
+            // The next attempt continues with the files that this one has.
+            Some(RetryRule::Backoff(_)) => Ok(()),
+            Some(RetryRule::Never | RetryRule::At(_) | RetryRule::AfterFix) => workspace.remove().await,
+        };
+        if let Err(error) = cleaned {
+            tracing::debug!(%error, "cannot clean the workspace of an ingest");
+        }
+        Ingested { result, retry, new_bytes }
+    }
+
+    /// Returns the recorded result of an ingest that has succeeded, until [`Self::forget`] removes it.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub async fn recorded(&self, request: &FilesetRequest) -> Result<Option<FilesetResult>, FileStoreError> {
+        let record = self.workspace(request).record(RESULT).await?;
+        Ok(record.and_then(|record| serde_json::from_slice(&record).ok()))
+    }
+
+    /// Removes the unfinished files of an ingest, and the record of its result.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn forget(&self, request: &FilesetRequest) -> Result<(), FileStoreError> {
+        self.workspace(request).remove().await
+    }
+
+    /// Returns the workspace of a request. Each source has its own, because two could archive a dataset at once.
+    fn workspace(&self, request: &FilesetRequest) -> Workspace {
+        let job = format!("{} {}", self.settings.owner, request.base_url);
+        self.transfers.files.workspace(&hex::encode(&sha2::Sha256::digest(job)[..16]))
     }
 
     /// Executes an ingest. If a step fails, the result has the facts of the steps before it.
-    async fn run(&self, result: &mut FilesetResult, progress: &IngestProgress) -> Result<IngestStatus, IngestFailure> {
+    async fn run(
+        &self,
+        result: &mut FilesetResult,
+        context: &IngestContext,
+        workspace: &Workspace,
+        (progress, new_bytes): (&IngestProgress, &mut u64),
+    ) -> Result<IngestStatus, IngestFailure> {
         let start = Url::parse(result.request.base_url.as_str())
             .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;
         let page = self.client.landing_page(&start).await?;
@@ -146,7 +209,16 @@ impl Ingester {
             let message = "bundles are not archived; leave bundle_above_files out";
             return Err(IngestFailure::permanent(IngestStatus::NO_STRATEGY_HELPER, message));
         }
-        let files = self.download(&dataset, result, progress).await?;
+        let previous = context.previous.as_ref().filter(|_| result.request.force_recrawl != Some(true));
+        let existing = ExistingFiles { previous, store: &self.transfers.files };
+        if let Some(previous) = existing.result(&dataset).await.map_err(|error| store_failure(&error))? {
+            result.take_over(previous);
+            return Ok(IngestStatus::SUCCESS_EXISTING);
+        }
+        let free = self.settings.max_stored_bytes.saturating_sub(context.stored_bytes);
+        check_free(&dataset, free)?;
+        let files = self.download(&dataset, existing, workspace, result, progress).await?;
+        *new_bytes = files.iter().filter(|file| file.stored.is_new).map(|file| file.stored.size).sum();
         let archived = if strategy.is_web() {
             self.archive_in_warc(&page, &files, result).await
         } else {
@@ -164,19 +236,16 @@ impl Ingester {
     async fn download(
         &self,
         dataset: &Dataset,
+        existing: ExistingFiles<'_>,
+        workspace: &Workspace,
         result: &mut FilesetResult,
         progress: &IngestProgress,
     ) -> Result<Vec<ArchivedFile>, IngestFailure> {
-        let token = self.settings.platforms.token(dataset.platform_name);
-        let downloads = dataset.files.iter().map(|file| {
-            // The token is for the platform, and not for the hosts that its manifest names.
-            let is_own =
-                file.manifest.platform_url.as_deref().and_then(|url| Url::parse(url).ok()).is_some_and(|url| {
-                    url.host_str().is_some_and(|host| dataset.platform_domain.split(':').next() == Some(host))
-                });
-            let limits = FileLimits { max_bytes: self.settings.max_file_bytes, received: &progress.done_bytes };
-            files::download(file, &self.transfers, token.filter(|_| is_own), limits)
-        });
+        // Boxed, because the compiler cannot see otherwise that the stream can move between threads.
+        let download = |file| -> BoxFuture<'_, _> {
+            Box::pin(self.file(file, dataset, existing, workspace, progress))
+        };
+        let downloads: Vec<_> = dataset.files.iter().map(download).collect();
         let mut downloads = stream::iter(downloads).buffered(self.settings.concurrency);
         let mut files = Vec::new();
         while let Some(downloaded) = downloads.next().await {
@@ -197,6 +266,30 @@ impl Ingester {
         }
         result.total_size = Some(files.iter().map(|file| file.stored.size).sum());
         Ok(files)
+    }
+
+    /// Returns a file of the store, or downloads it.
+    async fn file(
+        &self,
+        file: &PlatformFile,
+        dataset: &Dataset,
+        existing: ExistingFiles<'_>,
+        workspace: &Workspace,
+        progress: &IngestProgress,
+    ) -> Result<ArchivedFile, (ManifestFile, IngestFailure)> {
+        let failed = |error: FileStoreError| (file.manifest.clone(), store_failure(&error));
+        if let Some(file) = existing.file(file).await.map_err(failed)? {
+            progress.done_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+            progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+            return Ok(file);
+        }
+        // The token is for the platform, and not for the hosts that its manifest names.
+        let url = file.manifest.platform_url.as_deref().and_then(|url| Url::parse(url).ok());
+        let platform_host = dataset.platform_domain.split(':').next();
+        let is_own = url.is_some_and(|url| url.host_str().is_some_and(|host| platform_host == Some(host)));
+        let token = self.settings.platforms.token(dataset.platform_name).filter(|_| is_own);
+        let limits = FileLimits { max_bytes: self.settings.max_file_bytes, progress };
+        files::download(file, &self.transfers, token, limits, workspace).await
     }
 
     /// Writes a WARC file with the landing page and the files, and its index; returns the lines of the files.
@@ -255,6 +348,26 @@ impl Ingester {
     }
 }
 
+/// Checks that the files of a dataset can be stored.
+fn check_free(dataset: &Dataset, free: u64) -> Result<(), IngestFailure> {
+    let size = dataset.total_size();
+    if size <= free {
+        return Ok(());
+    }
+    let message = format!("the files have {size} bytes, and {free} of max_stored_size are left");
+    Err(IngestFailure { retry: RetryRule::AfterFix, ..IngestFailure::permanent(IngestStatus::TOO_LARGE_SIZE, message) })
+}
+
+/// Name of the record with the result in a workspace.
+const RESULT: &str = "result";
+
+/// Writes the result to the workspace, which then needs nothing else.
+async fn record_result(workspace: &Workspace, result: &FilesetResult) -> Result<(), FileStoreError> {
+    let record = serde_json::to_vec(&result.publishable()).unwrap_or_default();
+    workspace.write_record(RESULT, record.into()).await?;
+    workspace.remove_all_but(RESULT).await
+}
+
 fn store_failure(error: &FileStoreError) -> IngestFailure {
     IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, error.to_string())
 }
@@ -278,6 +391,17 @@ impl FilesetResult {
     fn begin(request: FilesetRequest) -> Self {
         let hops = vec![request.base_url.to_string()];
         Self { hops, ..Self::new(request, IngestStatus::NO_CAPTURE) }
+    }
+
+    /// Takes the archive of a previous result over.
+    fn take_over(&mut self, previous: &Self) {
+        let FilesetResult {
+            manifest, total_size, ingest_strategy, archive_url, warc_sha256, cdx_sha256, fileset_bundle, fileset_file, ..
+        } = previous.clone();
+        self.manifest = manifest;
+        (self.total_size, self.ingest_strategy, self.archive_url) = (total_size, ingest_strategy, archive_url);
+        (self.warc_sha256, self.cdx_sha256) = (warc_sha256, cdx_sha256);
+        (self.fileset_bundle, self.fileset_file) = (fileset_bundle, fileset_file);
     }
 
     fn describe_page(&mut self, page: &LandingPage) {

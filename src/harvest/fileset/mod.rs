@@ -3,16 +3,21 @@
 //! A request names a URL. Its redirections lead to the landing page of the dataset, from which a platform is recognized; the
 //! interface of the platform has the list of the files, the manifest. The manifest decides how the files are archived.
 //!
+//! * `harvest` executes requests as jobs, `outcome` decides about the next attempt of a job, and `monitor` has the progress;
 //! * `client` sends the requests, and classifies their failures ([`IngestFailure`]);
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
-//! * `ingest` executes an ingest, `files` downloads its files, and `warc` writes a web archive.
+//! * `ingest` executes an ingest, `existing` finds the files of earlier ones, `files` downloads the others, and `warc` writes a web archive.
 
 mod client;
+mod existing;
 mod files;
+mod harvest;
 mod ingest;
 mod landing_page;
+mod monitor;
+mod outcome;
 pub mod platform;
 pub mod strategy;
 mod warc;
@@ -21,8 +26,10 @@ use std::time::Duration;
 
 pub use self::{
     client::{ClientLimits, PlatformClient, PlatformToken},
-    ingest::{IngestProgress, IngestSettings, Ingested, Ingester},
+    harvest::FilesetHarvestSettings,
+    ingest::{IngestContext, IngestSettings, Ingested, Ingester},
     landing_page::LandingPage,
+    monitor::{IngestMonitor, IngestNumbers, IngestProgress},
 };
 use crate::{format::fileset::status::IngestStatus, model::Timestamp};
 

@@ -236,7 +236,7 @@ impl OaiPmhHarvester {
                 PageEnd::More
             }
         };
-        Page { messages, position: position.text(), end, is_repaired, remarks, listed }
+        Page { is_repaired, remarks, listed, ..Page::new(messages, position.text(), end) }
     }
 
     /// Moves the position past the end of a list.

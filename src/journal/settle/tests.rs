@@ -120,6 +120,7 @@ fn draft(second: i64, items: DraftItems) -> Draft {
         types: Vec::new(),
         description: Text::new("deed"),
         items,
+        report: None,
         lookup: DraftLookup::default(),
     }
 }

@@ -7,6 +7,7 @@ mod commit;
 mod error;
 mod event_key;
 mod harvests;
+mod ingests;
 mod limits;
 mod location;
 pub mod migrate;
@@ -31,6 +32,7 @@ pub use commit::{CommitError, CommitId};
 pub use error::{Remedy, StoreError};
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use harvests::HarvestStore;
+pub use ingests::IngestStore;
 pub use limits::StoreLimits;
 pub use location::{StoreContent, StoreLocation};
 pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
@@ -126,7 +128,7 @@ pub fn inspect(location: &StoreLocation, connection: &ConnectionOptions) -> Resu
 /// The number of a change is a primary key, so a second writer that used the same number would fail and store nothing.
 /// After a restore from a backup the numbering skips every number that the lost journal may have given.
 /// URIs are in order of their octets.
-pub trait Store: HarvestStore + Send + Sync + 'static {
+pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
     /// Begins the transaction of a batch. The store has one such transaction at a time; dropping it rolls it back.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    journal::{harvest::RunState, store::StoreError},
+    journal::{harvest::RunState, ingest::JobState, store::StoreError},
     model::{Seq, Timestamp, Uri},
 };
 
@@ -40,6 +40,12 @@ pub(super) fn number(value: u64) -> i64 {
 pub(super) fn run_state(name: &str) -> Result<RunState, StoreError> {
     let state = RunState::ALL.into_iter().find(|state| state.name() == name);
     state.ok_or_else(|| damaged(format!("unknown state of a run: {name}")))
+}
+
+/// Parses the state of a job.
+pub(super) fn job_state(name: &str) -> Result<JobState, StoreError> {
+    let state = JobState::ALL.into_iter().find(|state| state.name() == name);
+    state.ok_or_else(|| damaged(format!("unknown state of a job: {name}")))
 }
 
 pub(super) fn seq(value: i64) -> Result<Seq, StoreError> {

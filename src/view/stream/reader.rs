@@ -211,10 +211,12 @@ impl StreamReader {
     fn next_page_step(&mut self) -> Result<PageStep, StoreError> {
         for change in self.page.by_ref() {
             self.cursor = change.seq();
-            if change.json().len() >= LARGE {
+            let is_covered = self.format.covers.is_none() || self.format.covers(change.change()?);
+            if is_covered && change.json().len() >= LARGE {
                 return Ok(PageStep::Large(change));
             }
             let selected = match &self.filter {
+                _ if !is_covered => None,
                 Some(filter) => change.filtered(filter)?,
                 None => Some(change),
             };

@@ -9,6 +9,7 @@ mod feed_hub;
 mod feeds;
 mod fileset_at_platforms;
 mod fileset_ingest;
+mod fileset_jobs;
 mod fileset_platforms;
 mod folder_archives;
 mod folders;

@@ -100,6 +100,7 @@ pub(crate) fn drafts(object: &Uri, operations: &[Operation]) -> Vec<Draft> {
             parent: None,
             types: Vec::new(),
             description: Text::new("a deed"),
+            report: None,
             lookup: DraftLookup::default(),
             items: item.map_or(DraftItems::Purge, listed),
         });

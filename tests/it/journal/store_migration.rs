@@ -148,6 +148,8 @@ async fn everything_moves_to_postgresql_and_back() {
         "dead_letters",
         "harvest_runs",
         "harvest_records",
+        "ingest_jobs",
+        "results",
         "restores",
         "seeds",
         "unchanged",

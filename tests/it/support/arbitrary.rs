@@ -160,6 +160,7 @@ pub(crate) fn modification() -> impl Strategy<Value = ContentObjectModification>
             parent,
             types,
             description,
+            report: None,
             origin,
             items: NonEmpty::try_from(items).unwrap(),
         },

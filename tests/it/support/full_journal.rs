@@ -33,6 +33,10 @@ const ROWS: &str = "
     WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)
         INSERT INTO harvest_records SELECT 's', 'oai:' || n, n, '' FROM numbers;
     INSERT INTO harvest_records VALUES ('t', 'oai:1', 3, '7-1');
+    INSERT INTO ingest_jobs VALUES
+        ('s', 'http://h/1', '01900000-0000-7000-8000-000000000003', '{\"a\":1}', 'waiting', 7, 2, 'timeout', 'm', 5, 6),
+        ('t', 'http://h/1', '01900000-0000-7000-8000-000000000004', '{}', 'archived', NULL, 0, NULL, NULL, 8, 9);
+    INSERT INTO results SELECT 'http://h/1', max(seq), 5, '{\"hit\":true,\"platform_name\":\"p\"}' FROM changes;
     INSERT INTO quarantine VALUES (3, 0, 's', NULL, '[[\"h\",\"v\"]]', 'a' || char(0) || 'b', 'r', 3, x'0102FF');
     INSERT INTO quarantine VALUES (9, 5, 's', 'text/plain', '[]', '', '', 0, x'');
     DELETE FROM quarantine WHERE id = 9;
@@ -41,7 +45,7 @@ const ROWS: &str = "
 ";
 
 /// Tables with the columns that identify their rows. The keys of events are in runs or in the rows of changes.
-const DUMPED: [&str; 15] = [
+const DUMPED: [&str; 17] = [
     "SELECT * FROM restores ORDER BY head",
     "SELECT seq, id, received, checksum, json, sight FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
@@ -55,6 +59,8 @@ const DUMPED: [&str; 15] = [
     "SELECT * FROM harvests ORDER BY source",
     "SELECT * FROM harvest_runs ORDER BY id",
     "SELECT * FROM harvest_records ORDER BY source, identifier",
+    "SELECT * FROM ingest_jobs ORDER BY source, dataset",
+    "SELECT * FROM results ORDER BY object",
     "SELECT * FROM incomplete ORDER BY seq",
     "SELECT id, received, source, content_type, headers, place, reason, size, body
      FROM quarantine ORDER BY id",

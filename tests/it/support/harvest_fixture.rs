@@ -4,11 +4,13 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tidings::{
+    config::{Config, Flags},
     files::{FileLinks, FileStoreLocation},
-    format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
+    format::{DIALECTS, Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
         Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Hosts, Hours, Mode, Schedule, SharedClients,
         Timeouts, Waits,
+        fileset::IngestMonitor,
         oai_pmh::{ListVerb, OaiPmhSettings},
         status::HarvestStatus,
     },
@@ -204,6 +206,8 @@ async fn engine(
         file_links: FileLinks::Gateway,
         public_url: "http://gateway.example".into(),
         file_policy: OutboundPolicy::public_files(Default::default()),
+        filesets: Arc::new(Config::load_with(None, [], &Flags::default(), DIALECTS).unwrap().filesets),
+        ingests: IngestMonitor::default(),
         harvests: HarvestsHandle::default(),
         callbacks: Some("http://gateway.example".into()),
     };

@@ -44,6 +44,7 @@ pub(crate) mod resource_watch;
 pub(crate) mod s3;
 pub(crate) mod scripted_feed;
 pub(crate) mod scripted_files;
+pub(crate) mod scripted_dataset;
 pub(crate) mod scripted_platform;
 pub(crate) mod scripted_repository;
 pub(crate) mod shared_journal_checks;

@@ -33,6 +33,7 @@ fn complete_modification(draft: &Draft) -> Option<ContentObjectModification> {
         parent: draft.parent,
         types: draft.types,
         description: draft.description,
+        report: draft.report,
         origin: Origin {
             source: SourceName::parse("a-source").unwrap(),
             event_id: draft.event_id,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{PostgresStore, connection::Session, row, subscriptions::END_DUTY};
+use super::{PostgresStore, connection::Session, ingests, row, subscriptions::END_DUTY};
 use crate::{
     journal::{
         harvest::{
@@ -102,7 +102,7 @@ impl HarvestStore for PostgresStore {
 
 /// Writes the progress of harvests.
 pub(super) async fn write(session: &Session, harvests: &[HarvestProgress]) -> Result<(), StoreError> {
-    for HarvestProgress { position, run, listed } in harvests {
+    for HarvestProgress { position, run, listed, jobs } in harvests {
         let HarvestRun { id, source, started, updated, state, reason, counts } = run;
         let RunCounts { pages, records, changes, quarantined, repaired } = *counts;
         let [pages, records, changes, quarantined, repaired] =
@@ -115,6 +115,7 @@ pub(super) async fn write(session: &Session, harvests: &[HarvestProgress]) -> Re
         session.execute(WRITE_RUN, values).await?;
         session.execute(TRIM, &[&source, &kept]).await?;
         write_listed(session, source, listed).await?;
+        ingests::write_jobs(session, jobs).await?;
     }
     Ok(())
 }
@@ -145,10 +146,12 @@ async fn modify(session: &Session, source: &SourceName, write: &HarvestWrite) ->
             session.execute(SET_LEASE, &[&name, &lease.map(Timestamp::millis)]).await.map(drop)
         }
         HarvestWrite::SetPaused(paused) => session.execute(SET_PAUSED, &[&name, paused]).await.map(drop),
+        HarvestWrite::CancelJob(job, at) => ingests::cancel(session, *job, *at).await,
         HarvestWrite::Remove => {
             // First, as in every transaction. Whichever node harvests the source can then write no more of it.
             session.execute(END_DUTY, &[&DutyName::source(source).as_str()]).await?;
             session.execute(CLEAR_LISTED, &[&name]).await?;
+            session.execute("DELETE FROM ingest_jobs WHERE source = $1", &[&name]).await?;
             session.execute("DELETE FROM harvest_runs WHERE source = $1", &[&name]).await?;
             session.execute("DELETE FROM harvests WHERE source = $1", &[&name]).await.map(drop)
         }

@@ -22,6 +22,7 @@ mod driver;
 mod error;
 mod harvests;
 mod incomplete;
+mod ingests;
 pub(super) mod migrate;
 mod nodes;
 mod open;

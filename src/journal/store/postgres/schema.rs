@@ -5,13 +5,14 @@ use crate::journal::store::{StoreContent, StoreError};
 
 /// Migrations from each version to the next. A released migration never changes, because databases exist that it has
 /// migrated; new migrations are added at the end.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0001_journal.sql"),
     include_str!("migrations/0002_nodes.sql"),
     include_str!("migrations/0003_harvests.sql"),
     include_str!("migrations/0004_harvest_definitions.sql"),
     include_str!("migrations/0005_harvest_records.sql"),
     include_str!("migrations/0006_validators_and_leases.sql"),
+    include_str!("migrations/0007_ingests.sql"),
 ];
 
 /// Key of the advisory lock that only one node at a time migrates under: the letters `TDNG`. The lock ends with its

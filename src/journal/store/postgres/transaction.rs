@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, changes, crawls, dedupe, harvests, incomplete, nodes, registry, seeds, subscriptions, timeline,
+    PostgresStore, changes, crawls, dedupe, harvests, incomplete, ingests, nodes, registry, seeds, subscriptions, timeline,
     writing::WriteTransaction,
 };
 use crate::{
@@ -46,6 +46,9 @@ pub(super) const STATEMENTS: &[&str] = &[
     harvests::WRITE_RUN,
     incomplete::DELETE,
     incomplete::INSERT,
+    ingests::REMOVE_RESULT,
+    ingests::WRITE_JOB,
+    ingests::WRITE_RESULT,
     nodes::LOCK_TERMS,
     registry::OBJECTS,
     registry::ALL_ITEMS,
@@ -191,6 +194,7 @@ impl Transaction for PostgresTransaction<'_> {
                 seeds::insert(session, first_seed, head, &batch.seeds).boxed_local(),
                 crawls::write(session, &batch.crawls).boxed_local(),
                 harvests::write(session, &batch.harvests).boxed_local(),
+                ingests::write_results(session, &batch.changes).boxed_local(),
                 registry::write(session, known, &batch.objects).boxed_local(),
             ];
             // The first error is the cause of the errors after it.

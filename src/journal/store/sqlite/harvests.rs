@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use uuid::Uuid;
 
-use super::{SqliteStore, rows};
+use super::{SqliteStore, ingests, rows};
 use crate::{
     journal::{
         harvest::{
@@ -89,7 +89,7 @@ impl HarvestStore for SqliteStore {
 
 /// Writes the progress of harvests.
 pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Result<(), StoreError> {
-    for HarvestProgress { position, run, listed } in harvests {
+    for HarvestProgress { position, run, listed, jobs } in harvests {
         let HarvestRun { id, source, started, updated, state, reason, counts } = run;
         let RunCounts { pages, records, changes, quarantined, repaired } = *counts;
         let [pages, records, changes, quarantined, repaired] =
@@ -110,6 +110,7 @@ pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Re
         ])?;
         connection.prepare_cached(TRIM)?.execute(params![source.as_str(), rows::number(KEPT_RUNS as u64)])?;
         write_listed(connection, source, listed)?;
+        ingests::write_jobs(connection, jobs)?;
     }
     Ok(())
 }
@@ -140,8 +141,10 @@ fn modify(connection: &mut Connection, source: &SourceName, write: &HarvestWrite
         HarvestWrite::Define(text) => run(DEFINE, &[&source.as_str(), &text.expose()])?,
         HarvestWrite::SetLease(lease) => run(SET_LEASE, &[&source.as_str(), &lease.map(Timestamp::millis)])?,
         HarvestWrite::SetPaused(paused) => run(SET_PAUSED, &[&source.as_str(), paused])?,
+        HarvestWrite::CancelJob(job, at) => ingests::cancel(&transaction, *job, *at)?,
         HarvestWrite::Remove => {
             run(CLEAR_LISTED, &[&source.as_str()])?;
+            run("DELETE FROM ingest_jobs WHERE source = ?", &[&source.as_str()])?;
             run("DELETE FROM harvest_runs WHERE source = ?", &[&source.as_str()])?;
             run("DELETE FROM harvests WHERE source = ?", &[&source.as_str()])?
         }

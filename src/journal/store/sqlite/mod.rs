@@ -8,6 +8,7 @@ mod changes;
 mod dedupe;
 mod harvests;
 mod incomplete;
+mod ingests;
 pub mod inspect;
 pub(super) mod migrate;
 mod open;

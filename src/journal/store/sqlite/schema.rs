@@ -18,7 +18,7 @@ pub(super) enum Migration {
 
 /// Migrations from each version to the next; the version is `PRAGMA user_version`. A released migration never changes,
 /// because journals exist that it has migrated; new migrations are added at the end.
-pub(super) const MIGRATIONS: [Migration; 13] = [
+pub(super) const MIGRATIONS: [Migration; 14] = [
     Migration::Sql(
         "
     CREATE TABLE meta (
@@ -283,6 +283,55 @@ pub(super) const MIGRATIONS: [Migration; 13] = [
     ALTER TABLE harvest_records ADD COLUMN validator TEXT NOT NULL DEFAULT '';
     -- End of the subscription at the hub of the feed.
     ALTER TABLE harvests ADD COLUMN lease INTEGER;
+    ",
+    ),
+    Migration::Sql(
+        "
+    -- Jobs that archive datasets.
+    CREATE TABLE ingest_jobs (
+        source TEXT NOT NULL,
+        dataset TEXT NOT NULL,
+        id TEXT NOT NULL UNIQUE, -- UUID of version 7: in the order of the first requests
+        request TEXT NOT NULL, -- JSON
+        state TEXT NOT NULL, -- waiting, running, archived, failed, blocked, cancelling, cancelled
+        due INTEGER, -- when the next attempt begins
+        attempts INTEGER NOT NULL, -- successive attempts that have failed
+        status TEXT,
+        message TEXT,
+        requested INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        PRIMARY KEY (source, dataset)
+    );
+    CREATE INDEX ingest_jobs_by_time ON ingest_jobs (source, due) WHERE due IS NOT NULL;
+
+    -- The newest result of work on each object, such as the archiving of a dataset.
+    CREATE TABLE results (
+        object TEXT PRIMARY KEY,
+        seq INTEGER NOT NULL, -- the change that the result made
+        received INTEGER NOT NULL,
+        result TEXT NOT NULL -- JSON
+    );
+
+    -- Results of archiving datasets, with the columns of Sandcrawler's table.
+    CREATE VIEW ingest_fileset_platform AS
+        SELECT result ->> '$.request.ingest_type' AS ingest_type,
+            result ->> '$.request.base_url' AS base_url,
+            strftime('%Y-%m-%dT%H:%M:%fZ', received / 1000.0, 'unixepoch') AS updated,
+            result ->> '$.hit' AS hit,
+            result ->> '$.status' AS status,
+            result ->> '$.platform_name' AS platform_name,
+            result ->> '$.platform_domain' AS platform_domain,
+            result ->> '$.platform_id' AS platform_id,
+            result ->> '$.ingest_strategy' AS ingest_strategy,
+            result ->> '$.total_size' AS total_size,
+            result ->> '$.file_count' AS file_count,
+            result ->> '$.archiveorg_item_name' AS archiveorg_item_name,
+            result ->> '$.fileset_bundle.archiveorg_bundle_path' AS archiveorg_item_bundle_path,
+            result ->> '$.fileset_bundle.terminal.terminal_url' AS web_bundle_url,
+            result ->> '$.fileset_bundle.terminal.terminal_dt' AS web_bundle_dt,
+            result -> '$.manifest' AS manifest
+        FROM results
+        WHERE result ->> '$.platform_name' IS NOT NULL;
     ",
     ),
 ];

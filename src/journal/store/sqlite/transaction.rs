@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use super::{
     SqliteStore, WriteSide, changes,
     dedupe::{FirstChangeSearch, KeyUpdates, unchanged},
-    harvests, incomplete,
+    harvests, incomplete, ingests,
     registry::{RegistryReader, RegistryWriter},
     seeds, subscriptions,
 };
@@ -147,6 +147,7 @@ impl Transaction for SqliteTransaction<'_> {
         let seeds = seeds::write(connection, *seeds, batch)?;
         seeds::write_crawls(connection, &batch.crawls)?;
         harvests::write(connection, &batch.harvests)?;
+        ingests::write_results(connection, &batch.changes)?;
         let keys = keys.write(connection, options, &batch.changes)?;
         let item_counts = self.write_objects(&batch.objects)?;
         self.memory_updates = MemoryUpdates { keys, item_counts, seeds };

@@ -54,6 +54,10 @@ pub(in crate::journal::store) enum Table {
     HarvestRuns,
     /// Records that harvested repositories have listed.
     HarvestRecords,
+    /// Jobs that archive datasets.
+    IngestJobs,
+    /// Newest results of objects.
+    Results,
     /// Changes whose lookup must be repeated.
     IncompleteChanges,
     /// Messages of the quarantine.
@@ -66,7 +70,7 @@ pub(in crate::journal::store) enum Table {
 
 impl Table {
     /// All tables. A table follows those that its rows refer to.
-    pub(in crate::journal::store) const ALL: [Self; 15] = [
+    pub(in crate::journal::store) const ALL: [Self; 17] = [
         Self::Restores,
         Self::Changes,
         Self::EventKeys,
@@ -78,6 +82,8 @@ impl Table {
         Self::Harvests,
         Self::HarvestRuns,
         Self::HarvestRecords,
+        Self::IngestJobs,
+        Self::Results,
         Self::IncompleteChanges,
         Self::Quarantine,
         Self::Subscriptions,
@@ -98,6 +104,8 @@ impl Table {
             Self::Harvests => "harvests",
             Self::HarvestRuns => "harvest_runs",
             Self::HarvestRecords => "harvest_records",
+            Self::IngestJobs => "ingest_jobs",
+            Self::Results => "results",
             Self::IncompleteChanges => "incomplete_changes",
             Self::Quarantine => "quarantine",
             Self::Subscriptions => "subscriptions",
@@ -164,6 +172,20 @@ impl Table {
                 ("repaired", Integer),
             ],
             Self::HarvestRecords => &[("source", Text), ("identifier", Text), ("listed", Integer), ("validator", Text)],
+            Self::IngestJobs => &[
+                ("source", Text),
+                ("dataset", Text),
+                ("id", Text),
+                ("request", Text),
+                ("state", Text),
+                ("due", Integer),
+                ("attempts", Integer),
+                ("status", Text),
+                ("message", Text),
+                ("requested", Integer),
+                ("updated", Integer),
+            ],
+            Self::Results => &[("object", Text), ("seq", Integer), ("received", Integer), ("result", Text)],
             Self::IncompleteChanges => &[("seq", Integer), ("source", Text), ("missing", Text), ("json", Text)],
             Self::Quarantine => &[
                 ("id", Integer),
@@ -200,7 +222,7 @@ impl Table {
     /// Returns the number of columns of the key, by which the rows are ordered. Texts are ordered by their octets.
     pub(in crate::journal::store) const fn key_length(self) -> usize {
         match self {
-            Self::Items | Self::HarvestRecords => 2,
+            Self::Items | Self::HarvestRecords | Self::IngestJobs => 2,
             _ => 1,
         }
     }

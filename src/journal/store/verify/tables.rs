@@ -11,7 +11,7 @@ use crate::{
         },
         subscriptions::MadeBy,
     },
-    model::{Change, MissingFacts, Seq, SourceName, SubscriptionName},
+    model::{Change, JsonDocument, MissingFacts, Seq, SourceName, SubscriptionName},
 };
 
 /// Returns the ranges of numbers that restores have skipped: after the first number, up to the second.
@@ -23,7 +23,7 @@ pub(super) fn restores(journal: &dyn TableReader) -> Result<Vec<(i64, i64)>, Sto
 /// Checks the rows of each table by themselves.
 pub(super) fn examine(journal: &dyn TableReader, report: &mut Report) {
     type Check = fn(&Row, &mut Report) -> Result<(), StoreError>;
-    let checks: [(Table, &str, Check); 8] = [
+    let checks: [(Table, &str, Check); 10] = [
         (Table::Subscriptions, "the subscription", subscription),
         (Table::DeadLetters, "the dead letter", dead_letter),
         (Table::IncompleteChanges, "the incomplete change", incomplete),
@@ -31,6 +31,8 @@ pub(super) fn examine(journal: &dyn TableReader, report: &mut Report) {
         (Table::Harvests, "the harvest of", harvest),
         (Table::HarvestRuns, "the run of a harvest", harvest_run),
         (Table::HarvestRecords, "a record of the harvest of", harvest_record),
+        (Table::IngestJobs, "a job of the source", ingest_job),
+        (Table::Results, "the result of", result),
         (Table::Quarantine, "the quarantined message", quarantined),
     ];
     for (table, kind, check) in checks {
@@ -160,6 +162,28 @@ fn quarantined(row: &Row, report: &mut Report) -> Result<(), StoreError> {
     };
     if let Err(error) = checked() {
         report.add(format!("the message {id} of the quarantine: {error}"));
+    }
+    Ok(())
+}
+
+fn ingest_job(row: &Row, _: &mut Report) -> Result<(), StoreError> {
+    SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
+    rows::uri(row.text("dataset")?)?;
+    Uuid::parse_str(row.text("id")?).map_err(rows::damaged)?;
+    rows::json::<JsonDocument>(row.text("request")?)?;
+    rows::job_state(row.text("state")?)?;
+    row.unsigned("attempts")?;
+    row.time("requested")?;
+    row.time("updated").map(drop)
+}
+
+fn result(row: &Row, report: &mut Report) -> Result<(), StoreError> {
+    rows::uri(row.text("object")?)?;
+    rows::json::<JsonDocument>(row.text("result")?)?;
+    row.time("received")?;
+    let (seq, head) = (row.seq("seq")?, report.head);
+    if seq > head {
+        report.add(format!("a result belongs to the change {seq}, but the newest change is {head}"));
     }
     Ok(())
 }

@@ -1,0 +1,138 @@
+//! Workspaces: unfinished files of a job, and what is known about the finished ones, so that an interrupted job continues.
+//!
+//! In a folder, the bytes of an unfinished file stay. In a bucket they do not, because S3 shows no part of an object; there
+//! only finished files are known again.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use object_store::{ObjectStoreExt, path::Path};
+
+use super::{FileDigest, FileStore, FileStoreError, FileStoreLocation, NewFile, part_file::PartFile};
+
+/// Folder of the workspaces.
+pub(super) const WORKSPACES: &str = "work";
+
+/// Workspace of a job in the file store. Its names consist of letters, digits, `.`, `_` and `-`.
+#[derive(Clone)]
+pub struct Workspace {
+    store: FileStore,
+    job: String,
+}
+
+impl FileStore {
+    /// Returns the workspace of a job. Nothing is created yet.
+    #[must_use]
+    pub fn workspace(&self, job: &str) -> Workspace {
+        Workspace { store: self.clone(), job: job.to_owned() }
+    }
+}
+
+impl Workspace {
+    /// Opens an unfinished file, which is created if it does not exist, and passes the bytes that it has to `each`.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read or written, or another process writes the file.
+    pub async fn open(&self, name: &str, mut each: impl FnMut(&Bytes)) -> Result<NewFile, FileStoreError> {
+        let Some(path) = self.file_path(name) else { return self.store.create().await };
+        let failed = |error: std::io::Error| self.store.io_failed(&error);
+        let mut part = PartFile::open(path).await.map_err(failed)?;
+        let mut hasher = super::FileHasher::default();
+        let read = part.read_from_start(|piece| {
+            hasher.update(&piece);
+            each(&piece);
+        });
+        read.await.map_err(failed)?;
+        Ok(NewFile::of_part(self.store.clone(), part, hasher))
+    }
+
+    /// Finishes a file whose bytes are complete, and whose digest a record has. Returns false if the store has it not.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read or written.
+    pub async fn finish(&self, name: &str, digest: FileDigest) -> Result<bool, FileStoreError> {
+        if self.store.size(digest).await?.is_some() {
+            return Ok(true);
+        }
+        let Some(path) = self.file_path(name).filter(|path| path.exists()) else { return Ok(false) };
+        // The process may have ended between the record and the move.
+        let mut hasher = super::FileHasher::default();
+        let failed = |error: std::io::Error| self.store.io_failed(&error);
+        let mut part = PartFile::open(path).await.map_err(failed)?;
+        part.read_from_start(|piece| hasher.update(&piece)).await.map_err(failed)?;
+        if hasher.clone().finish().digest != digest {
+            part.remove().await.map_err(failed)?;
+            return Ok(false);
+        }
+        NewFile::of_part(self.store.clone(), part, hasher).finish().await.map(|_| true)
+    }
+
+    /// Returns a record; `None` if there is none.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub async fn record(&self, name: &str) -> Result<Option<Bytes>, FileStoreError> {
+        let Some(content) = self.store.found(self.store.objects.get(&self.path(name)).await)? else { return Ok(None) };
+        content.bytes().await.map(Some).map_err(|error| self.store.failed(&error))
+    }
+
+    /// Writes a record. It is on disk on return.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn write_record(&self, name: &str, record: Bytes) -> Result<(), FileStoreError> {
+        let written = self.store.objects.put(&self.path(name), record.into()).await;
+        written.map(drop).map_err(|error| self.store.failed(&error))
+    }
+
+    /// Removes everything but a record.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn remove_all_but(&self, name: &str) -> Result<(), FileStoreError> {
+        let failed = |error: object_store::Error| self.store.failed(&error);
+        let mut files = self.store.objects.list(Some(&Path::from_iter([WORKSPACES, &self.job])));
+        while let Some(file) = files.try_next().await.map_err(failed)? {
+            if file.location != self.path(name) {
+                self.store.objects.delete(&file.location).await.map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the workspace.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn remove(&self) -> Result<(), FileStoreError> {
+        if let Some(folder) = self.folder() {
+            return match super::part_file::blocking(move || std::fs::remove_dir_all(folder)).await {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.store.io_failed(&error)),
+                _ => Ok(()),
+            };
+        }
+        let failed = |error: object_store::Error| self.store.failed(&error);
+        let mut files = self.store.objects.list(Some(&Path::from_iter([WORKSPACES, &self.job])));
+        while let Some(file) = files.try_next().await.map_err(failed)? {
+            self.store.objects.delete(&file.location).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> Path {
+        Path::from_iter([WORKSPACES, &self.job, name])
+    }
+
+    /// Returns the folder of the workspace; `None` in a bucket.
+    fn folder(&self) -> Option<PathBuf> {
+        match &*self.store.location {
+            FileStoreLocation::Folder(folder) => Some(folder.join(WORKSPACES).join(&self.job)),
+            FileStoreLocation::S3(_) => None,
+        }
+    }
+
+    fn file_path(&self, name: &str) -> Option<PathBuf> {
+        self.folder().map(|folder| folder.join(name))
+    }
+}

@@ -1,0 +1,152 @@
+//! The tables `ingest_jobs` and `results`: jobs that archive datasets, and the newest results of objects.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::{SqliteStore, rows};
+use crate::{
+    journal::{
+        ingest::{IngestJob, JobId, JobSelection, ObjectResult},
+        store::{IngestStore, NewChange, StoreError},
+    },
+    model::{SourceName, Timestamp, Uri},
+};
+
+/// Statement that writes a job. A job that is being cancelled does not become a running one.
+const WRITE_JOB: &str = "INSERT INTO ingest_jobs AS stored
+    (source, dataset, id, request, state, due, attempts, status, message, requested, updated)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (source, dataset) DO UPDATE SET
+        (request, state, due, attempts, status, message, requested, updated) =
+        (excluded.request,
+         iif(stored.state = 'cancelling' AND excluded.state = 'running', stored.state, excluded.state),
+         excluded.due, excluded.attempts, excluded.status, excluded.message, excluded.requested, excluded.updated)";
+
+/// Statement that asks a harvest to cancel a job.
+const CANCEL: &str = "UPDATE ingest_jobs SET state = 'cancelling', due = ?2, updated = ?2
+    WHERE id = ?1 AND (state IN ('waiting', 'running') OR due IS NOT NULL)";
+
+const READ_JOBS: &str = "SELECT source, dataset, id, request, state, due, attempts, status, message, requested, updated
+    FROM ingest_jobs";
+
+const WRITE_RESULT: &str = "INSERT OR REPLACE INTO results (object, seq, received, result) VALUES (?, ?, ?, ?)";
+
+impl IngestStore for SqliteStore {
+    fn ingest_jobs(&self, selection: &JobSelection, limit: usize) -> Result<Vec<IngestJob>, StoreError> {
+        self.readers.read(|connection| jobs(connection, selection, limit))
+    }
+
+    fn next_ingest(&self, source: &SourceName) -> Result<Option<Timestamp>, StoreError> {
+        self.readers.read(|connection| {
+            let sql = "SELECT min(due) FROM ingest_jobs WHERE source = ? AND due IS NOT NULL";
+            let next: Option<i64> =
+                connection.prepare_cached(sql)?.query_row([source.as_str()], |row| row.get(0))?;
+            next.map(rows::time).transpose()
+        })
+    }
+
+    fn object_result(&self, object: &Uri) -> Result<Option<ObjectResult>, StoreError> {
+        self.readers.read(|connection| result(connection, object))
+    }
+}
+
+/// Writes jobs.
+pub(super) fn write_jobs(connection: &Connection, jobs: &[IngestJob]) -> Result<(), StoreError> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let mut write = connection.prepare_cached(WRITE_JOB)?;
+    for job in jobs {
+        write.execute(params![
+            job.source.as_str(),
+            job.dataset.as_str(),
+            job.id.to_string(),
+            job.request.as_str(),
+            job.state.name(),
+            job.due.map(Timestamp::millis),
+            job.attempts,
+            job.status,
+            job.message,
+            job.requested.millis(),
+            job.updated.millis(),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Writes the results of changes, and removes those of purged objects.
+pub(super) fn write_results(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
+    for NewChange { change, .. } in changes {
+        let object = change.modification.object.as_str();
+        if let Some(result) = change.modification.report.as_ref().and_then(|report| report.result()) {
+            let values = params![object, rows::number(change.seq.0), change.received.millis(), result.as_str()];
+            connection.prepare_cached(WRITE_RESULT)?.execute(values)?;
+        } else if change.settlement.purge {
+            connection.prepare_cached("DELETE FROM results WHERE object = ?")?.execute([object])?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks the harvest of a job to cancel it.
+pub(super) fn cancel(connection: &Connection, job: JobId, at: Timestamp) -> Result<usize, StoreError> {
+    Ok(connection.prepare_cached(CANCEL)?.execute(params![job.to_string(), at.millis()])?)
+}
+
+fn jobs(connection: &Connection, selection: &JobSelection, limit: usize) -> Result<Vec<IngestJob>, StoreError> {
+    let limit = rows::number(limit as u64);
+    let query = |condition: &str, values: &[&dyn rusqlite::ToSql]| -> Result<Vec<IngestJob>, StoreError> {
+        let mut statement = connection.prepare_cached(&format!("{READ_JOBS} {condition}"))?;
+        let mut found = statement.query(values)?;
+        let mut jobs = Vec::new();
+        while let Some(row) = found.next()? {
+            jobs.push(read_job(row)?);
+        }
+        Ok(jobs)
+    };
+    match selection {
+        JobSelection::Due(source, at) => {
+            query("WHERE source = ? AND due <= ? ORDER BY due LIMIT ?", &[&source.as_str(), &at.millis(), &limit])
+        }
+        JobSelection::InState(source, state) => {
+            query("WHERE source = ? AND state = ? ORDER BY id LIMIT ?", &[&source.as_str(), &state.name(), &limit])
+        }
+        JobSelection::All { before, state } => query(
+            "WHERE (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR state = ?2) ORDER BY id DESC LIMIT ?3",
+            &[&before.map(|id| id.to_string()), &state.map(|state| state.name()), &limit],
+        ),
+        JobSelection::Some(ids) => {
+            let mut jobs = Vec::new();
+            for id in ids {
+                jobs.extend(query("WHERE id = ?", &[&id.to_string()])?);
+            }
+            Ok(jobs)
+        }
+    }
+}
+
+fn read_job(row: &Row<'_>) -> Result<IngestJob, StoreError> {
+    let text = |index| row.get::<_, String>(index);
+    Ok(IngestJob {
+        source: SourceName::parse(&text(0)?).map_err(rows::damaged)?,
+        dataset: rows::uri(&text(1)?)?,
+        id: JobId(Uuid::parse_str(&text(2)?).map_err(rows::damaged)?),
+        request: rows::json(&text(3)?)?,
+        state: rows::job_state(&text(4)?)?,
+        due: row.get::<_, Option<i64>>(5)?.map(rows::time).transpose()?,
+        attempts: row.get(6)?,
+        status: row.get(7)?,
+        message: row.get(8)?,
+        requested: rows::time(row.get(9)?)?,
+        updated: rows::time(row.get(10)?)?,
+    })
+}
+
+fn result(connection: &Connection, object: &Uri) -> Result<Option<ObjectResult>, StoreError> {
+    let sql = "SELECT seq, received, result FROM results WHERE object = ?";
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?));
+    let found: Option<(i64, i64, String)> =
+        connection.prepare_cached(sql)?.query_row([object.as_str()], read).optional()?;
+    let Some((seq, received, result)) = found else { return Ok(None) };
+    Ok(Some(ObjectResult { seq: rows::seq(seq)?, received: rows::time(received)?, result: rows::json(&result)? }))
+}
