@@ -150,8 +150,7 @@ impl Gateway {
         let shared = (&journal, &cluster);
         let mut consumers = sources::read_brokers(config, shared, &sources, stop_accepting, &supervisor);
         let ingests = IngestMonitor::default();
-        let (harvests, launches) =
-            harvests::open(config, &journal, &sources, (public_url.as_str(), &ingests)).await?;
+        let (harvests, launches) = harvests::open(config, &journal, &sources, (public_url.as_str(), &ingests)).await?;
         let (all, nodes) = (harvests.clone(), cluster.clone());
         let runner_of_harvests = HarvestRunner { harvests: all, launches, journal: journal.clone(), cluster: nodes };
         let run_harvests = runner_of_harvests.run(stop_accepting.clone(), supervisor.clone());

@@ -128,6 +128,8 @@ fn failed_before() -> io::Error {
 }
 
 /// Runs file operations on a thread for blocking calls.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     spawn_blocking(work).await.unwrap_or_else(|_| Err(io::Error::other("the program is stopping")))
 }

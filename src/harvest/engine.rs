@@ -269,7 +269,8 @@ impl Engine {
         let source = Arc::clone(&self.source);
         let read = tokio::task::spawn_blocking(move || Batch::read(&source, messages));
         let batch = read.await.map_err(|_| JournalError::Closed)?;
-        let written = self.write_batch(batch, Progress { run, position: position.into() }, (listed, jobs), stop).await?;
+        let written =
+            self.write_batch(batch, Progress { run, position: position.into() }, (listed, jobs), stop).await?;
         if written.run.state != RunState::Failed {
             self.status.recover();
         }

@@ -42,6 +42,7 @@ use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 
+use self::fileset::{IngestMonitor, IngestSettings};
 pub use self::{
     announcements::HarvestsHandle,
     client::{SharedClients, Timeouts},
@@ -54,7 +55,6 @@ pub use self::{
     hours::Hours,
     schedule::{Mode, Schedule},
 };
-use self::fileset::{IngestMonitor, IngestSettings};
 use crate::{
     files::{FileLinks, FileStoreError, FileStoreLocation},
     format::Headers,

@@ -289,8 +289,7 @@ impl Transfers {
         if let Err(error) = checked {
             // A bucket would keep the parts of the file.
             let is_interrupted = matches!(error, TransferError::Transient(_)) && place.is_some();
-            let ended =
-                if is_interrupted { transfer.file.suspend().await } else { transfer.file.abort().await };
+            let ended = if is_interrupted { transfer.file.suspend().await } else { transfer.file.abort().await };
             if let Err(error) = ended {
                 tracing::debug!(%error, "cannot remove an unfinished file");
             }

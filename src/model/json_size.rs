@@ -5,8 +5,8 @@
 //! contain none of these, and text contains no other control characters.
 
 use super::{
-    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, EventId, MediaType, Report, Uri,
-    User,
+    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, EventId, MediaType, Report,
+    Uri, User,
 };
 
 /// Bytes for the names of members, identifiers, times, the source's name and notes of a change.

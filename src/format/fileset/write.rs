@@ -84,7 +84,8 @@ fn file_result(modification: &ContentObjectModification) -> Option<FileResult> {
 
 /// Returns the message for a change without a result, with the request if the change has one.
 fn unprocessed(modification: &ContentObjectModification) -> FilesetResult {
-    let reported = modification.report.as_ref().and_then(|report| serde_json::from_str(report.document().as_str()).ok());
+    let reported =
+        modification.report.as_ref().and_then(|report| serde_json::from_str(report.document().as_str()).ok());
     let request = reported.unwrap_or_else(|| FilesetRequest {
         ingest_type: DATASET.to_owned(),
         ..FilesetRequest::new(modification.object.clone(), modification.user.name())

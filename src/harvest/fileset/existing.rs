@@ -7,7 +7,10 @@ use md5::{Digest, Md5};
 use serde_json::Value;
 use sha1::Sha1;
 
-use super::{files::ArchivedFile, platform::{Dataset, PlatformFile}};
+use super::{
+    files::ArchivedFile,
+    platform::{Dataset, PlatformFile},
+};
 use crate::{
     files::{FileDigest, FileStore, FileStoreError, StoredFile},
     format::fileset::{

@@ -242,7 +242,8 @@ impl FileCheck<'_> {
         let headers = head.headers();
         let mut manifest = Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone()).entry(self.file);
         let of_response = text_header(&headers, CONTENT_TYPE).map(|text| text.split(';').next().unwrap_or(text).trim());
-        manifest.mimetype = facts.media_type.map(str::to_owned).or(manifest.mimetype).or(of_response.map(str::to_owned));
+        manifest.mimetype =
+            facts.media_type.map(str::to_owned).or(manifest.mimetype).or(of_response.map(str::to_owned));
         manifest.terminal_url = Some(head.url.clone());
         manifest.terminal_dt = Some(head.time.datetime().format("%Y%m%d%H%M%S").to_string());
         manifest

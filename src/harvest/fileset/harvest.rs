@@ -315,7 +315,13 @@ impl FilesetHarvest {
         let blocked = JobSelection::InState(self.source.clone(), JobState::Blocked);
         let now = Timestamp::now();
         let blocked = self.journal.ingest_jobs(blocked, PAGE_JOBS).await?.into_iter();
-        jobs.extend(blocked.map(|job| IngestJob { state: JobState::Waiting, due: Some(now), updated: now, ..job }));
+        jobs.extend(blocked.map(|job| IngestJob {
+            state: JobState::Waiting,
+            due: Some(now),
+            attempts: 0,
+            updated: now,
+            ..job
+        }));
         if jobs.is_empty() {
             position.version.clone_from(&self.version);
         }
@@ -352,7 +358,9 @@ impl FilesetHarvest {
         let request: FilesetRequest = match serde_json::from_str(job.request.as_str()) {
             Ok(request) => request,
             // The dialect has written it, so only another version of the program can be the reason.
-            Err(error) => return Err(JournalError::from(crate::journal::store::StoreError::Damaged(error.to_string()))),
+            Err(error) => {
+                return Err(JournalError::from(crate::journal::store::StoreError::Damaged(error.to_string())));
+            }
         };
         let previous = self.journal.object_result(job.dataset.clone()).await?;
         let previous = previous.and_then(|previous| serde_json::from_str(previous.result.as_str()).ok());
@@ -402,14 +410,7 @@ impl FilesetHarvest {
         }
     }
 
-    fn end(
-        &self,
-        pool: &mut Pool,
-        id: JobId,
-        ingested: Ingested,
-        position: &mut Position,
-        progress: &mut Progress,
-    ) {
+    fn end(&self, pool: &mut Pool, id: JobId, ingested: Ingested, position: &mut Position, progress: &mut Progress) {
         self.monitor.remove(id);
         // It was cancelled meanwhile.
         let Some(RunningJob { job, request, .. }) = pool.running.remove(&id) else { return };
@@ -444,8 +445,11 @@ impl FilesetHarvest {
         Ok(())
     }
 
-    /// Waits until a request arrives or a job is due.
+    /// Waits until a request arrives or a job is due. The first run with another program or configuration begins at once.
     async fn wait_for_work(&self, position: Position) {
+        if position.version != self.version {
+            return;
+        }
         let due = async {
             loop {
                 let next = self.journal.next_ingest(self.source.clone()).await;

@@ -242,9 +242,7 @@ impl Ingester {
         progress: &IngestProgress,
     ) -> Result<Vec<ArchivedFile>, IngestFailure> {
         // Boxed, because the compiler cannot see otherwise that the stream can move between threads.
-        let download = |file| -> BoxFuture<'_, _> {
-            Box::pin(self.file(file, dataset, existing, workspace, progress))
-        };
+        let download = |file| -> BoxFuture<'_, _> { Box::pin(self.file(file, dataset, existing, workspace, progress)) };
         let downloads: Vec<_> = dataset.files.iter().map(download).collect();
         let mut downloads = stream::iter(downloads).buffered(self.settings.concurrency);
         let mut files = Vec::new();
@@ -396,7 +394,15 @@ impl FilesetResult {
     /// Takes the archive of a previous result over.
     fn take_over(&mut self, previous: &Self) {
         let FilesetResult {
-            manifest, total_size, ingest_strategy, archive_url, warc_sha256, cdx_sha256, fileset_bundle, fileset_file, ..
+            manifest,
+            total_size,
+            ingest_strategy,
+            archive_url,
+            warc_sha256,
+            cdx_sha256,
+            fileset_bundle,
+            fileset_file,
+            ..
         } = previous.clone();
         self.manifest = manifest;
         (self.total_size, self.ingest_strategy, self.archive_url) = (total_size, ingest_strategy, archive_url);

@@ -13,7 +13,8 @@ use tidings::{
         fileset::{FilesetRequest, dataset_url},
     },
     harvest::fileset::{
-        IngestContext, IngestProgress, IngestSettings, Ingested, Ingester, RetryRule, platform::DatasetLimits, strategy::Thresholds,
+        IngestContext, IngestProgress, IngestSettings, Ingested, Ingester, RetryRule, platform::DatasetLimits,
+        strategy::Thresholds,
     },
     http_client::{AllowList, OutboundPolicy},
 };
@@ -66,7 +67,9 @@ impl Ingest {
         self.server.put("/api/records/17", Answer::json(&record));
         self.server.put("/doi/17", Answer::redirect("/records/17"));
         let url = dataset_url(&format!("{}/doi/17", self.server.url)).unwrap();
-        self.ingester.ingest(&FilesetRequest::new(url, "test"), &IngestContext::default(), &IngestProgress::default()).await
+        self.ingester
+            .ingest(&FilesetRequest::new(url, "test"), &IngestContext::default(), &IngestProgress::default())
+            .await
     }
 
     /// Returns the paths of the files in the store, each with its size.

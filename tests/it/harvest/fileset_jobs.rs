@@ -94,11 +94,18 @@ async fn fileset_job_survives_kills_without_a_second_download() {
     }
     server.allow_ends(0);
     let more = "[filesets]\nweb_file_count = 100\n";
+    let work = folder.path().join("files/work");
+    // Bytes are written to the disk by the mebibyte.
+    let is_part = |path: &str| fs::metadata(path).is_ok_and(|meta| meta.len() >= 1 << 20);
     let mut gateway = start(folder.path(), &server, more);
     post_request(&gateway, &server, 1).await;
     for kill in 0..10 {
         // Four files are in the middle, so all others are complete or were not requested.
         wait_for("four transfers", || server.waiting() == 4).await;
+        wait_for("their bytes on disk", || {
+            files_below(&work).iter().filter(|path| is_part(path.as_str())).count() == 4
+        })
+        .await;
         if kill == 5 {
             let job = wait_for_job(&gateway, is_in("running")).await;
             let progress = &job["progress"];

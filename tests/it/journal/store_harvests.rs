@@ -75,7 +75,8 @@ fn harvest_definition_and_pause_are_stored_until_the_harvest_is_removed() {
         store.write_harvest(&other, &HarvestWrite::SetPaused(true)).unwrap();
         define(&source, "{1}");
         let run = new_harvest_run(&source);
-        let harvests = vec![HarvestProgress { position: "1".into(), run, listed: ListedRecords::default(), jobs: Vec::new() }];
+        let harvests =
+            vec![HarvestProgress { position: "1".into(), run, listed: ListedRecords::default(), jobs: Vec::new() }];
         write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
         define(&source, "{2}");
         drop(store);

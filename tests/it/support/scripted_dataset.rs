@@ -134,7 +134,11 @@ impl DatasetServer {
         let content = {
             let mut script = self.script.lock().unwrap();
             let requests = script.requests.entry(path.to_owned()).or_default();
-            if offset.is_some() { requests.rest += 1 } else { requests.whole += 1 }
+            if offset.is_some() {
+                requests.rest += 1
+            } else {
+                requests.whole += 1
+            }
             script.files.iter().find(|(name, _)| name == path).unwrap().1.content.clone()
         };
         let (start, all) = (offset.unwrap_or(0), content.len());

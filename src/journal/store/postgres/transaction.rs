@@ -6,8 +6,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, changes, crawls, dedupe, harvests, incomplete, ingests, nodes, registry, seeds, subscriptions, timeline,
-    writing::WriteTransaction,
+    PostgresStore, changes, crawls, dedupe, harvests, incomplete, ingests, nodes, registry, seeds, subscriptions,
+    timeline, writing::WriteTransaction,
 };
 use crate::{
     journal::store::{CommitError, PrefetchKeys, PrefetchedRows, StoreError, Transaction, WriteBatch, rows},

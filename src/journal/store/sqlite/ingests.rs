@@ -39,8 +39,7 @@ impl IngestStore for SqliteStore {
     fn next_ingest(&self, source: &SourceName) -> Result<Option<Timestamp>, StoreError> {
         self.readers.read(|connection| {
             let sql = "SELECT min(due) FROM ingest_jobs WHERE source = ? AND due IS NOT NULL";
-            let next: Option<i64> =
-                connection.prepare_cached(sql)?.query_row([source.as_str()], |row| row.get(0))?;
+            let next: Option<i64> = connection.prepare_cached(sql)?.query_row([source.as_str()], |row| row.get(0))?;
             next.map(rows::time).transpose()
         })
     }
