@@ -44,11 +44,17 @@ pub(super) struct FilesetsTable {
     web_total_size: u64,
     #[serde(deserialize_with = "bounded::<0, MAX_BYTES, _, _>")]
     web_file_size: u64,
+    #[serde(default)]
+    bundle_file_count: Option<FileCount>,
     platforms: PlatformsTable,
     /// The tokens are read separately, because they may be in a file or a variable.
     #[serde(default)]
     tokens: Option<IgnoredAny>,
 }
+
+/// A number of files.
+#[derive(Deserialize)]
+struct FileCount(#[serde(deserialize_with = "bounded::<0, 10_000, _, _>")] usize);
 
 /// `[filesets.platforms]`
 #[derive(Deserialize)]
@@ -93,7 +99,7 @@ pub(super) fn read(
             web_files: filesets.web_file_count,
             web_total_bytes: filesets.web_total_size,
             web_file_bytes: filesets.web_file_size,
-            bundle_above_files: None,
+            bundle_above_files: filesets.bundle_file_count.map(|FileCount(count)| count),
         },
         client: ClientLimits::default(),
         files_url: None,

@@ -84,6 +84,10 @@ statuses! {
     MISMATCH_SHA1 = "mismatch-sha1",
     /// A file has another SHA-256 than its manifest says.
     MISMATCH_SHA256 = "mismatch-sha256",
+    /// The bundle cannot be read, or has two members with the same path.
+    BAD_BUNDLE = "bad-bundle",
+    /// The bundle lacks a file of the manifest.
+    MISSING_IN_BUNDLE = "missing-in-bundle",
     /// The ingest took too long.
     TIMEOUT = "timeout",
     /// The ingest was cancelled.

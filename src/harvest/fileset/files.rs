@@ -95,10 +95,21 @@ pub(super) async fn download(
     };
     let mut manifest = Facts::new(stored.size, stored.digest, md5, sha1).entry(file);
     let of_response = text_header(&headers, CONTENT_TYPE).map(|text| text.split(';').next().unwrap_or(text).trim());
-    manifest.mimetype = stored.media_type.map(str::to_owned).or(manifest.mimetype).or(of_response.map(str::to_owned));
+    manifest.mimetype = media_type(stored.media_type, manifest.mimetype, of_response);
     manifest.terminal_url = Some(without_signature(&last_url));
     manifest.terminal_dt = Some(time.datetime().format("%Y%m%d%H%M%S").to_string());
     Ok(ArchivedFile { manifest, stored, headers, time })
+}
+
+/// Returns the media type of a file: by its bytes, or else of the manifest or the response, or else the one of any bytes,
+/// because catalogues refuse a file without a type.
+pub(super) fn media_type(
+    of_bytes: Option<&'static str>,
+    of_manifest: Option<String>,
+    of_response: Option<&str>,
+) -> Option<String> {
+    let known = of_bytes.map(str::to_owned).or(of_manifest).or(of_response.map(str::to_owned));
+    known.filter(|text| !text.is_empty()).or_else(|| Some("application/octet-stream".to_owned()))
 }
 
 /// Returns a URL without its query if the query is a signature.
@@ -167,38 +178,66 @@ impl Facts {
     }
 }
 
-/// Hashes a file, and stops a transfer that cannot be the file.
-struct FileCheck<'a> {
-    file: &'a PlatformFile,
-    limits: FileLimits<'a>,
-    md5: Md5,
-    sha1: Sha1,
-    failure: Option<IngestFailure>,
+/// Hashes a file, and stops when it cannot be the file.
+pub(super) struct FileCheck<'a> {
+    pub(super) file: &'a PlatformFile,
+    pub(super) limits: FileLimits<'a>,
+    pub(super) md5: Md5,
+    pub(super) sha1: Sha1,
+    pub(super) failure: Option<IngestFailure>,
 }
 
 impl FileCheck<'_> {
-    fn fail(&mut self, failure: IngestFailure) -> TransferError {
-        let message = failure.message.clone();
-        self.failure = Some(failure);
-        TransferError::Permanent(message)
+    /// Checks the next piece. `size` is the number of bytes with it.
+    pub(super) fn check_piece(&mut self, piece: &[u8], size: u64) -> Result<(), IngestFailure> {
+        self.check_size(size, false)?;
+        self.limits.received.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.md5.update(piece);
+        self.sha1.update(piece);
+        Ok(())
     }
 
-    fn check_size(&mut self, size: u64, is_whole: bool) -> Result<(), TransferError> {
+    /// Checks the whole file.
+    pub(super) fn check_whole(&self, facts: &FileFacts) -> Result<(), IngestFailure> {
+        match self.facts(facts).mismatch(&self.file.manifest).filter(|_| !self.file.is_soft) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the entry of the manifest with the facts about the bytes.
+    pub(super) fn entry(&self, facts: &FileFacts) -> ManifestFile {
+        self.facts(facts).entry(self.file)
+    }
+
+    fn facts(&self, facts: &FileFacts) -> Facts {
+        Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone())
+    }
+
+    fn check_size(&self, size: u64, is_whole: bool) -> Result<(), IngestFailure> {
         let ManifestFile { path, size: told, .. } = &self.file.manifest;
         let told = told.filter(|told| !self.file.is_soft && (size > *told || (is_whole && size < *told)));
-        let failure = if let Some(told) = told {
+        if let Some(told) = told {
             let message = format!(
                 "{path} has {} {size} bytes; the platform tells {told}",
                 if is_whole { "" } else { "at least" }
             );
-            IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message.replace("  ", " "))
-        } else if size > self.limits.max_bytes {
+            return Err(IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message.replace("  ", " ")));
+        }
+        if size > self.limits.max_bytes {
             let message = format!("{path} has more than {} bytes", self.limits.max_bytes);
-            IngestFailure::permanent(IngestStatus::TOO_LARGE_SIZE, message)
-        } else {
-            return Ok(());
-        };
-        Err(self.fail(failure))
+            return Err(IngestFailure::permanent(IngestStatus::TOO_LARGE_SIZE, message));
+        }
+        Ok(())
+    }
+
+    /// Remembers the failure, and ends the transfer.
+    fn end(&mut self, checked: Result<(), IngestFailure>) -> Result<(), TransferError> {
+        checked.map_err(|failure| {
+            let message = failure.message.clone();
+            self.failure = Some(failure);
+            TransferError::Permanent(message)
+        })
     }
 }
 
@@ -212,27 +251,24 @@ impl Receiver for FileCheck<'_> {
             || [".html", ".htm", ".xhtml"].iter().any(|end| name.ends_with(end));
         if is_page && !is_page_promised {
             let message = format!("{path}: the platform answers with a page instead of the file");
-            return Err(self.fail(IngestFailure::permanent(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message)));
+            return self.end(Err(IngestFailure::permanent(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message)));
         }
         match text_header(headers, CONTENT_LENGTH).and_then(|length| length.parse().ok()) {
-            Some(length) => self.check_size(length, true),
+            Some(length) => {
+                let checked = self.check_size(length, true);
+                self.end(checked)
+            }
             None => Ok(()),
         }
     }
 
     fn receive(&mut self, piece: &[u8], size: u64) -> Result<(), TransferError> {
-        self.check_size(size, false)?;
-        self.limits.received.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        self.md5.update(piece);
-        self.sha1.update(piece);
-        Ok(())
+        let checked = self.check_piece(piece, size);
+        self.end(checked)
     }
 
     fn check_content(&mut self, facts: &FileFacts) -> Result<(), TransferError> {
-        let facts = Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone());
-        match facts.mismatch(&self.file.manifest).filter(|_| !self.file.is_soft) {
-            Some(failure) => Err(self.fail(failure)),
-            None => Ok(()),
-        }
+        let checked = self.check_whole(facts);
+        self.end(checked)
     }
 }

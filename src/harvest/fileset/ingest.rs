@@ -13,17 +13,18 @@ use sha1::Digest;
 use url::Url;
 
 use super::{
-    ClientLimits, IngestFailure, LandingPage, PlatformClient, RetryRule,
+    ClientLimits, IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule,
+    bundle::{self, BundleFailure},
     files::{self, ArchivedFile, FileLimits},
-    platform::{Dataset, DatasetLimits, PlatformSettings, dataset_of},
+    platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of},
     strategy::Thresholds,
     warc::{RecordedResponse, WarcWriter},
 };
 use crate::{
-    files::{FileStore, FileStoreError},
+    files::{FileDigest, FileStore, FileStoreError},
     format::fileset::{
         FilesetRequest,
-        message::{Capture, CdxLine, FileMeta, FilesetResult, ManifestFile, Terminal},
+        message::{Capture, CdxLine, FileMeta, FilesetBundle, FilesetResult, IngestStrategy, ManifestFile, Terminal},
         status::IngestStatus,
     },
     harvest::{Hosts, transfer::Transfers},
@@ -140,11 +141,14 @@ impl Ingester {
         progress.files.store(dataset.files.len() as u64, Ordering::Relaxed);
         progress.bytes.store(dataset.total_size(), Ordering::Relaxed);
         dataset.check(&self.settings.limits)?;
-        let strategy = platform.strategy(&dataset, &self.settings.thresholds);
+        let mut strategy = platform.strategy(&dataset, &self.settings.thresholds);
         result.ingest_strategy = Some(strategy);
         if strategy.is_bundled() {
-            let message = "bundles are not archived; leave bundle_above_files out";
-            return Err(IngestFailure::permanent(IngestStatus::NO_STRATEGY_HELPER, message));
+            if let Some(status) = self.ingest_bundle(&page, &dataset, strategy, result, progress).await? {
+                return Ok(status);
+            }
+            strategy = strategy.unbundled();
+            result.ingest_strategy = Some(strategy);
         }
         let files = self.download(&dataset, result, progress).await?;
         let archived = if strategy.is_web() {
@@ -160,6 +164,77 @@ impl Ingester {
         Ok(IngestStatus::SUCCESS)
     }
 
+    /// Archives the bundle of a dataset; returns `None` if the platform refuses to make one.
+    async fn ingest_bundle(
+        &self,
+        page: &LandingPage,
+        dataset: &Dataset,
+        strategy: IngestStrategy,
+        result: &mut FilesetResult,
+        progress: &IngestProgress,
+    ) -> Result<Option<IngestStatus>, IngestFailure> {
+        let Some(url) = &dataset.bundle_url else {
+            let message = "the platform offers no bundle";
+            return Err(IngestFailure::permanent(IngestStatus::NO_STRATEGY_HELPER, message));
+        };
+        let (file, limits) = (bundle::bundle_file(url), &self.settings.limits);
+        let file_limits = FileLimits { max_bytes: bundle::max_bytes(limits), received: &progress.done_bytes };
+        let downloaded = files::download(&file, &self.transfers, self.token(dataset, &file), file_limits).await;
+        let bundle = match downloaded {
+            Ok(bundle) => bundle,
+            Err((_, failure)) if bundle::is_refused(&failure) => {
+                tracing::info!(dataset = %result.request.base_url, reason = %failure.message, "there is no bundle");
+                progress.done_bytes.store(0, Ordering::Relaxed);
+                return Ok(None);
+            }
+            Err((_, failure)) => return Err(failure),
+        };
+        let store = &self.transfers.files;
+        let members = bundle::read_members(store, &bundle, &dataset.files, limits, self.settings.max_file_bytes).await;
+        let members = members.map_err(|BundleFailure { entries, failure }| {
+            let manifest = result.manifest.iter_mut().flatten().enumerate();
+            for (_, entry) in manifest.filter(|(index, _)| entries.contains(index)) {
+                entry.status = Some(failure.status.clone());
+            }
+            failure
+        })?;
+        progress.done_files.store(dataset.files.len() as u64, Ordering::Relaxed);
+        result.total_size = Some(members.manifest.iter().filter_map(|file| file.size).sum());
+        let listed = result.manifest.as_ref().map_or(0, Vec::len);
+        result.manifest = Some(members.manifest.into_iter().take(listed).collect());
+        let (mut cdx, mut path) = (None, None);
+        let files = std::slice::from_ref(&bundle);
+        if strategy.is_web() {
+            let index = self.archive_in_warc(page, files, result).await;
+            cdx = index.map_err(|error| store_failure(&error))?.into_iter().next();
+        } else {
+            let (item, name) =
+                (&dataset.archiveorg_item_name, bundle::path_in_item(&dataset.archiveorg_item_name, &bundle));
+            let published = store.publish(bundle.stored.digest, item, &name).await;
+            published.map_err(|error| store_failure(&error))?;
+            result.archive_url = self.archive_url(bundle.stored.digest);
+            path = Some(name);
+        }
+        result.fileset_bundle = Some(FilesetBundle {
+            capture: bundle.capture(cdx),
+            archiveorg_bundle_path: path,
+            unlisted_members: members.unlisted,
+        });
+        Ok(Some(IngestStatus::SUCCESS))
+    }
+
+    /// Returns the token for a file. It is for the platform, and not for the hosts that its manifest names.
+    fn token(&self, dataset: &Dataset, file: &PlatformFile) -> Option<&PlatformToken> {
+        let url = Url::parse(file.manifest.platform_url.as_deref()?).ok()?;
+        let is_own = url.host_str().is_some_and(|host| dataset.platform_domain.split(':').next() == Some(host));
+        self.settings.platforms.token(dataset.platform_name).filter(|_| is_own)
+    }
+
+    /// Returns the URL of a stored file, if the files are served.
+    fn archive_url(&self, digest: FileDigest) -> Option<String> {
+        self.settings.files_url.as_ref().map(|base| format!("{base}/{digest}"))
+    }
+
     /// Downloads all files, and puts their facts into the manifest of the result.
     async fn download(
         &self,
@@ -167,15 +242,9 @@ impl Ingester {
         result: &mut FilesetResult,
         progress: &IngestProgress,
     ) -> Result<Vec<ArchivedFile>, IngestFailure> {
-        let token = self.settings.platforms.token(dataset.platform_name);
         let downloads = dataset.files.iter().map(|file| {
-            // The token is for the platform, and not for the hosts that its manifest names.
-            let is_own =
-                file.manifest.platform_url.as_deref().and_then(|url| Url::parse(url).ok()).is_some_and(|url| {
-                    url.host_str().is_some_and(|host| dataset.platform_domain.split(':').next() == Some(host))
-                });
             let limits = FileLimits { max_bytes: self.settings.max_file_bytes, received: &progress.done_bytes };
-            files::download(file, &self.transfers, token.filter(|_| is_own), limits)
+            files::download(file, &self.transfers, self.token(dataset, file), limits)
         });
         let mut downloads = stream::iter(downloads).buffered(self.settings.concurrency);
         let mut files = Vec::new();
@@ -183,8 +252,7 @@ impl Ingester {
             let entry = result.manifest.as_mut().and_then(|manifest| manifest.get_mut(files.len()));
             match downloaded {
                 Ok(mut file) => {
-                    let url = self.settings.files_url.as_ref().map(|base| format!("{base}/{}", file.stored.digest));
-                    file.manifest.archive_url = url;
+                    file.manifest.archive_url = self.archive_url(file.stored.digest);
                     entry.into_iter().for_each(|entry| *entry = file.manifest.clone());
                     files.push(file);
                     progress.done_files.fetch_add(1, Ordering::Relaxed);
@@ -235,7 +303,7 @@ impl Ingester {
         let mut index = store.create().await?;
         index.write(warc.cdxj().into()).await?;
         let index = index.finish().await?;
-        result.archive_url = self.settings.files_url.as_ref().map(|base| format!("{base}/{}", warc.stored.digest));
+        result.archive_url = self.archive_url(warc.stored.digest);
         result.warc_sha256 = Some(warc.stored.digest.to_string());
         result.cdx_sha256 = Some(index.digest.to_string());
         let mut lines = warc.index.into_iter();

@@ -7,8 +7,10 @@
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
-//! * `ingest` executes an ingest, `files` downloads its files, and `warc` writes a web archive.
+//! * `ingest` executes an ingest, `files` downloads its files, `bundle` reads a file that encloses them, and `warc` writes a
+//!   web archive.
 
+mod bundle;
 mod client;
 mod files;
 mod ingest;

@@ -8,6 +8,7 @@ mod feed_documents;
 mod feed_hub;
 mod feeds;
 mod fileset_at_platforms;
+mod fileset_bundles;
 mod fileset_ingest;
 mod fileset_platforms;
 mod folder_archives;

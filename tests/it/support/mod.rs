@@ -30,6 +30,7 @@ pub(crate) mod gateway_with_auth;
 pub(crate) mod harvest_fixture;
 pub(crate) mod hoarder_sfm_fixture;
 pub(crate) mod http_receiver;
+pub(crate) mod ingest_fixture;
 pub(crate) mod journal_fixture;
 pub(crate) mod message_load;
 pub(crate) mod moving_readers;

@@ -170,7 +170,7 @@ impl Dataset {
 const MAX_PATH_BYTES: usize = 1024;
 
 /// Returns whether a path is relative and stays below its folder, on every operating system.
-fn is_safe(path: &str) -> bool {
+pub(super) fn is_safe(path: &str) -> bool {
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.chars().any(|c| c.is_control() || c == '\\');
     let has_drive = path.as_bytes().get(1) == Some(&b':');
     path.len() <= MAX_PATH_BYTES && !has_drive && path.split('/').all(is_name)
