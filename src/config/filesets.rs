@@ -9,6 +9,7 @@ use serde::{
 use url::Url;
 
 use super::{
+    archives::{self, ItemsTable, WaybackTable},
     error::ConfigError,
     secret,
     setting::{Setting, bounded},
@@ -46,6 +47,8 @@ pub(super) struct FilesetsTable {
     web_file_size: u64,
     #[serde(default)]
     bundle_file_count: Option<FileCount>,
+    wayback: WaybackTable,
+    items: ItemsTable,
     platforms: PlatformsTable,
     /// The tokens are read separately, because they may be in a file or a variable.
     #[serde(default)]
@@ -102,12 +105,14 @@ pub(super) fn read(
             bundle_above_files: filesets.bundle_file_count.map(|FileCount(count)| count),
         },
         client: ClientLimits::default(),
+        wayback: archives::wayback(filesets.wayback, &table.entry("wayback")?, environment)?,
+        items: archives::items(filesets.items, &table.entry("items")?, environment)?,
         files_url: None,
         platforms,
     })
 }
 
-fn base<'de, D: Deserializer<'de>>(setting: D) -> Result<Url, D::Error> {
+pub(super) fn base<'de, D: Deserializer<'de>>(setting: D) -> Result<Url, D::Error> {
     base_of(&String::deserialize(setting)?).map_err(D::Error::custom)
 }
 

@@ -83,9 +83,17 @@ pub(super) fn max_bytes(limits: &DatasetLimits) -> u64 {
     limits.max_total_size.saturating_add(OVERHEAD_BYTES)
 }
 
-/// Returns whether the platform has refused to make a bundle.
+/// Returns whether the platform has refused to make a bundle, to the gateway or to a web archive that was to capture it.
 pub(super) fn is_refused(failure: &IngestFailure) -> bool {
-    failure.status == IngestStatus::ERROR_PLATFORM_DOWNLOAD && failure.retry == RetryRule::Never
+    let refusals = [
+        IngestStatus::ERROR_PLATFORM_DOWNLOAD,
+        IngestStatus::TERMINAL_BAD_STATUS,
+        IngestStatus::NO_CAPTURE,
+        IngestStatus::INVALID_URL,
+        IngestStatus::NOT_FOUND,
+        IngestStatus::FORBIDDEN,
+    ];
+    failure.retry == RetryRule::Never && refusals.contains(&failure.status)
 }
 
 /// Returns the path of a bundle in an item.

@@ -9,6 +9,7 @@ use axum::http::{
 use md5::Md5;
 use serde_json::json;
 use sha1::{Digest, Sha1};
+use url::Url;
 
 use super::{IngestFailure, PlatformToken, client::text_header, platform::PlatformFile};
 use crate::{
@@ -96,7 +97,7 @@ pub(super) async fn download(
     let mut manifest = Facts::new(stored.size, stored.digest, md5, sha1).entry(file);
     let of_response = text_header(&headers, CONTENT_TYPE).map(|text| text.split(';').next().unwrap_or(text).trim());
     manifest.mimetype = media_type(stored.media_type, manifest.mimetype, of_response);
-    manifest.terminal_url = Some(without_signature(&last_url));
+    manifest.terminal_url = Some(without_signature(last_url.expose().clone()));
     manifest.terminal_dt = Some(time.datetime().format("%Y%m%d%H%M%S").to_string());
     Ok(ArchivedFile { manifest, stored, headers, time })
 }
@@ -113,14 +114,20 @@ pub(super) fn media_type(
 }
 
 /// Returns a URL without its query if the query is a signature.
-fn without_signature(url: &OutboundUrl) -> String {
-    let mut url = url.expose().clone();
+pub(super) fn without_signature(mut url: Url) -> String {
     let is_signature =
         |name: &str| matches!(name.to_ascii_lowercase().as_str(), "x-amz-signature" | "signature" | "sig");
     if url.query_pairs().any(|(name, _)| is_signature(&name)) {
         url.set_query(None);
     }
     url.into()
+}
+
+/// Returns whether a file is a page by its name or media type.
+pub(super) fn is_page_promised(ManifestFile { path, mimetype, .. }: &ManifestFile) -> bool {
+    let name = path.to_ascii_lowercase();
+    mimetype.as_deref().is_some_and(|text| text.contains("html"))
+        || [".html", ".htm", ".xhtml"].iter().any(|end| name.ends_with(end))
 }
 
 /// Facts about the bytes of a file.
@@ -245,11 +252,8 @@ impl Receiver for FileCheck<'_> {
     fn check_headers(&mut self, headers: &HeaderMap) -> Result<(), TransferError> {
         // A challenge for robots answers 200 with a page.
         let is_page = text_header(headers, CONTENT_TYPE).is_some_and(|text| text.starts_with("text/html"));
-        let ManifestFile { path, mimetype, .. } = &self.file.manifest;
-        let name = path.to_ascii_lowercase();
-        let is_page_promised = mimetype.as_deref().is_some_and(|text| text.contains("html"))
-            || [".html", ".htm", ".xhtml"].iter().any(|end| name.ends_with(end));
-        if is_page && !is_page_promised {
+        let path = &self.file.manifest.path;
+        if is_page && !is_page_promised(&self.file.manifest) {
             let message = format!("{path}: the platform answers with a page instead of the file");
             return self.end(Err(IngestFailure::permanent(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message)));
         }

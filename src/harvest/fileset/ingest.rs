@@ -14,22 +14,22 @@ use url::Url;
 
 use super::{
     ClientLimits, IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule,
-    bundle::{self, BundleFailure},
+    archiving::store_failure,
     files::{self, ArchivedFile, FileLimits},
+    item::ItemSettings,
     platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of},
     strategy::Thresholds,
-    warc::{RecordedResponse, WarcWriter},
+    wayback::WaybackSettings,
 };
 use crate::{
-    files::{FileDigest, FileStore, FileStoreError},
+    files::{FileDigest, FileStore},
     format::fileset::{
         FilesetRequest,
-        message::{Capture, CdxLine, FileMeta, FilesetBundle, FilesetResult, IngestStrategy, ManifestFile, Terminal},
+        message::{FileMeta, FilesetResult, Terminal},
         status::IngestStatus,
     },
     harvest::{Hosts, transfer::Transfers},
     http_client::{Client, ClientError, ClientSettings, OutboundPolicy},
-    model::Timestamp,
 };
 
 /// Number of files above which a result lists only the first ones, and how many.
@@ -41,6 +41,9 @@ const MESSAGE_CHARS: usize = 1600;
 
 /// Time until the headers of a response with a file, and between two pieces of it.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time between two pieces of an upload, and after the last one.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Settings of ingests.
 #[derive(Clone, Debug)]
@@ -59,15 +62,21 @@ pub struct IngestSettings {
     pub thresholds: Thresholds,
     /// Limits of the requests to landing pages and interfaces.
     pub client: ClientLimits,
+    /// Web archive that the web strategies use instead of WARC files.
+    pub wayback: Option<WaybackSettings>,
+    /// Upload of items to archive.org, instead of items in the file store.
+    pub items: Option<ItemSettings>,
     /// URL below which the stored files are served, without a trailing slash; `None` if they are not.
     pub files_url: Option<Arc<str>>,
 }
 
 /// Archives datasets in the file store.
 pub struct Ingester {
-    client: PlatformClient,
-    transfers: Transfers,
-    settings: IngestSettings,
+    pub(super) client: PlatformClient,
+    pub(super) transfers: Transfers,
+    /// Client for uploads, which may take minutes after the last byte.
+    pub(super) uploads: Client,
+    pub(super) settings: IngestSettings,
 }
 
 /// Progress of an ingest, for people.
@@ -99,13 +108,15 @@ impl Ingester {
     /// Fails if the HTTP library cannot be set up.
     pub async fn new(settings: IngestSettings, policy: OutboundPolicy, files: FileStore) -> Result<Self, ClientError> {
         let hosts = Hosts::new(settings.concurrency);
+        let uploads = ClientSettings { response_timeout: UPLOAD_TIMEOUT, ..ClientSettings::new(policy.clone()) };
+        let uploads = Client::new(uploads).await?;
         let client = Client::new(ClientSettings {
             response_timeout: TRANSFER_TIMEOUT,
             body_timeout: TRANSFER_TIMEOUT,
             ..ClientSettings::new(policy.clone())
         });
         let transfers = Transfers { client: client.await?, policy: policy.clone(), hosts: hosts.clone(), files };
-        Ok(Self { client: PlatformClient::new(policy, hosts, settings.client).await?, transfers, settings })
+        Ok(Self { client: PlatformClient::new(policy, hosts, settings.client).await?, transfers, uploads, settings })
     }
 
     /// Archives a dataset.
@@ -143,6 +154,13 @@ impl Ingester {
         dataset.check(&self.settings.limits)?;
         let mut strategy = platform.strategy(&dataset, &self.settings.thresholds);
         result.ingest_strategy = Some(strategy);
+        if let Some(items) = self.items().filter(|_| !strategy.is_web())
+            && let Some(manifest) = items.existing(&dataset).await?
+        {
+            result.archive_url = Some(items.url(&dataset.archiveorg_item_name, ""));
+            result.manifest = Some(manifest);
+            return Ok(IngestStatus::SUCCESS_EXISTING);
+        }
         if strategy.is_bundled() {
             if let Some(status) = self.ingest_bundle(&page, &dataset, strategy, result, progress).await? {
                 return Ok(status);
@@ -150,13 +168,22 @@ impl Ingester {
             strategy = strategy.unbundled();
             result.ingest_strategy = Some(strategy);
         }
+        if let Some(settings) = self.settings.wayback.as_ref().filter(|_| strategy.is_web()) {
+            let capture = self.capture(settings, &dataset.files, result, progress).await?;
+            if strategy.is_file() {
+                result.fileset_file = capture.into_iter().next();
+                return Ok(IngestStatus::SUCCESS_FILE);
+            }
+            return Ok(IngestStatus::SUCCESS);
+        }
         let files = self.download(&dataset, result, progress).await?;
-        let archived = if strategy.is_web() {
-            self.archive_in_warc(&page, &files, result).await
+        let index = if strategy.is_web() {
+            self.archive_in_warc(&page, &files, result).await.map_err(|error| store_failure(&error))?
         } else {
-            self.archive_in_item(&dataset, &files).await.map(|()| Vec::new())
+            let paths: Vec<_> = files.iter().map(|file| (file.manifest.path.clone(), file)).collect();
+            self.archive_in_item(&page, &dataset, &paths, result).await?;
+            Vec::new()
         };
-        let index = archived.map_err(|error| store_failure(&error))?;
         if strategy.is_file() {
             result.fileset_file = files.first().map(|file| file.capture(index.into_iter().next()));
             return Ok(IngestStatus::SUCCESS_FILE);
@@ -164,74 +191,15 @@ impl Ingester {
         Ok(IngestStatus::SUCCESS)
     }
 
-    /// Archives the bundle of a dataset; returns `None` if the platform refuses to make one.
-    async fn ingest_bundle(
-        &self,
-        page: &LandingPage,
-        dataset: &Dataset,
-        strategy: IngestStrategy,
-        result: &mut FilesetResult,
-        progress: &IngestProgress,
-    ) -> Result<Option<IngestStatus>, IngestFailure> {
-        let Some(url) = &dataset.bundle_url else {
-            let message = "the platform offers no bundle";
-            return Err(IngestFailure::permanent(IngestStatus::NO_STRATEGY_HELPER, message));
-        };
-        let (file, limits) = (bundle::bundle_file(url), &self.settings.limits);
-        let file_limits = FileLimits { max_bytes: bundle::max_bytes(limits), received: &progress.done_bytes };
-        let downloaded = files::download(&file, &self.transfers, self.token(dataset, &file), file_limits).await;
-        let bundle = match downloaded {
-            Ok(bundle) => bundle,
-            Err((_, failure)) if bundle::is_refused(&failure) => {
-                tracing::info!(dataset = %result.request.base_url, reason = %failure.message, "there is no bundle");
-                progress.done_bytes.store(0, Ordering::Relaxed);
-                return Ok(None);
-            }
-            Err((_, failure)) => return Err(failure),
-        };
-        let store = &self.transfers.files;
-        let members = bundle::read_members(store, &bundle, &dataset.files, limits, self.settings.max_file_bytes).await;
-        let members = members.map_err(|BundleFailure { entries, failure }| {
-            let manifest = result.manifest.iter_mut().flatten().enumerate();
-            for (_, entry) in manifest.filter(|(index, _)| entries.contains(index)) {
-                entry.status = Some(failure.status.clone());
-            }
-            failure
-        })?;
-        progress.done_files.store(dataset.files.len() as u64, Ordering::Relaxed);
-        result.total_size = Some(members.manifest.iter().filter_map(|file| file.size).sum());
-        let listed = result.manifest.as_ref().map_or(0, Vec::len);
-        result.manifest = Some(members.manifest.into_iter().take(listed).collect());
-        let (mut cdx, mut path) = (None, None);
-        let files = std::slice::from_ref(&bundle);
-        if strategy.is_web() {
-            let index = self.archive_in_warc(page, files, result).await;
-            cdx = index.map_err(|error| store_failure(&error))?.into_iter().next();
-        } else {
-            let (item, name) =
-                (&dataset.archiveorg_item_name, bundle::path_in_item(&dataset.archiveorg_item_name, &bundle));
-            let published = store.publish(bundle.stored.digest, item, &name).await;
-            published.map_err(|error| store_failure(&error))?;
-            result.archive_url = self.archive_url(bundle.stored.digest);
-            path = Some(name);
-        }
-        result.fileset_bundle = Some(FilesetBundle {
-            capture: bundle.capture(cdx),
-            archiveorg_bundle_path: path,
-            unlisted_members: members.unlisted,
-        });
-        Ok(Some(IngestStatus::SUCCESS))
-    }
-
     /// Returns the token for a file. It is for the platform, and not for the hosts that its manifest names.
-    fn token(&self, dataset: &Dataset, file: &PlatformFile) -> Option<&PlatformToken> {
+    pub(super) fn token(&self, dataset: &Dataset, file: &PlatformFile) -> Option<&PlatformToken> {
         let url = Url::parse(file.manifest.platform_url.as_deref()?).ok()?;
         let is_own = url.host_str().is_some_and(|host| dataset.platform_domain.split(':').next() == Some(host));
         self.settings.platforms.token(dataset.platform_name).filter(|_| is_own)
     }
 
     /// Returns the URL of a stored file, if the files are served.
-    fn archive_url(&self, digest: FileDigest) -> Option<String> {
+    pub(super) fn archive_url(&self, digest: FileDigest) -> Option<String> {
         self.settings.files_url.as_ref().map(|base| format!("{base}/{digest}"))
     }
 
@@ -265,79 +233,6 @@ impl Ingester {
         }
         result.total_size = Some(files.iter().map(|file| file.stored.size).sum());
         Ok(files)
-    }
-
-    /// Writes a WARC file with the landing page and the files, and its index; returns the lines of the files.
-    async fn archive_in_warc(
-        &self,
-        page: &LandingPage,
-        files: &[ArchivedFile],
-        result: &mut FilesetResult,
-    ) -> Result<Vec<CdxLine>, FileStoreError> {
-        let store = &self.transfers.files;
-        let mut warc = WarcWriter::new(store, Timestamp::now()).await?;
-        let page_meta = result.landing_page.file_meta.clone();
-        if let (Some(body), Some(meta)) = (&page.body, page_meta) {
-            let response = RecordedResponse {
-                url: page.url.as_str(),
-                time: page.time,
-                status: page.status.as_u16(),
-                headers: &page.headers,
-                sha1: &meta.sha1hex,
-                media_type: meta.mimetype.as_deref(),
-            };
-            warc.page(&response, body).await?;
-        }
-        for ArchivedFile { manifest, stored, headers, time } in files {
-            let response = RecordedResponse {
-                url: manifest.terminal_url.as_deref().unwrap_or_default(),
-                time: *time,
-                status: 200,
-                headers,
-                sha1: manifest.sha1.as_deref().unwrap_or_default(),
-                media_type: manifest.mimetype.as_deref(),
-            };
-            warc.file(&response, store, stored.digest).await?;
-        }
-        let warc = warc.finish().await?;
-        let mut index = store.create().await?;
-        index.write(warc.cdxj().into()).await?;
-        let index = index.finish().await?;
-        result.archive_url = self.archive_url(warc.stored.digest);
-        result.warc_sha256 = Some(warc.stored.digest.to_string());
-        result.cdx_sha256 = Some(index.digest.to_string());
-        let mut lines = warc.index.into_iter();
-        if page.body.is_some() {
-            result.landing_page.cdx = lines.next();
-        }
-        Ok(lines.collect())
-    }
-
-    /// Puts the files below the name of an item, as archive.org has them.
-    async fn archive_in_item(&self, dataset: &Dataset, files: &[ArchivedFile]) -> Result<(), FileStoreError> {
-        for file in files {
-            let path = &file.manifest.path;
-            self.transfers.files.publish(file.stored.digest, &dataset.archiveorg_item_name, path).await?;
-        }
-        Ok(())
-    }
-}
-
-fn store_failure(error: &FileStoreError) -> IngestFailure {
-    IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, error.to_string())
-}
-
-impl ArchivedFile {
-    /// Returns the file as the only one of a dataset, with its line of the index of a web archive.
-    fn capture(&self, cdx: Option<CdxLine>) -> Capture {
-        let ManifestFile { terminal_url, terminal_dt, sha1, .. } = self.manifest.clone();
-        let terminal = terminal_url.map(|terminal_url| Terminal {
-            terminal_url,
-            terminal_dt,
-            terminal_status_code: Some(200),
-            terminal_sha1hex: sha1,
-        });
-        Capture { terminal, file_meta: Some(self.meta()), cdx, revisit_cdx: None }
     }
 }
 

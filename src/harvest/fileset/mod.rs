@@ -7,24 +7,30 @@
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
-//! * `ingest` executes an ingest, `files` downloads its files, `bundle` reads a file that encloses them, and `warc` writes a
-//!   web archive.
+//! * `ingest` executes an ingest, `files` downloads its files, `archiving` archives them, `bundle` reads a file that encloses them, and `warc` writes a
+//!   web archive;
+//! * `wayback` uses a configured web archive instead, and `item` uploads to archive.org.
 
+mod archiving;
 mod bundle;
 mod client;
 mod files;
 mod ingest;
+mod item;
 mod landing_page;
 pub mod platform;
 pub mod strategy;
 mod warc;
+mod wayback;
 
 use std::time::Duration;
 
 pub use self::{
     client::{ClientLimits, PlatformClient, PlatformToken},
     ingest::{IngestProgress, IngestSettings, Ingested, Ingester},
+    item::ItemSettings,
     landing_page::LandingPage,
+    wayback::{ArchiveKeys, WaybackSettings},
 };
 use crate::{format::fileset::status::IngestStatus, model::Timestamp};
 

@@ -16,6 +16,7 @@ pub(crate) mod cutting_proxy;
 pub(crate) mod duty_audit;
 pub(crate) mod event_stream;
 pub(crate) mod fake_amqp_broker;
+pub(crate) mod fake_archive_org;
 pub(crate) mod fake_fedora3;
 pub(crate) mod fake_fedora6;
 pub(crate) mod fake_repository;

@@ -58,8 +58,10 @@ impl Answer {
 pub(crate) struct PlatformRequest {
     /// Path and query.
     pub(crate) place: String,
+    pub(crate) method: String,
     /// The header `Authorization`.
     pub(crate) token: Option<String>,
+    pub(crate) body: String,
 }
 
 #[derive(Default)]
@@ -100,10 +102,11 @@ impl PlatformServer {
         self.script.lock().unwrap().requests.clone()
     }
 
-    fn answer(&self, place: &str, headers: &HeaderMap) -> Answer {
+    fn answer(&self, method: &str, place: &str, headers: &HeaderMap, body: &[u8]) -> Answer {
         let mut script = self.script.lock().unwrap();
         let token = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
-        script.requests.push(PlatformRequest { place: place.to_owned(), token });
+        let (method, body) = (method.to_owned(), String::from_utf8_lossy(body).into_owned());
+        script.requests.push(PlatformRequest { place: place.to_owned(), method, token, body });
         let path = place.split('?').next().unwrap();
         let known = [place, path].into_iter().find(|place| script.answers.contains_key(*place));
         let Some(answers) = known.and_then(|known| script.answers.get_mut(known)) else {
@@ -114,8 +117,10 @@ impl PlatformServer {
 }
 
 async fn answer(State(server): State<PlatformServer>, request: Request<Body>) -> Response<Body> {
-    let place = request.uri().path_and_query().unwrap().as_str();
-    let Answer { status, headers, body, repeats } = server.answer(place, request.headers());
+    let (head, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let place = head.uri.path_and_query().unwrap().as_str();
+    let Answer { status, headers, body, repeats } = server.answer(head.method.as_str(), place, &head.headers, &body);
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
         response = response.header(name, value);
