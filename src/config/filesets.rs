@@ -9,6 +9,7 @@ use serde::{
 use url::Url;
 
 use super::{
+    archives::{self, ItemsTable, WaybackTable},
     error::ConfigError,
     harvest::Time,
     secret,
@@ -52,11 +53,19 @@ pub(super) struct FilesetsTable {
     web_total_size: u64,
     #[serde(deserialize_with = "bounded::<0, MAX_BYTES, _, _>")]
     web_file_size: u64,
+    #[serde(default)]
+    bundle_file_count: Option<FileCount>,
+    wayback: WaybackTable,
+    items: ItemsTable,
     platforms: PlatformsTable,
     /// The tokens are read separately, because they may be in a file or a variable.
     #[serde(default)]
     tokens: Option<IgnoredAny>,
 }
+
+/// A number of files.
+#[derive(Deserialize)]
+struct FileCount(#[serde(deserialize_with = "bounded::<0, 10_000, _, _>")] usize);
 
 /// `[filesets.platforms]`
 #[derive(Deserialize)]
@@ -144,16 +153,18 @@ pub(super) fn read(
             web_files: filesets.web_file_count,
             web_total_bytes: filesets.web_total_size,
             web_file_bytes: filesets.web_file_size,
-            bundle_above_files: None,
+            bundle_above_files: filesets.bundle_file_count.map(|FileCount(count)| count),
         },
         client: ClientLimits::default(),
         owner: "tidings-ingest".into(),
+        wayback: archives::wayback(filesets.wayback, &table.entry("wayback")?, environment)?,
+        items: archives::items(filesets.items, &table.entry("items")?, environment)?,
         files_url: None,
         platforms,
     })
 }
 
-fn base<'de, D: Deserializer<'de>>(setting: D) -> Result<Url, D::Error> {
+pub(super) fn base<'de, D: Deserializer<'de>>(setting: D) -> Result<Url, D::Error> {
     base_of(&String::deserialize(setting)?).map_err(D::Error::custom)
 }
 

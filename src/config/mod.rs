@@ -8,6 +8,7 @@
 
 mod access;
 mod amqp;
+mod archives;
 mod download;
 mod error;
 mod feed;

@@ -141,6 +141,7 @@ impl Setting {
         let mut names = self.key.split('.').skip(2);
         self.key.starts_with("access.")
             || self.key.starts_with("files.s3.")
+            || ["filesets.tokens.", "filesets.wayback.", "filesets.items."].iter().any(|t| self.key.starts_with(t))
             || match names.next() {
                 Some("repository") => matches!(names.next(), None | Some("url" | "username" | "password")),
                 name => matches!(name, Some("signature" | "url")),

@@ -3,7 +3,7 @@
 //! A file is written under a temporary name and hashed on the way ([`NewFile`]); its digest is known at the end and
 //! becomes its name. So a file is stored once, however many items have it, and a stored file never changes.
 //!
-//! * `digest` is the name of a file, `facts` reads its bytes, `new_file` writes one;
+//! * `digest` is the name of a file, `facts` reads its bytes, `new_file` writes one, `reader` reads one at any position;
 //! * `workspace` has the unfinished files of a job, which `part_file` writes in a folder;
 //! * `location` is a folder or a bucket, `s3` opens a bucket;
 //! * [`maintenance`] checks the stored files, and removes those that no item has.
@@ -14,6 +14,7 @@ mod location;
 pub mod maintenance;
 mod new_file;
 mod part_file;
+mod reader;
 mod s3;
 mod workspace;
 
@@ -29,6 +30,7 @@ pub use self::{
     facts::{FileFacts, FileHasher},
     location::FileStoreLocation,
     new_file::{NewFile, StoredFile},
+    reader::FileReader,
     s3::{S3Name, S3Settings},
     workspace::Workspace,
 };

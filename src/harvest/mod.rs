@@ -14,9 +14,11 @@
 //! * [`announcements`] makes the harvests of the sources that another system announces, and `journal_list` reads the journal
 //!   for it and for the downloads;
 //! * [`fileset`] finds the files of datasets at the platforms that host them;
+//! * `archive` reads zip and tar archives for the folders and the filesets;
 //! * `deletions` limits the number of deletions that no repository has reported.
 
 pub mod announcements;
+mod archive;
 mod client;
 mod deletions;
 pub mod download;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
+use url::Url;
 
 use super::{HostPermit, Hosts};
 use crate::{
@@ -149,7 +150,11 @@ impl ResponseHead {
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         };
-        Self { url: without_signature(url), time: Timestamp::now(), headers: headers.filter_map(text).collect() }
+        Self {
+            url: without_signature(url.expose().clone()),
+            time: Timestamp::now(),
+            headers: headers.filter_map(text).collect(),
+        }
     }
 
     /// Returns the headers.
@@ -167,8 +172,7 @@ impl ResponseHead {
 }
 
 /// Returns a URL without its query if the query is a signature.
-fn without_signature(url: &OutboundUrl) -> String {
-    let mut url = url.expose().clone();
+pub(super) fn without_signature(mut url: Url) -> String {
     if is_signed(url.as_str()) {
         url.set_query(None);
     }

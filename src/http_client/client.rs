@@ -2,13 +2,18 @@
 
 use std::{
     error::Error,
+    io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use axum::http::{HeaderMap, Method, StatusCode};
 use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream::BoxStream};
 use reqwest::{Response, redirect::Policy};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -204,6 +209,36 @@ impl Client {
         Ok(ResponseStream { status: response.status(), headers, response, chunk_timeout: self.body_timeout })
     }
 
+    /// Sends a PUT request with a body that is too large for memory. `headers` have its `Content-Length`. The response
+    /// timeout applies between two pieces, and after the last one.
+    ///
+    /// # Errors
+    /// In the cases of [`Client::post`], and if a piece cannot be read.
+    pub async fn put(
+        &self,
+        to: &OutboundUrl,
+        headers: HeaderMap,
+        pieces: BoxStream<'static, io::Result<Bytes>>,
+    ) -> Result<BoundedResponse, ClientError> {
+        let sent = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&sent);
+        let pieces = pieces.inspect(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let sending = self.request(Method::PUT, to, headers)?.body(reqwest::Body::wrap_stream(pieces)).send();
+        tokio::pin!(sending);
+        loop {
+            let before = sent.load(Ordering::Relaxed);
+            match timeout(self.response_timeout, &mut sending).await {
+                Ok(response) => return Ok(self.bounded(response.map_err(|error| client_error(&error))?).await),
+                Err(_) if sent.load(Ordering::Relaxed) == before => {
+                    return Err(ClientError::Timeout(self.response_timeout.as_secs()));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -211,10 +246,14 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<BoundedResponse, ClientError> {
-        let mut response = self.begin(method, to, headers, body).await?;
+        Ok(self.bounded(self.begin(method, to, headers, body).await?).await)
+    }
+
+    /// Reads the beginning of the body of a response.
+    async fn bounded(&self, mut response: Response) -> BoundedResponse {
         let (body_start, is_complete) = read_body_start(&mut response, self.max_body_bytes, self.body_timeout).await;
         let headers = std::mem::take(response.headers_mut());
-        Ok(BoundedResponse { status: response.status(), headers, body_start, is_complete })
+        BoundedResponse { status: response.status(), headers, body_start, is_complete }
     }
 
     async fn begin(
@@ -224,15 +263,25 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, ClientError> {
-        let url = to.expose();
-        // The resolver is not called for a URL with an IP address, so check it here.
-        self.policy.check(url)?;
-        let client = if url.scheme() == "https" { self.encrypted.as_ref().map_err(Arc::clone)? } else { &self.plain };
-        let sending = client.request(method, url.clone()).headers(headers).body(body).send();
+        let sending = self.request(method, to, headers)?.body(body).send();
         let response = timeout(self.response_timeout, sending)
             .await
             .map_err(|_| ClientError::Timeout(self.response_timeout.as_secs()))?;
         response.map_err(|error| client_error(&error))
+    }
+
+    /// Begins a request to an address that the policy allows.
+    fn request(
+        &self,
+        method: Method,
+        to: &OutboundUrl,
+        headers: HeaderMap,
+    ) -> Result<reqwest::RequestBuilder, ClientError> {
+        let url = to.expose();
+        // The resolver is not called for a URL with an IP address, so check it here.
+        self.policy.check(url)?;
+        let client = if url.scheme() == "https" { self.encrypted.as_ref().map_err(Arc::clone)? } else { &self.plain };
+        Ok(client.request(method, url.clone()).headers(headers))
     }
 }
 

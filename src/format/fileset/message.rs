@@ -225,6 +225,16 @@ impl IngestStrategy {
         matches!(self, Self::WebFilesetBundled | Self::ArchiveorgFilesetBundled)
     }
 
+    /// Returns the strategy for several files that are not enclosed.
+    #[must_use]
+    pub fn unbundled(self) -> Self {
+        match self {
+            Self::WebFilesetBundled => Self::WebFileset,
+            Self::ArchiveorgFilesetBundled => Self::ArchiveorgFileset,
+            other => other,
+        }
+    }
+
     /// Returns whether the dataset is a single file.
     #[must_use]
     pub fn is_file(self) -> bool {
@@ -258,6 +268,9 @@ pub struct FilesetBundle {
     /// Path in the item at archive.org.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archiveorg_bundle_path: Option<String>,
+    /// The first members that the manifest does not have, such as a description of the bundle. They are not compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlisted_members: Vec<String>,
 }
 
 /// The response after all redirections.

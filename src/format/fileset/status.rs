@@ -11,6 +11,9 @@ use crate::model::State;
 #[serde(transparent)]
 pub struct IngestStatus(Cow<'static, str>);
 
+/// Maximum length of the word of a capture service, in characters.
+const MAX_WORD_CHARS: usize = 60;
+
 /// Declares the statuses that the gateway itself gives.
 macro_rules! statuses {
     ($($(#[$doc:meta])* $NAME:ident = $text:literal,)*) => {
@@ -30,8 +33,6 @@ statuses! {
     SUCCESS_FILE = "success-file",
     /// All files were archived before.
     SUCCESS_EXISTING = "success-existing",
-    /// A file was archived before, so it was not downloaded again.
-    EXISTS = "exists",
     /// A blocklist forbids the URL.
     SKIP_URL_BLOCKLIST = "skip-url-blocklist",
     /// The landing page or a file could not be requested.
@@ -70,14 +71,16 @@ statuses! {
     TOO_LARGE_SIZE = "too-large-size",
     /// There are too many files.
     TOO_MANY_FILES = "too-many-files",
-    /// The strategy is not configured.
-    NO_STRATEGY_HELPER = "no-strategy-helper",
     /// A file could not be downloaded from the platform.
     ERROR_PLATFORM_DOWNLOAD = "error-platform-download",
     /// A file could not be uploaded to the archive.
     ERROR_ARCHIVEORG_UPLOAD = "error-archiveorg-upload",
     /// The path of a file leaves its folder, or cannot be a file name.
     UNSAFE_PATH = "unsafe-path",
+    /// The archive had the file before. Only files have this status.
+    EXISTS = "exists",
+    /// The archive has other content under the path of a file.
+    MISMATCH_EXISTING = "mismatch-existing",
     /// A file has another size than its manifest says.
     MISMATCH_SIZE = "mismatch-size",
     /// A file has another MD5 than its manifest says.
@@ -86,6 +89,50 @@ statuses! {
     MISMATCH_SHA1 = "mismatch-sha1",
     /// A file has another SHA-256 than its manifest says.
     MISMATCH_SHA256 = "mismatch-sha256",
+    /// A capture is another one than the index of the web archive says.
+    WAYBACK_CONTENT_ERROR = "wayback-content-error",
+    /// The replay of the web archive failed.
+    WAYBACK_ERROR = "wayback-error",
+    /// The index of the web archive failed.
+    CDX_ERROR = "cdx-error",
+    /// More files need a capture than one dataset may have.
+    TOO_MUCH_SPN = "too-much-spn",
+    /// The capture service failed, or has no free session.
+    SPN2_ERROR = "spn2-error",
+    /// The capture service has a recent capture that the index lacks.
+    SPN2_RECENT_CAPTURE = "spn2-recent-capture",
+    /// The capture service does not capture FTP.
+    SPN2_NO_FTP = "spn2-no-ftp",
+    /// The capture service has captured a URL of which it tells only a part.
+    SPN2_SUCCESS_PARTIAL_URL = "spn2-success-partial-url",
+    /// The index of the web archive lacks a new capture.
+    SPN2_CDX_LOOKUP_FAILURE = "spn2-cdx-lookup-failure",
+    /// The replay of a new capture failed.
+    SPN2_WAYBACK_ERROR = "spn2-wayback-error",
+    /// The job of the capture service does not end.
+    ERROR_PENDING = "error:pending",
+    /// The capture service refuses the URL.
+    INVALID_URL = "invalid-url",
+    /// The captured server does not have the URL.
+    NOT_FOUND = "not-found",
+    /// The captured server refuses the request.
+    FORBIDDEN = "forbidden",
+    /// The name of the captured server is unknown.
+    INVALID_HOST_RESOLUTION = "invalid-host-resolution",
+    /// The captured server is behind a gateway that has waited too long.
+    GATEWAY_TIMEOUT = "gateway-timeout",
+    /// The captured server redirects too often.
+    TOO_MANY_REDIRECTS = "too-many-redirects",
+    /// The captured server is too slow.
+    READ_TIMEOUT = "read-timeout",
+    /// The captured server failed.
+    REMOTE_SERVER_ERROR = "remote-server-error",
+    /// The captured server wants cookies.
+    BLOCKED_COOKIE = "blocked-cookie",
+    /// The bundle cannot be read, or has two members with the same path.
+    BAD_BUNDLE = "bad-bundle",
+    /// The bundle lacks a file of the manifest.
+    MISSING_IN_BUNDLE = "missing-in-bundle",
     /// Nothing was attempted.
     NOT_PROCESSED = "not-processed",
     /// The ingest took too long.
@@ -95,6 +142,13 @@ statuses! {
 }
 
 impl IngestStatus {
+    /// Returns the status for another error of the capture service, as in `spn2-error:job-failed`.
+    #[must_use]
+    pub fn spn_error(word: &str) -> Self {
+        let plain = word.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(MAX_WORD_CHARS);
+        Self(format!("{}:{}", Self::SPN2_ERROR, plain.collect::<String>()).into())
+    }
+
     /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {

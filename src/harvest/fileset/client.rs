@@ -129,7 +129,7 @@ impl PlatformClient {
     }
 
     /// Opens a response, and waits for a server that is busy for a short time.
-    async fn open_when_free(&self, url: &Url, headers: &HeaderMap) -> Result<ResponseStream, IngestFailure> {
+    pub(super) async fn open_when_free(&self, url: &Url, headers: &HeaderMap) -> Result<ResponseStream, IngestFailure> {
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -251,7 +251,7 @@ fn reason_of(body: &[u8]) -> String {
 
 /// Returns the wait that a server asks for: `Retry-After`, or else the reset of `RateLimit` (IETF draft, with `t=`),
 /// `RateLimit-Reset` or `X-RateLimit-Reset`, in seconds or as the seconds since 1970.
-fn reset_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn reset_after(headers: &HeaderMap) -> Option<Duration> {
     let now = Utc::now();
     let seconds = |text: &str| {
         let whole = text.trim().split('.').next().unwrap_or_default();

@@ -2,24 +2,19 @@
 
 use std::sync::atomic::Ordering;
 
-use axum::http::{
-    HeaderMap,
-    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
-};
-use bytes::Bytes;
-use md5::Md5;
+use axum::http::{HeaderMap, header::AUTHORIZATION};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sha1::{Digest, Sha1};
+use sha1::Digest;
 
-use super::{IngestFailure, IngestProgress, PlatformToken, client::text_header, platform::PlatformFile};
+use super::{IngestFailure, IngestProgress, PlatformToken, check::FileCheck, platform::PlatformFile};
 use crate::{
     files::{FileDigest, FileFacts, FileStoreError, StoredFile, Workspace},
     format::fileset::{
         message::{FileMeta, ManifestFile},
         status::IngestStatus,
     },
-    harvest::transfer::{PartPlace, Receiver, ResponseHead, TransferError, TransferredFile, Transfers},
+    harvest::transfer::{PartPlace, ResponseHead, TransferError, TransferredFile, Transfers},
     http_client::OutboundUrl,
     model::Timestamp,
 };
@@ -49,13 +44,15 @@ impl ArchivedFile {
     }
 }
 
-/// Limits of a download, and the count of its bytes.
+/// Limits of a download, the count of its bytes, and the workspace of its ingest.
 #[derive(Clone, Copy)]
-pub(super) struct FileLimits<'a> {
+pub(super) struct DownloadContext<'a> {
     /// Maximum size, in bytes.
     pub(super) max_bytes: u64,
     /// Count of the bytes.
     pub(super) progress: &'a IngestProgress,
+    /// Place of the unfinished files.
+    pub(super) workspace: &'a Workspace,
 }
 
 /// Downloads a file and compares it with its entry of the manifest. The result for a failure is the entry with its status.
@@ -63,8 +60,7 @@ pub(super) async fn download(
     file: &PlatformFile,
     transfers: &Transfers,
     token: Option<&PlatformToken>,
-    limits: FileLimits<'_>,
-    workspace: &Workspace,
+    context: DownloadContext<'_>,
 ) -> Result<ArchivedFile, (ManifestFile, IngestFailure)> {
     let failed = |failure: IngestFailure| {
         let manifest = ManifestFile { status: Some(failure.status.clone()), ..file.manifest.clone() };
@@ -77,25 +73,25 @@ pub(super) async fn download(
     };
     let url = OutboundUrl::parse(url, &transfers.policy).map_err(|error| refused(format!("{path}: {error}")))?;
     let name = part_name(file);
-    let place = PartPlace { workspace, name: &name };
+    let place = PartPlace { workspace: context.workspace, name: &name };
     let interrupted = |error: FileStoreError| {
         failed(IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, format!("{path}: {error}")))
     };
     if let Some(file) = ArchivedFile::of_record(place).await.map_err(interrupted)? {
-        limits.progress.done_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
-        limits.progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+        context.progress.done_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+        context.progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
         return Ok(file);
     }
     let headers = token.map(|token| (AUTHORIZATION, token.header())).into_iter().collect::<HeaderMap>();
-    let mut check = FileCheck { file, limits, md5: Md5::new(), sha1: Sha1::new(), counted: 0, failure: None };
+    let mut check = FileCheck::new(file, context.max_bytes, Some(context.progress));
     let mut permit = transfers.hosts.permit(&url.origin()).await;
     let transferred = transfers.store(&url, &headers, &mut check, &mut permit, Some(place)).await;
     drop(permit);
-    match (transferred, check.failure.take()) {
+    match (transferred, check.take_failure()) {
         (_, Some(failure)) => Err(failed(failure)),
         (Ok(TransferredFile { stored, head }), None) => {
             let facts = FileFacts { digest: stored.digest, size: stored.size, media_type: stored.media_type };
-            let manifest = check.manifest(&facts, &head);
+            let manifest = check.downloaded(&facts, &head);
             Ok(ArchivedFile { manifest, stored, headers: head.headers(), time: head.time })
         }
         (Err(error), None) => {
@@ -120,9 +116,9 @@ fn part_name(file: &PlatformFile) -> String {
 
 /// Record of a complete file in the workspace.
 #[derive(Serialize, Deserialize)]
-struct FileRecord {
-    manifest: ManifestFile,
-    head: ResponseHead,
+pub(super) struct FileRecord {
+    pub(super) manifest: ManifestFile,
+    pub(super) head: ResponseHead,
 }
 
 impl ArchivedFile {
@@ -141,163 +137,5 @@ impl ArchivedFile {
         }
         let stored = StoredFile { digest, size, media_type: None, is_new: false };
         Ok(Some(Self { manifest, stored, headers: head.headers(), time: head.time }))
-    }
-}
-
-/// Facts about the bytes of a file.
-struct Facts {
-    size: u64,
-    md5: String,
-    sha1: String,
-    sha256: String,
-}
-
-impl Facts {
-    fn new(size: u64, sha256: FileDigest, md5: Md5, sha1: Sha1) -> Self {
-        let (md5, sha1) = (hex::encode(md5.finalize()), hex::encode(sha1.finalize()));
-        Self { size, md5, sha1, sha256: sha256.to_string() }
-    }
-
-    /// Returns the failure of a file that is not the one of its entry.
-    fn mismatch(&self, expected: &ManifestFile) -> Option<IngestFailure> {
-        let path = &expected.path;
-        let Self { size, md5, sha1, sha256 } = self;
-        if let Some(expected) = expected.size.filter(|expected| expected != size) {
-            let message = format!("{path} has {size} bytes; the platform tells {expected}");
-            return Some(IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message));
-        }
-        let digests = [
-            ("SHA-1", &expected.sha1, sha1, IngestStatus::MISMATCH_SHA1),
-            ("SHA-256", &expected.sha256, sha256, IngestStatus::MISMATCH_SHA256),
-            ("MD5", &expected.md5, md5, IngestStatus::MISMATCH_MD5),
-        ];
-        digests.into_iter().find_map(|(name, expected, found, status)| {
-            let expected = expected.as_ref().filter(|expected| !expected.eq_ignore_ascii_case(found))?;
-            let message = format!("the {name} of {path} is {found}; the platform tells {expected}");
-            Some(IngestFailure::permanent(status, message))
-        })
-    }
-
-    /// Returns the entry of the manifest with these facts. Other figures of the platform go to `extra`.
-    fn entry(self, file: &PlatformFile) -> ManifestFile {
-        let mut entry = file.manifest.clone();
-        if self.mismatch(&entry).is_some() {
-            let told =
-                [("size", entry.size.map(|size| json!(size))), ("md5", entry.md5.as_ref().map(|md5| json!(md5)))];
-            let extra = entry.extra.get_or_insert_default();
-            extra.extend(told.into_iter().filter_map(|(name, value)| Some((format!("platform_{name}"), value?))));
-        }
-        let Self { size, md5, sha1, sha256 } = self;
-        ManifestFile {
-            size: Some(size),
-            md5: Some(md5),
-            sha1: Some(sha1),
-            sha256: Some(sha256),
-            status: Some(IngestStatus::SUCCESS),
-            ..entry
-        }
-    }
-}
-
-/// Hashes a file, and stops a transfer that cannot be the file.
-struct FileCheck<'a> {
-    file: &'a PlatformFile,
-    limits: FileLimits<'a>,
-    md5: Md5,
-    sha1: Sha1,
-    /// Number of its bytes in the count of the ingest.
-    counted: u64,
-    failure: Option<IngestFailure>,
-}
-
-impl FileCheck<'_> {
-    fn fail(&mut self, failure: IngestFailure) -> TransferError {
-        let message = failure.message.clone();
-        self.failure = Some(failure);
-        TransferError::Permanent(message)
-    }
-
-    fn check_size(&mut self, size: u64, is_whole: bool) -> Result<(), TransferError> {
-        let ManifestFile { path, size: told, .. } = &self.file.manifest;
-        let told = told.filter(|told| !self.file.is_soft && (size > *told || (is_whole && size < *told)));
-        let failure = if let Some(told) = told {
-            let message = format!(
-                "{path} has {} {size} bytes; the platform tells {told}",
-                if is_whole { "" } else { "at least" }
-            );
-            IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message.replace("  ", " "))
-        } else if size > self.limits.max_bytes {
-            let message = format!("{path} has more than {} bytes", self.limits.max_bytes);
-            IngestFailure::permanent(IngestStatus::TOO_LARGE_SIZE, message)
-        } else {
-            return Ok(());
-        };
-        Err(self.fail(failure))
-    }
-}
-
-impl FileCheck<'_> {
-    /// Returns the entry of the manifest for the whole file.
-    fn manifest(&self, facts: &FileFacts, head: &ResponseHead) -> ManifestFile {
-        let headers = head.headers();
-        let mut manifest = Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone()).entry(self.file);
-        let of_response = text_header(&headers, CONTENT_TYPE).map(|text| text.split(';').next().unwrap_or(text).trim());
-        manifest.mimetype =
-            facts.media_type.map(str::to_owned).or(manifest.mimetype).or(of_response.map(str::to_owned));
-        manifest.terminal_url = Some(head.url.clone());
-        manifest.terminal_dt = Some(head.time.datetime().format("%Y%m%d%H%M%S").to_string());
-        manifest
-    }
-}
-
-impl Receiver for FileCheck<'_> {
-    fn restart(&mut self) {
-        self.limits.progress.done_bytes.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
-        (self.md5, self.sha1, self.failure) = (Md5::new(), Sha1::new(), None);
-    }
-
-    fn is_whole(&self, facts: &FileFacts) -> bool {
-        let facts = Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone());
-        let expected = &self.file.manifest;
-        !self.file.is_soft && expected.size == Some(facts.size) && facts.mismatch(expected).is_none()
-    }
-
-    fn record(&self, facts: &FileFacts, head: &ResponseHead) -> Option<Bytes> {
-        let record = FileRecord { manifest: self.manifest(facts, head), head: head.clone() };
-        serde_json::to_vec(&record).ok().map(Bytes::from)
-    }
-
-    fn check_headers(&mut self, headers: &HeaderMap) -> Result<(), TransferError> {
-        // A challenge for robots answers 200 with a page.
-        let is_page = text_header(headers, CONTENT_TYPE).is_some_and(|text| text.starts_with("text/html"));
-        let ManifestFile { path, mimetype, .. } = &self.file.manifest;
-        let name = path.to_ascii_lowercase();
-        let is_page_promised = mimetype.as_deref().is_some_and(|text| text.contains("html"))
-            || [".html", ".htm", ".xhtml"].iter().any(|end| name.ends_with(end));
-        if is_page && !is_page_promised {
-            let message = format!("{path}: the platform answers with a page instead of the file");
-            return Err(self.fail(IngestFailure::permanent(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message)));
-        }
-        match text_header(headers, CONTENT_LENGTH).and_then(|length| length.parse().ok()) {
-            Some(length) => self.check_size(length, true),
-            None => Ok(()),
-        }
-    }
-
-    fn receive(&mut self, piece: &[u8], size: u64) -> Result<(), TransferError> {
-        self.check_size(size, false)?;
-        self.limits.progress.done_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        self.counted += piece.len() as u64;
-        self.md5.update(piece);
-        self.sha1.update(piece);
-        Ok(())
-    }
-
-    fn check_content(&mut self, facts: &FileFacts) -> Result<(), TransferError> {
-        let facts = Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone());
-        match facts.mismatch(&self.file.manifest).filter(|_| !self.file.is_soft) {
-            Some(failure) => Err(self.fail(failure)),
-            None => Ok(()),
-        }
     }
 }

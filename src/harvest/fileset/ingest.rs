@@ -10,23 +10,24 @@ use sha1::Digest;
 use url::Url;
 
 use super::{
-    ClientLimits, IngestFailure, IngestProgress, LandingPage, PlatformClient, RetryRule,
+    ClientLimits, IngestFailure, IngestProgress, LandingPage, PlatformClient, PlatformToken, RetryRule,
+    archiving::store_failure,
     existing::ExistingFiles,
-    files::{self, ArchivedFile, FileLimits},
+    files::{self, ArchivedFile, DownloadContext},
+    item::ItemSettings,
     platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of},
     strategy::Thresholds,
-    warc::{RecordedResponse, WarcWriter},
+    wayback::WaybackSettings,
 };
 use crate::{
-    files::{FileStore, FileStoreError, Workspace},
+    files::{FileDigest, FileStore, FileStoreError, Workspace},
     format::fileset::{
         FilesetRequest,
-        message::{Capture, CdxLine, FileMeta, FilesetResult, ManifestFile, Terminal},
+        message::{FileMeta, FilesetResult, ManifestFile, Terminal},
         status::IngestStatus,
     },
     harvest::{Hosts, transfer::Transfers},
     http_client::{Client, ClientError, ClientSettings, OutboundPolicy},
-    model::Timestamp,
 };
 
 /// Number of files above which a result lists only the first ones, and how many.
@@ -38,6 +39,9 @@ const MESSAGE_CHARS: usize = 1600;
 
 /// Time until the headers of a response with a file, and between two pieces of it.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time between two pieces of an upload, and after the last one.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Settings of ingests.
 #[derive(Clone, Debug)]
@@ -60,15 +64,21 @@ pub struct IngestSettings {
     pub client: ClientLimits,
     /// Name of the source or program that archives, which has its own workspaces.
     pub owner: Arc<str>,
+    /// Web archive that the web strategies use instead of WARC files.
+    pub wayback: Option<WaybackSettings>,
+    /// Upload of items to archive.org, instead of items in the file store.
+    pub items: Option<ItemSettings>,
     /// URL below which the stored files are served, without a trailing slash; `None` if they are not.
     pub files_url: Option<Arc<str>>,
 }
 
 /// Archives datasets in the file store.
 pub struct Ingester {
-    client: PlatformClient,
-    transfers: Transfers,
-    settings: IngestSettings,
+    pub(super) client: PlatformClient,
+    pub(super) transfers: Transfers,
+    /// Client for uploads, which may take minutes after the last byte.
+    pub(super) uploads: Client,
+    pub(super) settings: IngestSettings,
 }
 
 /// Facts about a dataset from before an ingest.
@@ -98,13 +108,15 @@ impl Ingester {
     /// Fails if the HTTP library cannot be set up.
     pub async fn new(settings: IngestSettings, policy: OutboundPolicy, files: FileStore) -> Result<Self, ClientError> {
         let hosts = Hosts::new(settings.concurrency);
+        let uploads = ClientSettings { response_timeout: UPLOAD_TIMEOUT, ..ClientSettings::new(policy.clone()) };
+        let uploads = Client::new(uploads).await?;
         let client = Client::new(ClientSettings {
             response_timeout: TRANSFER_TIMEOUT,
             body_timeout: TRANSFER_TIMEOUT,
             ..ClientSettings::new(policy.clone())
         });
         let transfers = Transfers { client: client.await?, policy: policy.clone(), hosts: hosts.clone(), files };
-        Ok(Self { client: PlatformClient::new(policy, hosts, settings.client).await?, transfers, settings })
+        Ok(Self { client: PlatformClient::new(policy, hosts, settings.client).await?, transfers, uploads, settings })
     }
 
     /// Archives a dataset, unless the record of an ingest that has succeeded was not removed: then returns its result.
@@ -203,28 +215,48 @@ impl Ingester {
         progress.files.store(dataset.files.len() as u64, Ordering::Relaxed);
         progress.bytes.store(dataset.total_size(), Ordering::Relaxed);
         dataset.check(&self.settings.limits)?;
-        let strategy = platform.strategy(&dataset, &self.settings.thresholds);
+        let mut strategy = platform.strategy(&dataset, &self.settings.thresholds);
         result.ingest_strategy = Some(strategy);
-        if strategy.is_bundled() {
-            let message = "bundles are not archived; leave bundle_above_files out";
-            return Err(IngestFailure::permanent(IngestStatus::NO_STRATEGY_HELPER, message));
-        }
         let previous = context.previous.as_ref().filter(|_| result.request.force_recrawl != Some(true));
         let existing = ExistingFiles { previous, store: &self.transfers.files };
         if let Some(previous) = existing.result(&dataset).await.map_err(|error| store_failure(&error))? {
             result.take_over(previous);
             return Ok(IngestStatus::SUCCESS_EXISTING);
         }
+        let download = DownloadContext { max_bytes: self.settings.max_file_bytes, progress, workspace };
+        if let Some(items) = self.items().filter(|_| !strategy.is_web())
+            && let Some(manifest) = items.existing(&dataset).await?
+        {
+            result.archive_url = Some(items.url(&dataset.archiveorg_item_name, ""));
+            result.manifest = Some(manifest);
+            return Ok(IngestStatus::SUCCESS_EXISTING);
+        }
+        if strategy.is_bundled() {
+            if let Some(status) = self.ingest_bundle(&page, &dataset, strategy, result, download).await? {
+                return Ok(status);
+            }
+            strategy = strategy.unbundled();
+            result.ingest_strategy = Some(strategy);
+        }
+        if let Some(settings) = self.settings.wayback.as_ref().filter(|_| strategy.is_web()) {
+            let capture = self.capture(settings, &dataset.files, result, download).await?;
+            if strategy.is_file() {
+                result.fileset_file = capture.into_iter().next();
+                return Ok(IngestStatus::SUCCESS_FILE);
+            }
+            return Ok(IngestStatus::SUCCESS);
+        }
         let free = self.settings.max_stored_bytes.saturating_sub(context.stored_bytes);
         check_free(&dataset, free)?;
-        let files = self.download(&dataset, existing, workspace, result, progress).await?;
+        let files = self.download(&dataset, existing, download, result).await?;
         *new_bytes = files.iter().filter(|file| file.stored.is_new).map(|file| file.stored.size).sum();
-        let archived = if strategy.is_web() {
-            self.archive_in_warc(&page, &files, result).await
+        let index = if strategy.is_web() {
+            self.archive_in_warc(&page, &files, result).await.map_err(|error| store_failure(&error))?
         } else {
-            self.archive_in_item(&dataset, &files).await.map(|()| Vec::new())
+            let paths: Vec<_> = files.iter().map(|file| (file.manifest.path.clone(), file)).collect();
+            self.archive_in_item(&page, &dataset, &paths, result).await?;
+            Vec::new()
         };
-        let index = archived.map_err(|error| store_failure(&error))?;
         if strategy.is_file() {
             result.fileset_file = files.first().map(|file| file.capture(index.into_iter().next()));
             return Ok(IngestStatus::SUCCESS_FILE);
@@ -232,17 +264,28 @@ impl Ingester {
         Ok(IngestStatus::SUCCESS)
     }
 
+    /// Returns the token for a file. It is for the platform, and not for the hosts that its manifest names.
+    pub(super) fn token(&self, dataset: &Dataset, file: &PlatformFile) -> Option<&PlatformToken> {
+        let url = Url::parse(file.manifest.platform_url.as_deref()?).ok()?;
+        let is_own = url.host_str().is_some_and(|host| dataset.platform_domain.split(':').next() == Some(host));
+        self.settings.platforms.token(dataset.platform_name).filter(|_| is_own)
+    }
+
+    /// Returns the URL of a stored file, if the files are served.
+    pub(super) fn archive_url(&self, digest: FileDigest) -> Option<String> {
+        self.settings.files_url.as_ref().map(|base| format!("{base}/{digest}"))
+    }
+
     /// Downloads all files, and puts their facts into the manifest of the result.
     async fn download(
         &self,
         dataset: &Dataset,
         existing: ExistingFiles<'_>,
-        workspace: &Workspace,
+        context: DownloadContext<'_>,
         result: &mut FilesetResult,
-        progress: &IngestProgress,
     ) -> Result<Vec<ArchivedFile>, IngestFailure> {
         // Boxed, because the compiler cannot see otherwise that the stream can move between threads.
-        let download = |file| -> BoxFuture<'_, _> { Box::pin(self.file(file, dataset, existing, workspace, progress)) };
+        let download = |file| -> BoxFuture<'_, _> { Box::pin(self.file(file, dataset, existing, context)) };
         let downloads: Vec<_> = dataset.files.iter().map(download).collect();
         let mut downloads = stream::iter(downloads).buffered(self.settings.concurrency);
         let mut files = Vec::new();
@@ -250,11 +293,10 @@ impl Ingester {
             let entry = result.manifest.as_mut().and_then(|manifest| manifest.get_mut(files.len()));
             match downloaded {
                 Ok(mut file) => {
-                    let url = self.settings.files_url.as_ref().map(|base| format!("{base}/{}", file.stored.digest));
-                    file.manifest.archive_url = url;
+                    file.manifest.archive_url = self.archive_url(file.stored.digest);
                     entry.into_iter().for_each(|entry| *entry = file.manifest.clone());
                     files.push(file);
-                    progress.done_files.fetch_add(1, Ordering::Relaxed);
+                    context.progress.done_files.fetch_add(1, Ordering::Relaxed);
                 }
                 Err((manifest, failure)) => {
                     entry.into_iter().for_each(|entry| *entry = manifest.clone());
@@ -272,77 +314,15 @@ impl Ingester {
         file: &PlatformFile,
         dataset: &Dataset,
         existing: ExistingFiles<'_>,
-        workspace: &Workspace,
-        progress: &IngestProgress,
+        context: DownloadContext<'_>,
     ) -> Result<ArchivedFile, (ManifestFile, IngestFailure)> {
         let failed = |error: FileStoreError| (file.manifest.clone(), store_failure(&error));
         if let Some(file) = existing.file(file).await.map_err(failed)? {
-            progress.done_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
-            progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+            context.progress.done_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+            context.progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
             return Ok(file);
         }
-        // The token is for the platform, and not for the hosts that its manifest names.
-        let url = file.manifest.platform_url.as_deref().and_then(|url| Url::parse(url).ok());
-        let platform_host = dataset.platform_domain.split(':').next();
-        let is_own = url.is_some_and(|url| url.host_str().is_some_and(|host| platform_host == Some(host)));
-        let token = self.settings.platforms.token(dataset.platform_name).filter(|_| is_own);
-        let limits = FileLimits { max_bytes: self.settings.max_file_bytes, progress };
-        files::download(file, &self.transfers, token, limits, workspace).await
-    }
-
-    /// Writes a WARC file with the landing page and the files, and its index; returns the lines of the files.
-    async fn archive_in_warc(
-        &self,
-        page: &LandingPage,
-        files: &[ArchivedFile],
-        result: &mut FilesetResult,
-    ) -> Result<Vec<CdxLine>, FileStoreError> {
-        let store = &self.transfers.files;
-        let mut warc = WarcWriter::new(store, Timestamp::now()).await?;
-        let page_meta = result.landing_page.file_meta.clone();
-        if let (Some(body), Some(meta)) = (&page.body, page_meta) {
-            let response = RecordedResponse {
-                url: page.url.as_str(),
-                time: page.time,
-                status: page.status.as_u16(),
-                headers: &page.headers,
-                sha1: &meta.sha1hex,
-                media_type: meta.mimetype.as_deref(),
-            };
-            warc.page(&response, body).await?;
-        }
-        for ArchivedFile { manifest, stored, headers, time } in files {
-            let response = RecordedResponse {
-                url: manifest.terminal_url.as_deref().unwrap_or_default(),
-                time: *time,
-                status: 200,
-                headers,
-                sha1: manifest.sha1.as_deref().unwrap_or_default(),
-                media_type: manifest.mimetype.as_deref(),
-            };
-            warc.file(&response, store, stored.digest).await?;
-        }
-        let warc = warc.finish().await?;
-        let mut index = store.create().await?;
-        index.write(warc.cdxj().into()).await?;
-        let index = index.finish().await?;
-        result.archive_url = self.settings.files_url.as_ref().map(|base| format!("{base}/{}", warc.stored.digest));
-        result.warc_sha256 = Some(warc.stored.digest.to_string());
-        result.cdx_sha256 = Some(index.digest.to_string());
-        let mut lines = warc.index.into_iter();
-        if page.body.is_some() {
-            result.landing_page.cdx = lines.next();
-        }
-        Ok(lines.collect())
-    }
-
-    /// Puts the files below the name of an item, as archive.org has them.
-    async fn archive_in_item(&self, dataset: &Dataset, files: &[ArchivedFile]) -> Result<(), FileStoreError> {
-        for file in files {
-            let path = &file.manifest.path;
-            self.transfers.files.publish(file.stored.digest, &dataset.archiveorg_item_name, path).await?;
-        }
-        Ok(())
+        files::download(file, &self.transfers, self.token(dataset, file), context).await
     }
 }
 
@@ -364,24 +344,6 @@ async fn record_result(workspace: &Workspace, result: &FilesetResult) -> Result<
     let record = serde_json::to_vec(&result.publishable()).unwrap_or_default();
     workspace.write_record(RESULT, record.into()).await?;
     workspace.remove_all_but(RESULT).await
-}
-
-fn store_failure(error: &FileStoreError) -> IngestFailure {
-    IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, error.to_string())
-}
-
-impl ArchivedFile {
-    /// Returns the file as the only one of a dataset, with its line of the index of a web archive.
-    fn capture(&self, cdx: Option<CdxLine>) -> Capture {
-        let ManifestFile { terminal_url, terminal_dt, sha1, .. } = self.manifest.clone();
-        let terminal = terminal_url.map(|terminal_url| Terminal {
-            terminal_url,
-            terminal_dt,
-            terminal_status_code: Some(200),
-            terminal_sha1hex: sha1,
-        });
-        Capture { terminal, file_meta: Some(self.meta()), cdx, revisit_cdx: None }
-    }
 }
 
 impl FilesetResult {

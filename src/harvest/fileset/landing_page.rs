@@ -1,11 +1,12 @@
 //! Landing pages: the redirections from the URL of a request to the page of the dataset.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, io::Read};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LINK, LOCATION},
+    header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK, LOCATION},
 };
+use flate2::read::MultiGzDecoder;
 use regex_lite::Regex;
 use url::Url;
 
@@ -106,7 +107,19 @@ impl PlatformClient {
         if !is_empty && !is_page(text_header(&headers, CONTENT_TYPE)) {
             return page(None, None);
         }
-        match self.body(response, self.limits.page_bytes).await {
+        let max_bytes = self.limits.page_bytes;
+        let body = match self.body(response, max_bytes).await {
+            Ok(body) => match decoded(body, text_header(&headers, CONTENT_ENCODING), max_bytes) {
+                Ok(body) if body.len() > max_bytes => Err(BodyError::TooLarge(max_bytes)),
+                Ok(body) => Ok(body),
+                Err(reason) => {
+                    let message = format!("{name} cannot be decoded: {reason}");
+                    return page(None, Some(IngestFailure::transient(IngestStatus::BAD_GZIP_ENCODING, message)));
+                }
+            },
+            Err(error) => Err(error),
+        };
+        match body {
             Ok(body) if body.is_empty() => {
                 let failure =
                     IngestFailure::permanent(IngestStatus::EMPTY_BLOB, format!("{name} answers without a body"));
@@ -155,6 +168,21 @@ pub struct Link {
     pub url: Url,
     /// Media type of the target, if the link has one.
     pub media_type: Option<String>,
+}
+
+/// Decodes a body. Some servers compress it although nobody has asked for that. The result has at most one byte more than
+/// the limit.
+fn decoded(body: Vec<u8>, encoding: Option<&str>, max_bytes: usize) -> Result<Vec<u8>, String> {
+    match encoding.map(|encoding| encoding.trim().to_ascii_lowercase()).as_deref() {
+        None | Some("" | "identity") => Ok(body),
+        Some("gzip" | "x-gzip") => {
+            let (mut decoded, limit) = (Vec::new(), max_bytes as u64 + 1);
+            let read = MultiGzDecoder::new(&*body).take(limit).read_to_end(&mut decoded);
+            read.map_err(|error| error.to_string())?;
+            Ok(decoded)
+        }
+        Some(other) => Err(format!("its encoding is {other:?}")),
+    }
 }
 
 /// Returns whether a response with this media type is a page.

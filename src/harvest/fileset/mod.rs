@@ -8,19 +8,27 @@
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
-//! * `ingest` executes an ingest, `existing` finds the files of earlier ones, `files` downloads the others, and `warc` writes a web archive.
+//! * `ingest` executes an ingest, `existing` finds the files of earlier ones, `files` downloads the others, and `check` compares
+//!   them with the manifest;
+//! * `archiving` archives the files, `bundle` reads a file that encloses them, and `warc` writes a web archive;
+//! * `wayback` uses a configured web archive instead, and `item` uploads to archive.org.
 
+mod archiving;
+mod bundle;
+mod check;
 mod client;
 mod existing;
 mod files;
 mod harvest;
 mod ingest;
+mod item;
 mod landing_page;
 mod monitor;
 mod outcome;
 pub mod platform;
 pub mod strategy;
 mod warc;
+mod wayback;
 
 use std::time::Duration;
 
@@ -28,8 +36,10 @@ pub use self::{
     client::{ClientLimits, PlatformClient, PlatformToken},
     harvest::FilesetHarvestSettings,
     ingest::{IngestContext, IngestSettings, Ingested, Ingester},
+    item::ItemSettings,
     landing_page::LandingPage,
     monitor::{IngestMonitor, IngestNumbers, IngestProgress},
+    wayback::{ArchiveKeys, WaybackSettings},
 };
 use crate::{format::fileset::status::IngestStatus, model::Timestamp};
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     FolderSettings,
-    archive::{self, Archive, ArchiveError},
+    archive::{self, Archive},
     content::{Candidate, PageContent, present_message, read, time_of, validator},
     member::{Member, decoded, encoded, short_name},
     position::{List, Listing, Position, Sweep},
@@ -23,7 +23,7 @@ use super::{
     watch::{ChangeSignal, gathering, watch},
 };
 use crate::{
-    harvest::{HarvestError, Harvester, HarvesterSettings, Page, PageEnd},
+    harvest::{HarvestError, Harvester, HarvesterSettings, Page, PageEnd, archive::ArchiveError},
     intake::ReceivedMessage,
     journal::{Journal, harvest::ListedRecords},
     model::{SourceName, Timestamp, Uri},
@@ -250,7 +250,14 @@ impl FolderHarvester {
         let archive = blocking(move || archive::read(&path, unpacked_bytes, &stop)).await?;
         let archive = archive.map_err(|error| match error {
             ArchiveError::Io(error) => self.unreadable(&error),
-            other => HarvestError::fail(format!("{} cannot be harvested: {other}", self.settings.path.display())),
+            other => {
+                let advice = if matches!(other, ArchiveError::TooLarge(_)) {
+                    "; raise unpacked_bytes if that is right"
+                } else {
+                    ""
+                };
+                HarvestError::fail(format!("{} cannot be harvested: {other}{advice}", self.settings.path.display()))
+            }
         })?;
         if validator(&self.metadata().await?) != known {
             return Err(HarvestError::retry(format!("{} changes while it is read", self.settings.path.display())));

@@ -195,6 +195,8 @@ fn defaults_file_documents_every_setting() {
         ("server.tls", "server.tls"),
         ("files.s3", "files.s3"),
         ("filesets.platforms", "filesets.platforms"),
+        ("filesets.wayback", "filesets.wayback"),
+        ("filesets.items", "filesets.items"),
         ("access.tokens.x", "access.tokens.NAME"),
         ("sources.fedora", "sources.NAME"),
         ("sources.fedora.signature", "sources.NAME.signature"),

@@ -83,6 +83,15 @@ pub(crate) fn read_warc(warc: &Path) -> Value {
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
+/// Returns the headers with which internetarchive, the client of archive.org, uploads the first file of an item.
+pub(crate) fn internetarchive_headers(metadata: &Value) -> Vec<(String, String)> {
+    let mut reader = Command::new(environment("internetarchive", &["internetarchive==5.12.1"]));
+    reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/internetarchive_headers.py"));
+    let done = reader.arg(metadata.to_string()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
 /// Running example program.
 pub(crate) struct Example {
     child: Child,

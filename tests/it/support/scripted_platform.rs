@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     sync::{Arc, Mutex},
 };
 
@@ -11,6 +12,7 @@ use axum::{
     extract::State,
     http::{HeaderMap, Request, Response, header::AUTHORIZATION},
 };
+use bytes::Bytes;
 use serde_json::Value;
 
 /// An answer to a request.
@@ -19,11 +21,18 @@ pub(crate) struct Answer {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
+    /// Number of times that the body is sent.
+    repeats: usize,
 }
 
 impl Answer {
     pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into() }
+        Self { status, headers: Vec::new(), body: body.into(), repeats: 1 }
+    }
+
+    /// Returns an answer with so many zeros, in pieces of a MiB.
+    pub(crate) fn zeros(bytes: usize) -> Self {
+        Self { repeats: bytes >> 20, ..Self::new(200, vec![0; 1 << 20]) }.with("content-length", bytes.to_string())
     }
 
     pub(crate) fn json(document: &Value) -> Self {
@@ -49,8 +58,10 @@ impl Answer {
 pub(crate) struct PlatformRequest {
     /// Path and query.
     pub(crate) place: String,
+    pub(crate) method: String,
     /// The header `Authorization`.
     pub(crate) token: Option<String>,
+    pub(crate) body: String,
 }
 
 #[derive(Default)]
@@ -91,10 +102,11 @@ impl PlatformServer {
         self.script.lock().unwrap().requests.clone()
     }
 
-    fn answer(&self, place: &str, headers: &HeaderMap) -> Answer {
+    fn answer(&self, method: &str, place: &str, headers: &HeaderMap, body: &[u8]) -> Answer {
         let mut script = self.script.lock().unwrap();
         let token = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
-        script.requests.push(PlatformRequest { place: place.to_owned(), token });
+        let (method, body) = (method.to_owned(), String::from_utf8_lossy(body).into_owned());
+        script.requests.push(PlatformRequest { place: place.to_owned(), method, token, body });
         let path = place.split('?').next().unwrap();
         let known = [place, path].into_iter().find(|place| script.answers.contains_key(*place));
         let Some(answers) = known.and_then(|known| script.answers.get_mut(known)) else {
@@ -105,11 +117,15 @@ impl PlatformServer {
 }
 
 async fn answer(State(server): State<PlatformServer>, request: Request<Body>) -> Response<Body> {
-    let place = request.uri().path_and_query().unwrap().as_str();
-    let Answer { status, headers, body } = server.answer(place, request.headers());
+    let (head, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let place = head.uri.path_and_query().unwrap().as_str();
+    let Answer { status, headers, body, repeats } = server.answer(head.method.as_str(), place, &head.headers, &body);
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
         response = response.header(name, value);
     }
-    response.body(Body::from(body)).unwrap()
+    let body = Bytes::from(body);
+    let pieces = futures_util::stream::iter(std::iter::repeat_n(body.clone(), repeats).map(Ok::<_, Infallible>));
+    response.body(if repeats == 1 { Body::from(body) } else { Body::from_stream(pieces) }).unwrap()
 }

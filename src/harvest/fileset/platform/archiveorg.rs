@@ -22,7 +22,7 @@ use crate::{
 /// archive.org.
 pub(super) struct ArchiveOrg;
 
-const NAME: &str = "archiveorg";
+pub(super) const NAME: &str = "archiveorg";
 
 /// Ends of the names of the files that archive.org itself adds to an item.
 const OWN_FILES: [&str; 6] =

@@ -141,7 +141,7 @@ impl PlatformHelper for Dryad {
                 archiveorg_item_name: item_name(&[&host, last, &format!("v{number}")]),
                 platform_domain: host,
                 base_url: None,
-                bundle_url: Some(own_link(base, &format!("/api/v2/datasets/{encoded}/download"))?.to_string()),
+                bundle_url: Some(own_link(base, &format!("{}/download", version.href))?.to_string()),
                 files: files.map(|file| file.manifest(base)).collect::<Result<_, _>>()?,
                 metadata: record.bibliography(number),
                 platform_id: doi,

@@ -24,6 +24,9 @@ use crate::format::fileset::{
     status::IngestStatus,
 };
 
+/// Name of the platform archive.org.
+pub(super) const ARCHIVE_ORG: &str = archiveorg::NAME;
+
 /// All platforms. The first one that recognizes a landing page reads it.
 pub static PLATFORMS: &[&dyn PlatformHelper] = &[
     &dataverse::Dataverse,
@@ -170,7 +173,7 @@ impl Dataset {
 const MAX_PATH_BYTES: usize = 1024;
 
 /// Returns whether a path is relative and stays below its folder, on every operating system.
-fn is_safe(path: &str) -> bool {
+pub(super) fn is_safe(path: &str) -> bool {
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.chars().any(|c| c.is_control() || c == '\\');
     let has_drive = path.as_bytes().get(1) == Some(&b':');
     path.len() <= MAX_PATH_BYTES && !has_drive && path.split('/').all(is_name)
@@ -232,7 +235,7 @@ pub struct DatasetMetadata {
 const MAX_ENTRIES: usize = 10_000;
 
 /// Returns the URL below a base, which is treated as a folder. Segments are percent-encoded.
-fn below<'s>(base: &Url, segments: impl IntoIterator<Item = &'s str>) -> Url {
+pub(super) fn below<'s>(base: &Url, segments: impl IntoIterator<Item = &'s str>) -> Url {
     let mut url = base.clone();
     if let Ok(mut path) = url.path_segments_mut() {
         path.pop_if_empty().extend(segments);

@@ -1,0 +1,228 @@
+//! The comparison of a file with its entry of the manifest, in the pass that stores it.
+
+use std::sync::atomic::Ordering;
+
+use axum::http::{
+    HeaderMap,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use bytes::Bytes;
+use md5::Md5;
+use serde_json::json;
+use sha1::{Digest, Sha1};
+
+use super::{IngestFailure, IngestProgress, client::text_header, files::FileRecord, platform::PlatformFile};
+use crate::{
+    files::{FileDigest, FileFacts},
+    format::fileset::{message::ManifestFile, status::IngestStatus},
+    harvest::transfer::{Receiver, ResponseHead, TransferError},
+};
+
+/// Returns the media type of a file: by its bytes, or else of the manifest or the response, or else the one of any bytes,
+/// because catalogues refuse a file without a type.
+pub(super) fn media_type(
+    of_bytes: Option<&'static str>,
+    of_manifest: Option<String>,
+    of_response: Option<&str>,
+) -> Option<String> {
+    let known = of_bytes.map(str::to_owned).or(of_manifest).or(of_response.map(str::to_owned));
+    known.filter(|text| !text.is_empty()).or_else(|| Some("application/octet-stream".to_owned()))
+}
+
+/// Returns whether a file is a page by its name or media type.
+pub(super) fn is_page_promised(ManifestFile { path, mimetype, .. }: &ManifestFile) -> bool {
+    let name = path.to_ascii_lowercase();
+    mimetype.as_deref().is_some_and(|text| text.contains("html"))
+        || [".html", ".htm", ".xhtml"].iter().any(|end| name.ends_with(end))
+}
+
+/// Facts about the bytes of a file.
+struct Facts {
+    size: u64,
+    md5: String,
+    sha1: String,
+    sha256: String,
+}
+
+impl Facts {
+    fn new(size: u64, sha256: FileDigest, md5: Md5, sha1: Sha1) -> Self {
+        let (md5, sha1) = (hex::encode(md5.finalize()), hex::encode(sha1.finalize()));
+        Self { size, md5, sha1, sha256: sha256.to_string() }
+    }
+
+    /// Returns the failure of a file that is not the one of its entry.
+    fn mismatch(&self, expected: &ManifestFile) -> Option<IngestFailure> {
+        let path = &expected.path;
+        let Self { size, md5, sha1, sha256 } = self;
+        if let Some(expected) = expected.size.filter(|expected| expected != size) {
+            let message = format!("{path} has {size} bytes; the platform tells {expected}");
+            return Some(IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message));
+        }
+        let digests = [
+            ("SHA-1", &expected.sha1, sha1, IngestStatus::MISMATCH_SHA1),
+            ("SHA-256", &expected.sha256, sha256, IngestStatus::MISMATCH_SHA256),
+            ("MD5", &expected.md5, md5, IngestStatus::MISMATCH_MD5),
+        ];
+        digests.into_iter().find_map(|(name, expected, found, status)| {
+            let expected = expected.as_ref().filter(|expected| !expected.eq_ignore_ascii_case(found))?;
+            let message = format!("the {name} of {path} is {found}; the platform tells {expected}");
+            Some(IngestFailure::permanent(status, message))
+        })
+    }
+
+    /// Returns the entry of the manifest with these facts. Other figures of the platform go to `extra`.
+    fn entry(self, file: &PlatformFile) -> ManifestFile {
+        let mut entry = file.manifest.clone();
+        if self.mismatch(&entry).is_some() {
+            let told =
+                [("size", entry.size.map(|size| json!(size))), ("md5", entry.md5.as_ref().map(|md5| json!(md5)))];
+            let extra = entry.extra.get_or_insert_default();
+            extra.extend(told.into_iter().filter_map(|(name, value)| Some((format!("platform_{name}"), value?))));
+        }
+        let Self { size, md5, sha1, sha256 } = self;
+        ManifestFile {
+            size: Some(size),
+            md5: Some(md5),
+            sha1: Some(sha1),
+            sha256: Some(sha256),
+            status: Some(IngestStatus::SUCCESS),
+            ..entry
+        }
+    }
+}
+
+/// Hashes a file, and stops when it cannot be the file.
+pub(super) struct FileCheck<'a> {
+    file: &'a PlatformFile,
+    max_bytes: u64,
+    /// Progress of the ingest, which counts the bytes; `None` for bytes that it has counted already.
+    progress: Option<&'a IngestProgress>,
+    md5: Md5,
+    sha1: Sha1,
+    /// Number of bytes that the progress has counted.
+    counted: u64,
+    failure: Option<IngestFailure>,
+}
+
+impl<'a> FileCheck<'a> {
+    /// Creates the check of a file.
+    pub(super) fn new(file: &'a PlatformFile, max_bytes: u64, progress: Option<&'a IngestProgress>) -> Self {
+        Self { file, max_bytes, progress, md5: Md5::new(), sha1: Sha1::new(), counted: 0, failure: None }
+    }
+
+    /// Returns the failure that has ended the transfer.
+    pub(super) fn take_failure(&mut self) -> Option<IngestFailure> {
+        self.failure.take()
+    }
+
+    /// Checks the next piece. `size` is the number of bytes with it.
+    pub(super) fn check_piece(&mut self, piece: &[u8], size: u64) -> Result<(), IngestFailure> {
+        self.check_size(size, false)?;
+        if let Some(progress) = self.progress {
+            progress.done_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            self.counted += piece.len() as u64;
+        }
+        self.md5.update(piece);
+        self.sha1.update(piece);
+        Ok(())
+    }
+
+    /// Checks the whole file.
+    pub(super) fn check_whole(&self, facts: &FileFacts) -> Result<(), IngestFailure> {
+        match self.facts(facts).mismatch(&self.file.manifest).filter(|_| !self.file.is_soft) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the entry of the manifest with the facts about the bytes.
+    pub(super) fn entry(&self, facts: &FileFacts) -> ManifestFile {
+        self.facts(facts).entry(self.file)
+    }
+
+    /// Returns the entry of the manifest for a downloaded file.
+    pub(super) fn downloaded(&self, facts: &FileFacts, head: &ResponseHead) -> ManifestFile {
+        let (headers, mut manifest) = (head.headers(), self.entry(facts));
+        let of_response = text_header(&headers, CONTENT_TYPE).map(|text| text.split(';').next().unwrap_or(text).trim());
+        manifest.mimetype = media_type(facts.media_type, manifest.mimetype, of_response);
+        manifest.terminal_url = Some(head.url.clone());
+        manifest.terminal_dt = Some(head.time.datetime().format("%Y%m%d%H%M%S").to_string());
+        manifest
+    }
+
+    fn facts(&self, facts: &FileFacts) -> Facts {
+        Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone())
+    }
+
+    fn check_size(&self, size: u64, is_whole: bool) -> Result<(), IngestFailure> {
+        let ManifestFile { path, size: told, .. } = &self.file.manifest;
+        let told = told.filter(|told| !self.file.is_soft && (size > *told || (is_whole && size < *told)));
+        if let Some(told) = told {
+            let message = format!(
+                "{path} has {} {size} bytes; the platform tells {told}",
+                if is_whole { "" } else { "at least" }
+            );
+            return Err(IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message.replace("  ", " ")));
+        }
+        if size > self.max_bytes {
+            let message = format!("{path} has more than {} bytes", self.max_bytes);
+            return Err(IngestFailure::permanent(IngestStatus::TOO_LARGE_SIZE, message));
+        }
+        Ok(())
+    }
+
+    /// Remembers the failure, and ends the transfer.
+    fn end(&mut self, checked: Result<(), IngestFailure>) -> Result<(), TransferError> {
+        checked.map_err(|failure| {
+            let message = failure.message.clone();
+            self.failure = Some(failure);
+            TransferError::Permanent(message)
+        })
+    }
+}
+
+impl Receiver for FileCheck<'_> {
+    fn restart(&mut self) {
+        if let Some(progress) = self.progress {
+            progress.done_bytes.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
+        }
+        (self.md5, self.sha1, self.failure) = (Md5::new(), Sha1::new(), None);
+    }
+
+    fn is_whole(&self, facts: &FileFacts) -> bool {
+        let expected = &self.file.manifest;
+        !self.file.is_soft && expected.size == Some(facts.size) && self.check_whole(facts).is_ok()
+    }
+
+    fn record(&self, facts: &FileFacts, head: &ResponseHead) -> Option<Bytes> {
+        let record = FileRecord { manifest: self.downloaded(facts, head), head: head.clone() };
+        serde_json::to_vec(&record).ok().map(Bytes::from)
+    }
+
+    fn check_headers(&mut self, headers: &HeaderMap) -> Result<(), TransferError> {
+        // A challenge for robots answers 200 with a page.
+        let is_page = text_header(headers, CONTENT_TYPE).is_some_and(|text| text.starts_with("text/html"));
+        let path = &self.file.manifest.path;
+        if is_page && !is_page_promised(&self.file.manifest) {
+            let message = format!("{path}: the platform answers with a page instead of the file");
+            return self.end(Err(IngestFailure::permanent(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message)));
+        }
+        match text_header(headers, CONTENT_LENGTH).and_then(|length| length.parse().ok()) {
+            Some(length) => {
+                let checked = self.check_size(length, true);
+                self.end(checked)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn receive(&mut self, piece: &[u8], size: u64) -> Result<(), TransferError> {
+        let checked = self.check_piece(piece, size);
+        self.end(checked)
+    }
+
+    fn check_content(&mut self, facts: &FileFacts) -> Result<(), TransferError> {
+        let checked = self.check_whole(facts);
+        self.end(checked)
+    }
+}

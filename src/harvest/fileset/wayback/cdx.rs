@@ -1,0 +1,192 @@
+//! Look-ups in the index of a web archive (CDX server), and its replay.
+
+use axum::http::{HeaderMap, StatusCode, header::LOCATION};
+use serde::Deserialize;
+use url::Url;
+
+use super::{Wayback, with_query};
+use crate::{
+    format::fileset::{
+        message::{CdxLine, ManifestFile},
+        status::IngestStatus,
+    },
+    harvest::fileset::{
+        IngestFailure, RetryRule,
+        check::is_page_promised,
+        client::{named, text_header},
+    },
+    http_client::is_transient,
+};
+
+/// Number of the newest captures of a URL that are looked at.
+const NEWEST: &str = "-25";
+
+/// Maximum number of redirections from one capture to the next.
+const MAX_REDIRECTS: usize = 10;
+
+/// Media type of a capture that repeats an earlier one.
+const REVISIT: &str = "warc/revisit";
+
+/// A capture in the web archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::harvest::fileset) struct FoundCapture {
+    /// Line of the capture with the body.
+    pub(in crate::harvest::fileset) cdx: CdxLine,
+    /// Line of the capture that repeats it, if that one was found.
+    pub(in crate::harvest::fileset) revisit_cdx: Option<CdxLine>,
+}
+
+impl FoundCapture {
+    /// Returns the line of the capture that is replayed.
+    pub(super) fn last(&self) -> &CdxLine {
+        self.revisit_cdx.as_ref().unwrap_or(&self.cdx)
+    }
+}
+
+/// Response of the index: a row with the names of the fields, and a row for each capture.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Rows(Vec<Vec<String>>);
+
+impl Rows {
+    /// Returns the captures, the oldest first. Rows without the necessary fields are left out.
+    fn captures(self) -> Vec<CdxLine> {
+        let mut rows = self.0.into_iter();
+        let Some(names) = rows.next() else { return Vec::new() };
+        let capture = |row: Vec<String>| {
+            let field = |name: &str| {
+                let at = names.iter().position(|known| known == name)?;
+                row.get(at).filter(|value| *value != "-").cloned()
+            };
+            let number = |name: &str| field(name)?.parse().ok();
+            let digest = field("digest")?;
+            Some(CdxLine {
+                surt: field("urlkey").unwrap_or_default(),
+                datetime: field("timestamp").filter(|time| is_time(time))?,
+                url: field("original")?,
+                mimetype: field("mimetype"),
+                status_code: field("statuscode").and_then(|status| status.parse().ok()),
+                sha1hex: data_encoding::BASE32.decode(digest.as_bytes()).ok().map(hex::encode),
+                sha1b32: digest,
+                // The length alone, as in the public index, names no place in a file.
+                warc_csize: field("filename").and_then(|_| number("length")),
+                warc_offset: number("offset"),
+                warc_path: field("filename"),
+            })
+        };
+        rows.filter_map(capture).collect()
+    }
+}
+
+/// Returns whether a text is a time of a web archive.
+pub(super) fn is_time(text: &str) -> bool {
+    text.len() == 14 && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+impl Wayback<'_> {
+    /// Returns the best capture of a file: the one with the SHA-1 of the manifest, or else the newest one.
+    pub(super) async fn find(&self, file: &ManifestFile) -> Result<Option<FoundCapture>, IngestFailure> {
+        let mut url = file.platform_url.clone().unwrap_or_default();
+        let mut seen = vec![url.clone()];
+        for _ in 0..=MAX_REDIRECTS {
+            let captures = self.captures(&[("url", &url), ("matchType", "exact"), ("limit", NEWEST)]).await?;
+            if let Some(found) = best(&captures, file) {
+                return Ok(Some(found));
+            }
+            let is_redirection = |line: &&CdxLine| line.status_code.is_some_and(|status| (300..400).contains(&status));
+            let Some(redirection) = captures.iter().rev().find(is_redirection) else { return Ok(None) };
+            url = self.target(redirection).await?;
+            if seen.contains(&url) {
+                let message = format!("the captures of {} redirect in a circle", file.path);
+                return Err(IngestFailure::permanent(IngestStatus::REDIRECT_LOOP, message));
+            }
+            seen.push(url.clone());
+        }
+        let message = format!("the captures of {} redirect more than {MAX_REDIRECTS} times", file.path);
+        Err(IngestFailure::permanent(IngestStatus::REDIRECTS_EXCEEDED, message))
+    }
+
+    /// Returns the captures of a URL at a time.
+    pub(super) async fn captures_at(&self, url: &str, time: &str) -> Result<Vec<CdxLine>, IngestFailure> {
+        self.captures(&[("url", url), ("matchType", "exact"), ("from", time), ("to", time)]).await
+    }
+
+    async fn captures(&self, query: &[(&str, &str)]) -> Result<Vec<CdxLine>, IngestFailure> {
+        let url = with_query(&self.settings.cdx, &[query, &[("output", "json")]].concat());
+        let (status, body) = self
+            .get(&url, &HeaderMap::new())
+            .await
+            .map_err(|failure| IngestFailure { status: IngestStatus::CDX_ERROR, ..failure })?;
+        let failure = |reason: String, retry| {
+            let message = format!("the index {} {reason}", named(&url));
+            IngestFailure { retry, ..IngestFailure::permanent(IngestStatus::CDX_ERROR, message) }
+        };
+        if status != StatusCode::OK {
+            let retry = if is_transient(status) { RetryRule::Backoff(None) } else { RetryRule::AfterFix };
+            return Err(failure(format!("answers {status}"), retry));
+        }
+        if body.trim_ascii().is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: Rows = serde_json::from_slice(&body)
+            .map_err(|error| failure(format!("gives no list of captures: {error}"), RetryRule::AfterFix))?;
+        Ok(rows.captures())
+    }
+
+    /// Returns the URL to which a capture redirects.
+    async fn target(&self, capture: &CdxLine) -> Result<String, IngestFailure> {
+        let url = self.replay_url(capture)?;
+        let response = self.client.open_when_free(&url, &HeaderMap::new()).await;
+        let response = response.map_err(|failure| IngestFailure { status: IngestStatus::WAYBACK_ERROR, ..failure })?;
+        let location = text_header(&response.headers, LOCATION).filter(|_| response.status.is_redirection());
+        let target = location.and_then(|location| self.captured_url(&url, location));
+        target.ok_or_else(|| {
+            let message = format!("the capture of {} at {} redirects to no URL", capture.url, capture.datetime);
+            IngestFailure::permanent(IngestStatus::BAD_REDIRECT, message)
+        })
+    }
+
+    /// Returns the URL under which a web archive replays a capture as it was.
+    pub(super) fn replay_url(&self, capture: &CdxLine) -> Result<Url, IngestFailure> {
+        let base = self.settings.replay.as_str().trim_end_matches('/');
+        let url = Url::parse(&format!("{base}/{}id_/{}", capture.datetime, capture.url));
+        url.map_err(|error| IngestFailure::permanent(IngestStatus::WAYBACK_ERROR, error.to_string()))
+    }
+
+    /// Returns the URL of a capture out of a link to its replay: the part after the time.
+    fn captured_url(&self, place: &Url, location: &str) -> Option<String> {
+        let base = self.settings.replay.as_str().trim_end_matches('/');
+        let location = place.join(location).ok()?.to_string();
+        let target = match location.strip_prefix(base) {
+            Some(rest) => rest.strip_prefix('/')?.split_once('/')?.1.to_owned(),
+            None => location,
+        };
+        let target = Url::parse(&target).ok()?;
+        target.has_host().then(|| target.into())
+    }
+}
+
+/// Returns the best capture of a file. A page is none, unless the file is one.
+fn best(captures: &[CdxLine], file: &ManifestFile) -> Option<FoundCapture> {
+    let is_whole = |line: &&CdxLine| matches!(line.status_code, Some(200 | 226)) && !is_revisit(line);
+    let is_page = |line: &CdxLine| line.mimetype.as_deref().is_some_and(|kind| kind.starts_with("text/html"));
+    let usable = |line: &&CdxLine| is_page_promised(file) || !is_page(line);
+    let is_expected = |line: &&CdxLine| {
+        let expected = file.sha1.as_deref();
+        expected.is_some_and(|sha1| line.sha1hex.as_deref().is_some_and(|known| known.eq_ignore_ascii_case(sha1)))
+    };
+    let whole = || captures.iter().rev().filter(is_whole).filter(usable);
+    if let Some(expected) = whole().find(is_expected) {
+        return Some(FoundCapture { cdx: expected.clone(), revisit_cdx: None });
+    }
+    let newest = captures.iter().rev().find(|line| is_whole(line) && usable(line) || is_revisit(line))?;
+    if !is_revisit(newest) {
+        return Some(FoundCapture { cdx: newest.clone(), revisit_cdx: None });
+    }
+    let original = whole().find(|line| line.sha1b32 == newest.sha1b32)?;
+    Some(FoundCapture { cdx: original.clone(), revisit_cdx: Some(newest.clone()) })
+}
+
+fn is_revisit(line: &CdxLine) -> bool {
+    line.mimetype.as_deref() == Some(REVISIT)
+}

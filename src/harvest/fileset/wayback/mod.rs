@@ -1,0 +1,240 @@
+//! Captures of files in a web archive with the interfaces of the Wayback Machine: an index, a replay, and Save Page Now 2.
+//!
+//! A file that the archive has is not captured again. The bytes come from the replay, are verified like a download, and are
+//! stored too.
+//!
+//! * `cdx` finds captures and follows their redirections;
+//! * `save_page_now` makes captures.
+
+mod cdx;
+mod save_page_now;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+use url::Url;
+
+use self::cdx::{FoundCapture, is_time};
+use super::{
+    IngestFailure, PlatformClient, RetryRule,
+    client::{BodyError, named},
+    files::{self, ArchivedFile, DownloadContext},
+    platform::PlatformFile,
+};
+use crate::{
+    format::fileset::{message::ManifestFile, status::IngestStatus},
+    harvest::transfer::{Transfers, without_signature},
+    web::Secret,
+};
+
+/// Maximum number of captures at a time, of the sessions that a user has.
+const CAPTURES_AT_ONCE: usize = 3;
+
+/// Keys of a user of archive.org, which are sent as `Authorization: LOW ACCESS:SECRET`.
+#[derive(Clone)]
+pub struct ArchiveKeys {
+    access: Arc<str>,
+    header: Arc<HeaderValue>,
+}
+
+impl ArchiveKeys {
+    /// Creates the keys; `None` if they have characters that a header cannot carry.
+    #[must_use]
+    pub fn new(access: &str, secret: &Secret) -> Option<Self> {
+        let value = [b"LOW ", access.as_bytes(), b":", secret.expose()].concat();
+        let mut header = HeaderValue::from_bytes(&value).ok()?;
+        header.set_sensitive(true);
+        Some(Self { access: access.into(), header: Arc::new(header) })
+    }
+
+    /// Returns the access key.
+    pub(super) fn access(&self) -> &str {
+        &self.access
+    }
+
+    pub(super) fn header(&self) -> HeaderValue {
+        (*self.header).clone()
+    }
+}
+
+/// Prints no key.
+impl std::fmt::Debug for ArchiveKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ArchiveKeys")
+    }
+}
+
+/// Settings of a web archive.
+#[derive(Clone, Debug)]
+pub struct WaybackSettings {
+    /// URL of the index.
+    pub cdx: Url,
+    /// Base URL of the replay.
+    pub replay: Url,
+    /// URL of Save Page Now.
+    pub save: Url,
+    /// Keys of the user; `None` if nothing is captured.
+    pub keys: Option<ArchiveKeys>,
+    /// Maximum number of captures for a dataset.
+    pub max_captures: usize,
+    /// Time between two polls of a job.
+    pub poll: Duration,
+    /// Longest wait that the service can ask for.
+    pub longest_wait: Duration,
+}
+
+/// A web archive, and the client for it.
+pub(super) struct Wayback<'a> {
+    pub(super) settings: &'a WaybackSettings,
+    pub(super) client: &'a PlatformClient,
+}
+
+/// A file, and its capture in a web archive.
+pub(super) struct CapturedFile {
+    pub(super) file: ArchivedFile,
+    pub(super) capture: Option<FoundCapture>,
+}
+
+/// Failure of a file of a dataset.
+pub(super) struct CaptureFailure {
+    /// Number of the file.
+    pub(super) index: Option<usize>,
+    pub(super) failure: IngestFailure,
+}
+
+/// A capture, and whether it was made now.
+struct Capture {
+    found: FoundCapture,
+    is_new: bool,
+}
+
+impl Wayback<'_> {
+    /// Finds the captures of files or makes them, and fetches the bytes of each.
+    pub(super) async fn fetch(
+        &self,
+        files: &[PlatformFile],
+        transfers: &Transfers,
+        context: DownloadContext<'_>,
+        concurrency: usize,
+    ) -> Result<Vec<CapturedFile>, CaptureFailure> {
+        let of_file = |index: usize| move |failure| CaptureFailure { index: Some(index), failure };
+        // The futures are boxed, because the compiler cannot see otherwise that the streams can move between threads.
+        let lookups = files
+            .iter()
+            .enumerate()
+            .map(|(index, file)| async move { self.find(&file.manifest).await.map_err(of_file(index)) }.boxed())
+            .collect::<Vec<_>>();
+        let found: Vec<_> = stream::iter(lookups).buffered(concurrency).try_collect().await?;
+        let (missing, all) = (found.iter().filter(|found| found.is_none()).count(), files.len());
+        let settings = self.settings;
+        if missing > 0 && settings.keys.is_none() {
+            let message = format!("{missing} of {all} files have no capture, and there are no keys to make one");
+            return Err(CaptureFailure {
+                index: found.iter().position(Option::is_none),
+                failure: IngestFailure::permanent(IngestStatus::NO_CAPTURE, message),
+            });
+        }
+        if missing > settings.max_captures {
+            let limit = settings.max_captures;
+            let message = format!("{missing} of {all} files have no capture; max_captures is {limit}");
+            return Err(CaptureFailure {
+                index: None,
+                failure: IngestFailure::permanent(IngestStatus::TOO_MUCH_SPN, message),
+            });
+        }
+        let captures = found.into_iter().enumerate().map(|(index, found)| {
+            async move {
+                match found {
+                    Some(found) => Ok(Capture { found, is_new: false }),
+                    None => {
+                        let found = self.save(&files[index].manifest).await.map_err(of_file(index))?;
+                        Ok(Capture { found, is_new: true })
+                    }
+                }
+            }
+            .boxed()
+        });
+        let captures: Vec<_> =
+            stream::iter(captures.collect::<Vec<_>>()).buffered(CAPTURES_AT_ONCE).try_collect().await?;
+        let replays = captures.into_iter().enumerate().map(|(index, capture)| {
+            let replay =
+                async move { self.replay(&files[index], capture, transfers, context).await.map_err(of_file(index)) };
+            replay.boxed()
+        });
+        stream::iter(replays.collect::<Vec<_>>()).buffered(concurrency).try_collect().await
+    }
+
+    /// Fetches the bytes of a capture, and compares them with the manifest and with the index.
+    async fn replay(
+        &self,
+        file: &PlatformFile,
+        Capture { found, is_new }: Capture,
+        transfers: &Transfers,
+        context: DownloadContext<'_>,
+    ) -> Result<CapturedFile, IngestFailure> {
+        let url = self.replay_url(found.last())?;
+        let replayed = ManifestFile { platform_url: Some(url.to_string()), ..file.manifest.clone() };
+        let replayed = PlatformFile { manifest: replayed, is_soft: file.is_soft };
+        let downloaded = files::download(&replayed, transfers, None, context).await;
+        let mut downloaded = downloaded.map_err(|(_, failure)| {
+            if failure.status != IngestStatus::ERROR_PLATFORM_DOWNLOAD {
+                return failure;
+            }
+            let status = if is_new { IngestStatus::SPN2_WAYBACK_ERROR } else { IngestStatus::WAYBACK_ERROR };
+            // The replay of a capture that the index has can fail for a time only.
+            let retry = if failure.retry == RetryRule::Never { RetryRule::Backoff(None) } else { failure.retry };
+            IngestFailure { status, retry, ..failure }
+        })?;
+        let (path, last) = (&file.manifest.path, downloaded.manifest.terminal_url.take());
+        if downloaded.stored.size == 0 && file.manifest.size != Some(0) {
+            let message = format!("the capture of {path} is empty");
+            return Err(IngestFailure::permanent(IngestStatus::EMPTY_BLOB, message));
+        }
+        let content_error = |reason: &str| {
+            let message = format!("the replay of {path} {reason}");
+            IngestFailure::transient(IngestStatus::WAYBACK_CONTENT_ERROR, message)
+        };
+        if last != Some(without_signature(url)) {
+            return Err(content_error("is another capture"));
+        }
+        if found.cdx.sha1hex.is_some() && found.cdx.sha1hex != downloaded.manifest.sha1 {
+            return Err(content_error("has another SHA-1 than the index"));
+        }
+        let entry = &mut downloaded.manifest;
+        entry.platform_url.clone_from(&file.manifest.platform_url);
+        entry.terminal_url = Some(found.last().url.clone());
+        entry.terminal_dt = Some(found.last().datetime.clone());
+        Ok(CapturedFile { file: downloaded, capture: Some(found) })
+    }
+
+    /// Requests a document; returns its status and its body.
+    async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<(StatusCode, Vec<u8>), IngestFailure> {
+        let response = self.client.open_when_free(url, headers).await?;
+        let status = response.status;
+        let body = self.client.body(response, self.client.limits.answer_bytes).await;
+        let body = body.map_err(|error| {
+            let reason = match error {
+                BodyError::TooLarge(bytes) => format!("it has more than {bytes} bytes"),
+                BodyError::Broken(error) => error.to_string(),
+            };
+            let message = format!("the answer of {} cannot be read: {reason}", named(url));
+            IngestFailure::transient(IngestStatus::WAYBACK_ERROR, message)
+        })?;
+        Ok((status, body))
+    }
+
+    fn authorization(&self) -> HeaderMap {
+        self.settings.keys.iter().map(|keys| (AUTHORIZATION, keys.header())).collect()
+    }
+}
+
+/// Returns a URL with a query. It has no slash at the end, which is another place at some servers.
+fn with_query(base: &Url, parameters: &[(&str, &str)]) -> Url {
+    let mut url = base.clone();
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty();
+    }
+    url.query_pairs_mut().extend_pairs(parameters);
+    url
+}
