@@ -86,6 +86,14 @@ impl Workspace {
         written.map(drop).map_err(|error| self.store.failed(&error))
     }
 
+    /// Removes a record.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn remove_record(&self, name: &str) -> Result<(), FileStoreError> {
+        self.store.found(self.store.objects.delete(&self.path(name)).await).map(drop)
+    }
+
     /// Removes everything but a record.
     ///
     /// # Errors

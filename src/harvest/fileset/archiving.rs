@@ -87,13 +87,17 @@ impl Ingester {
         };
         let store = &self.transfers.files;
         let members = bundle::read_members(store, &bundle, &dataset.files, limits, self.settings.max_file_bytes).await;
-        let members = members.map_err(|BundleFailure { entries, failure }| {
-            let manifest = result.manifest.iter_mut().flatten().enumerate();
-            for (_, entry) in manifest.filter(|(index, _)| entries.contains(index)) {
-                entry.status = Some(failure.status.clone());
+        let members = match members {
+            Ok(members) => members,
+            Err(BundleFailure { entries, failure }) => {
+                let manifest = result.manifest.iter_mut().flatten().enumerate();
+                for (_, entry) in manifest.filter(|(index, _)| entries.contains(index)) {
+                    entry.status = Some(failure.status.clone());
+                }
+                files::forget(&file, context.workspace).await;
+                return Err(failure);
             }
-            failure
-        })?;
+        };
         context.progress.done_files.store(dataset.files.len() as u64, Ordering::Relaxed);
         result.total_size = Some(members.manifest.iter().filter_map(|file| file.size).sum());
         let listed = result.manifest.as_ref().map_or(0, Vec::len);

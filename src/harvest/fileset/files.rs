@@ -107,6 +107,15 @@ pub(super) async fn download(
     }
 }
 
+/// Forgets a file whose content has turned out to be wrong, so that the next attempt downloads it again.
+pub(super) async fn forget(file: &PlatformFile, workspace: &Workspace) {
+    let name = part_name(file);
+    let record = PartPlace { workspace, name: &name }.record_name();
+    if let Err(error) = workspace.remove_record(&record).await {
+        tracing::debug!(%error, "cannot remove the record of a wrong file");
+    }
+}
+
 /// Returns the name of a file in the workspace, which is another one if the platform has another file.
 fn part_name(file: &PlatformFile) -> String {
     let ManifestFile { path, size, md5, sha1, sha256, platform_url, .. } = &file.manifest;

@@ -9,10 +9,13 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    gateway::{Gateway, PATIENCE},
+    gateway::Gateway,
     journal_fixture::configuration,
     scripted_dataset::{DatasetServer, FileRequests},
 };
+
+/// Maximum time of a step. Archives of several megabytes take long while other tests run.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Writes the configuration of a source `requests`, whose datasets the source `archive` archives.
 fn config(folder: &Path, server: &DatasetServer, more: &str) -> String {

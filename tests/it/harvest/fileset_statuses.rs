@@ -61,12 +61,21 @@ async fn fileset_statuses_are_all_produced() {
     Box::pin(web_archives(&mut produced)).await;
     items(&mut produced).await;
     produced.0.insert(cancelled().await);
+    produced.0.insert(of_another_change());
     let known: BTreeSet<_> = IngestStatus::KNOWN.iter().map(ToString::to_string).collect();
     let other: Vec<_> = produced.0.iter().filter(|status| !known.contains(*status)).collect();
     // The word of the capture service is a part of the status.
     assert_eq!(other, ["spn2-error:job-failed"]);
     let missing: Vec<_> = known.difference(&produced.0).collect();
     assert!(missing.is_empty(), "no ingest here gives {missing:?}");
+}
+
+/// Returns the status in the message for a change that no result has made.
+fn of_another_change() -> String {
+    let change = include_str!("../../../fixtures/change.json");
+    let written = (format("fileset-result").unwrap().write)(&serde_json::from_str(change).unwrap());
+    let message: Value = serde_json::from_slice(&written).unwrap();
+    message["status"].as_str().unwrap().to_owned()
 }
 
 async fn landing_pages(produced: &mut Produced) {

@@ -186,20 +186,10 @@ impl Wayback<'_> {
             let retry = if failure.retry == RetryRule::Never { RetryRule::Backoff(None) } else { failure.retry };
             IngestFailure { status, retry, ..failure }
         })?;
-        let (path, last) = (&file.manifest.path, downloaded.manifest.terminal_url.take());
-        if downloaded.stored.size == 0 && file.manifest.size != Some(0) {
-            let message = format!("the capture of {path} is empty");
-            return Err(IngestFailure::permanent(IngestStatus::EMPTY_BLOB, message));
-        }
-        let content_error = |reason: &str| {
-            let message = format!("the replay of {path} {reason}");
-            IngestFailure::transient(IngestStatus::WAYBACK_CONTENT_ERROR, message)
-        };
-        if last != Some(without_signature(url)) {
-            return Err(content_error("is another capture"));
-        }
-        if found.cdx.sha1hex.is_some() && found.cdx.sha1hex != downloaded.manifest.sha1 {
-            return Err(content_error("has another SHA-1 than the index"));
+        let last = downloaded.manifest.terminal_url.take();
+        if let Err(failure) = check_replay(file, &downloaded, &found, last == Some(without_signature(url))) {
+            files::forget(&replayed, context.workspace).await;
+            return Err(failure);
         }
         let entry = &mut downloaded.manifest;
         entry.platform_url.clone_from(&file.manifest.platform_url);
@@ -227,6 +217,29 @@ impl Wayback<'_> {
     fn authorization(&self) -> HeaderMap {
         self.settings.keys.iter().map(|keys| (AUTHORIZATION, keys.header())).collect()
     }
+}
+
+/// Checks the bytes of a capture against the index.
+fn check_replay(
+    file: &PlatformFile,
+    downloaded: &ArchivedFile,
+    found: &FoundCapture,
+    is_requested: bool,
+) -> Result<(), IngestFailure> {
+    let path = &file.manifest.path;
+    if downloaded.stored.size == 0 && file.manifest.size != Some(0) {
+        let message = format!("the capture of {path} is empty");
+        return Err(IngestFailure::permanent(IngestStatus::EMPTY_BLOB, message));
+    }
+    let reason = if !is_requested {
+        "is another capture"
+    } else if found.cdx.sha1hex.is_some() && found.cdx.sha1hex != downloaded.manifest.sha1 {
+        "has another SHA-1 than the index"
+    } else {
+        return Ok(());
+    };
+    let message = format!("the replay of {path} {reason}");
+    Err(IngestFailure::transient(IngestStatus::WAYBACK_CONTENT_ERROR, message))
 }
 
 /// Returns a URL with a query. It has no slash at the end, which is another place at some servers.
