@@ -1,4 +1,5 @@
-//! The example of the README: `examples/oai_pmh_repository.py`, harvested with `examples/oai_pmh.toml`.
+//! The examples of the README: `examples/oai_pmh_repository.py`, harvested with `examples/oai_pmh.toml`, and
+//! `examples/dataset_repository.py`, archived with `examples/filesets.toml`.
 
 use std::{fs, path::Path, time::Instant};
 
@@ -43,7 +44,7 @@ async fn example_of_the_readme_harvests_records_and_files() {
     let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
     // The harvest waits for a repository that is not there yet.
     wait_for(&gateway, "theses", |harvest| harvest["lastError"]["reason"].is_string()).await;
-    let _repository = Example::oai_pmh_repository(port, folder.path()).await;
+    let _repository = Example::repository("oai_pmh_repository.py", port, folder.path()).await;
     // The run is on disk a moment before the harvest waits for the next one.
     let is_over = |harvest: &Value| harvest["run"]["state"] == "completed" && harvest["state"] == "waiting";
     let harvest = wait_for(&gateway, "theses", is_over).await;
@@ -67,4 +68,36 @@ async fn example_of_the_readme_harvests_records_and_files() {
     })
     .await;
     assert_eq!(changes(&gateway, 2).await, [json!(["theses", [["DELETE", "17.pdf"], ["DELETE", "17"]]])]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn example_of_the_readme_archives_a_dataset() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
+    let port = address.rsplit(':').next().unwrap();
+    let _repository = Example::repository("dataset_repository.py", port, folder.path()).await;
+    let lines = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/filesets.toml")).unwrap();
+    let config = configuration(folder.path(), &lines.replace("data = \"./datasets\"\n", ""));
+    let dataset = format!("http://{address}/datasets/1");
+    let ingest = || {
+        let archive = folder.path().join("archive");
+        let mut ingest = command();
+        ingest.args(["ingest", "--config", &config, "--folder", archive.to_str().unwrap(), &dataset]);
+        let output = ingest.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let summary = ingest();
+    assert!(summary.starts_with(&format!("success {dataset}\n")) && summary.contains("readings.csv"), "{summary}");
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    let request = json!({ "ingest_type": "dataset", "base_url": dataset }).to_string();
+    let (status, answer) = gateway.post("requests", "application/json", request).await;
+    assert_eq!(status, 201, "{answer}");
+    let began = Instant::now();
+    while gateway.json("/filesets").await["filesets"][0]["state"] != "archived" {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let copies = gateway.json("/changes?after=1").await["changes"][0]["items"].clone();
+    let copies: Vec<_> = copies.as_array().unwrap().iter().map(|item| item["change"].clone()).collect();
+    assert_eq!(copies, ["ADD", "ADD", "ADD"]);
 }

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tidings::{
-    format::fileset::status::IngestStatus,
+    format::{fileset::status::IngestStatus, format},
     harvest::fileset::{IngestSettings, Ingested, RetryRule},
 };
 

@@ -116,9 +116,9 @@ impl Example {
         (receiver, port)
     }
 
-    /// Starts the OAI-PMH repository at a port.
-    pub(crate) async fn oai_pmh_repository(port: &str, folder: &Path) -> Self {
-        let mut repository = python("examples/oai_pmh_repository.py");
+    /// Starts a repository of `examples/` at a port.
+    pub(crate) async fn repository(program: &str, port: &str, folder: &Path) -> Self {
+        let mut repository = python(&format!("examples/{program}"));
         repository.arg(port);
         let mut repository = Self::start(repository, folder, "repository");
         repository.until_printed(1).await;
