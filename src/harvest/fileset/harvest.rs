@@ -4,23 +4,23 @@
 //! moves the position past the change. A page has new jobs, jobs that begin, or the results of jobs that have ended. The
 //! job and its result are written together, so a job has one result, however often the gateway is killed.
 
-use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use sha2::Digest;
 use tokio::{
     sync::{Mutex, mpsc},
     time::sleep,
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{IngestContext, IngestMonitor, IngestProgress, IngestSettings, Ingested, Ingester, outcome::Outcome};
+use super::{
+    FilesetHarvestSettings, IngestContext, IngestMonitor, IngestProgress, Ingested, Ingester, outcome::Outcome,
+};
 use crate::{
-    files::FileStore,
     format::fileset::{FilesetRequest, message::FilesetResult, status::IngestStatus},
     harvest::{
-        HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError,
+        HarvestError, Harvester, HarvesterSettings, Page, PageEnd,
         journal_list::{READ_CHANGES, before_oldest, wait_for_change},
         json_message, metrics,
     },
@@ -43,65 +43,8 @@ const CANCEL_POLL: Duration = Duration::from_secs(2);
 /// Interval at which a harvest without running jobs looks for due ones.
 const DUE_POLL: Duration = Duration::from_secs(5);
 
-/// Settings of a harvest of datasets.
-#[derive(Clone, Debug)]
-pub struct FilesetHarvestSettings {
-    /// Sources whose requests are executed.
-    pub of: Vec<SourceName>,
-    /// Maximum number of jobs that run at once.
-    pub jobs: usize,
-    /// Time after which an archived dataset is looked at again; `None` for never.
-    pub watch: Option<Duration>,
-    /// Wait after the first failed attempt. Each further failure multiplies it by four.
-    pub first_retry: Duration,
-}
-
-impl HarvesterSettings for FilesetHarvestSettings {
-    fn dialect(&self) -> &'static str {
-        "fileset-result"
-    }
-
-    fn describe(&self) -> String {
-        let names: Vec<_> = self.of.iter().map(SourceName::as_str).collect();
-        format!("datasets of {}", names.join(", "))
-    }
-
-    fn ca(&self) -> Option<&Path> {
-        None
-    }
-
-    fn sources(&self) -> &[SourceName] {
-        &self.of
-    }
-
-    fn build(
-        &self,
-        source: SourceName,
-        context: HarvesterContext,
-    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
-        Box::pin(async move {
-            let HarvesterContext { journal, files, public_url, file_policy, filesets, ingests, .. } = context;
-            let settings = IngestSettings {
-                owner: source.as_str().into(),
-                files_url: Some(format!("{public_url}/files").into()),
-                ..(*filesets).clone()
-            };
-            // Jobs that wait for a change of the program or its configuration begin again after one.
-            let configuration = format!("{self:?} {settings:?}");
-            let digest = hex::encode(&sha2::Sha256::digest(configuration)[..8]);
-            let version = format!("{} {digest}", env!("CARGO_PKG_VERSION"));
-            let ingester = Arc::new(Ingester::new(settings, file_policy, FileStore::open(&files)?).await?);
-            metrics::register_ingests(&source);
-            let pool = Mutex::new(Pool::new());
-            let (settings, monitor) = (self.clone(), ingests);
-            let harvest = FilesetHarvest { source, settings, version, ingester, journal, monitor, pool };
-            Ok(Arc::new(harvest) as Arc<dyn Harvester>)
-        })
-    }
-}
-
 /// The harvest of one source.
-struct FilesetHarvest {
+pub(super) struct FilesetHarvest {
     source: SourceName,
     settings: FilesetHarvestSettings,
     /// Version of the program, and a digest of the configuration.
@@ -198,6 +141,18 @@ impl Harvester for FilesetHarvest {
 }
 
 impl FilesetHarvest {
+    /// Creates the harvest of a source. `version` identifies the program and its configuration.
+    pub(super) fn new(
+        source: SourceName,
+        settings: FilesetHarvestSettings,
+        version: String,
+        ingester: Arc<Ingester>,
+        (journal, monitor): (Journal, IngestMonitor),
+    ) -> Self {
+        let pool = Mutex::new(Pool::new());
+        Self { source, settings, version, ingester, journal, monitor, pool }
+    }
+
     async fn next_page(&self, pool: &mut Pool, mut position: Position) -> Result<Page, JournalError> {
         if let Some(unwritten) = self.confirm(pool).await? {
             return Ok(self.page_of(pool, unwritten, &position, PageEnd::More));

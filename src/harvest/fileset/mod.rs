@@ -3,7 +3,7 @@
 //! A request names a URL. Its redirections lead to the landing page of the dataset, from which a platform is recognized; the
 //! interface of the platform has the list of the files, the manifest. The manifest decides how the files are archived.
 //!
-//! * `harvest` executes requests as jobs, `outcome` decides about the next attempt of a job, and `monitor` has the progress;
+//! * `settings` are those of a source, `harvest` executes requests as jobs, `outcome` decides about the next attempt of a job, and `monitor` has the progress;
 //! * `client` sends the requests, and classifies their failures ([`IngestFailure`]);
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
@@ -26,6 +26,7 @@ mod landing_page;
 mod monitor;
 mod outcome;
 pub mod platform;
+mod settings;
 pub mod strategy;
 mod warc;
 mod wayback;
@@ -34,11 +35,11 @@ use std::time::Duration;
 
 pub use self::{
     client::{ClientLimits, PlatformClient, PlatformToken},
-    harvest::FilesetHarvestSettings,
     ingest::{IngestContext, IngestSettings, Ingested, Ingester},
     item::ItemSettings,
     landing_page::LandingPage,
     monitor::{IngestMonitor, IngestNumbers, IngestProgress},
+    settings::FilesetHarvestSettings,
     wayback::{ArchiveKeys, WaybackSettings},
 };
 use crate::{format::fileset::status::IngestStatus, model::Timestamp};

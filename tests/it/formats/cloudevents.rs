@@ -31,7 +31,10 @@ fn kind(name: &str) -> &'static FormatKind {
 fn json_formats_all_have_a_test() {
     let in_json: Vec<_> =
         FORMATS.iter().filter(|kind| kind.media_type.contains("json")).map(|kind| kind.name).collect();
-    assert_eq!(in_json, ["json", "cloudevents", "cloudevents-binary", "activitystreams"]);
+    assert_eq!(
+        in_json,
+        ["json", "cloudevents", "cloudevents-binary", "activitystreams", "fileset-result", "fileset-file-result"]
+    );
 }
 
 /// Checks section 3 of the specification and the schema of its JSON format.

@@ -22,6 +22,7 @@ mod retention;
 pub(crate) mod store;
 mod store_duplicates;
 mod store_harvests;
+mod store_ingests;
 mod store_migration;
 mod verify;
 mod verify_postgres;

@@ -42,6 +42,8 @@ pub(crate) struct TestedStore {
     pub(crate) copy_as_after_crash: fn(&Path, &Path),
     /// Returns the number of stored event keys.
     pub(crate) count_keys: fn(&Path) -> i64,
+    /// Returns the only value of a query.
+    pub(crate) query: fn(&Path, &str) -> String,
     /// Returns the errors that the store's verification finds.
     pub(crate) verify: fn(&Path) -> Vec<String>,
 }
@@ -53,6 +55,7 @@ pub(crate) const STORES: [TestedStore; 2] = [
         open: open_sqlite,
         copy_as_after_crash: copy_sqlite_as_after_crash,
         count_keys: count_sqlite_keys,
+        query: query_sqlite,
         verify: verify_sqlite,
     },
     TestedStore {
@@ -60,6 +63,7 @@ pub(crate) const STORES: [TestedStore; 2] = [
         open: open_postgres,
         copy_as_after_crash: postgres::copy_as_after_crash,
         count_keys: |folder| postgres::query(folder, "SELECT count(*) FROM event_keys").parse().unwrap(),
+        query: postgres::query,
         verify: postgres::findings,
     },
 ];
@@ -78,6 +82,11 @@ fn open_postgres(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
 fn count_sqlite_keys(folder: &Path) -> i64 {
     let journal = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME)).unwrap();
     journal.query_row("SELECT sum(keys) FROM key_runs", [], |row| row.get(0)).unwrap()
+}
+
+fn query_sqlite(folder: &Path, sql: &str) -> String {
+    let journal = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME)).unwrap();
+    journal.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 fn verify_sqlite(folder: &Path) -> Vec<String> {

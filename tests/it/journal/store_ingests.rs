@@ -1,0 +1,144 @@
+//! Contract tests of `Store` about jobs that archive datasets, and about results, for every store.
+
+use serde_json::{Value, json};
+use tidings::{
+    journal::{
+        harvest::{HarvestProgress, HarvestWrite, ListedRecords},
+        ingest::{IngestJob, JobId, JobSelection, JobState},
+        store::{NewChange, Store, StoreLimits, WriteBatch},
+    },
+    model::{JsonDocument, Report, Seq, SourceName, Timestamp, Uri},
+};
+
+use crate::support::tested_store::{STORES, change, empty_batch, every_store, new_harvest_run, object, write};
+
+fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis).unwrap()
+}
+
+fn source() -> SourceName {
+    SourceName::parse("s").unwrap()
+}
+
+fn job(dataset: &str, state: JobState, due: Option<i64>) -> IngestJob {
+    IngestJob {
+        id: JobId::mint(),
+        source: source(),
+        dataset: Uri::parse(dataset).unwrap(),
+        request: JsonDocument::new(&json!({ "base_url": dataset })).unwrap(),
+        state,
+        due: due.map(time),
+        attempts: 2,
+        status: Some("timeout".to_owned()),
+        message: None,
+        requested: time(3),
+        updated: time(4),
+    }
+}
+
+fn write_jobs(store: &dyn Store, jobs: Vec<IngestJob>) {
+    let (position, run, listed) = ("1".into(), new_harvest_run(&source()), ListedRecords::default());
+    let harvests = vec![HarvestProgress { position, run, listed, jobs }];
+    write(store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
+}
+
+#[test]
+fn ingest_jobs_are_selected_by_time_state_and_identifier() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let later = job("http://h/later", JobState::Waiting, Some(20));
+        let soon = job("http://h/soon", JobState::Waiting, Some(10));
+        let ended = job("http://h/ended", JobState::Failed, None);
+        write_jobs(&*store, vec![later.clone(), soon.clone(), ended.clone()]);
+        let select = |selection, limit| store.ingest_jobs(&selection, limit).unwrap();
+        assert_eq!(select(JobSelection::Due(source(), time(19)), 9), std::slice::from_ref(&soon));
+        assert_eq!(select(JobSelection::Due(source(), time(20)), 9), [soon.clone(), later.clone()]);
+        assert_eq!(select(JobSelection::Due(source(), time(20)), 1), std::slice::from_ref(&soon));
+        assert_eq!(store.next_ingest(&source()).unwrap(), Some(time(10)));
+        let other = SourceName::parse("t").unwrap();
+        assert_eq!(select(JobSelection::Due(other.clone(), time(20)), 9), []);
+        assert_eq!(store.next_ingest(&other).unwrap(), None);
+        assert_eq!(select(JobSelection::InState(source(), JobState::Failed), 9), std::slice::from_ref(&ended));
+        assert_eq!(select(JobSelection::Some(vec![ended.id, JobId::mint()]), 9), std::slice::from_ref(&ended));
+        let all = |before, state, limit| select(JobSelection::All { before, state }, limit);
+        assert_eq!(all(None, None, 2), [ended.clone(), soon.clone()]);
+        assert_eq!(all(Some(soon.id), None, 2), std::slice::from_ref(&later));
+        assert_eq!(all(None, Some(JobState::Waiting), 9), [soon.clone(), later]);
+        // A repeated request has the identifier of the first one.
+        let again = IngestJob { attempts: 0, status: None, ..job("http://h/soon", JobState::Waiting, Some(5)) };
+        write_jobs(&*store, vec![again.clone()]);
+        assert_eq!(select(JobSelection::Some(vec![soon.id]), 1), [IngestJob { id: soon.id, ..again }]);
+        store.write_harvest(&source(), &HarvestWrite::Remove).unwrap();
+        assert_eq!(all(None, None, 9), []);
+    });
+}
+
+#[test]
+fn ingest_job_is_cancelled_unless_it_has_ended() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let running = job("http://h/running", JobState::Running, Some(1));
+        let watched = job("http://h/watched", JobState::Archived, Some(1000));
+        let ended = job("http://h/ended", JobState::Failed, None);
+        write_jobs(&*store, vec![running.clone(), watched.clone(), ended.clone()]);
+        for job in [&running, &watched, &ended] {
+            store.write_harvest(&source(), &HarvestWrite::CancelJob(job.id, time(50))).unwrap();
+        }
+        let state = |job: &IngestJob| {
+            let found = store.ingest_jobs(&JobSelection::Some(vec![job.id]), 1).unwrap().remove(0);
+            (found.state, found.due)
+        };
+        assert_eq!(state(&running), (JobState::Cancelling, Some(time(50))));
+        assert_eq!(state(&watched), (JobState::Cancelling, Some(time(50))));
+        assert_eq!(state(&ended), (JobState::Failed, None));
+        // The harvest begins a job that was cancelled in the same moment: it stays cancelled. An end counts.
+        write_jobs(&*store, vec![running.clone()]);
+        assert_eq!(state(&running).0, JobState::Cancelling);
+        write_jobs(&*store, vec![IngestJob { state: JobState::Archived, due: None, ..running.clone() }]);
+        assert_eq!(state(&running), (JobState::Archived, None));
+    });
+}
+
+/// Returns a change with a report.
+fn reported(seq: u64, report: &Value) -> NewChange {
+    let mut new = change(Seq(seq), seq);
+    let document = JsonDocument::new(report).unwrap();
+    new.change.modification.report = Some(Report::Result(document));
+    new.json = serde_json::to_vec(&new.change).unwrap().into();
+    new
+}
+
+#[test]
+fn result_of_an_object_is_the_newest_one_and_ends_with_a_purge() {
+    for store in STORES {
+        let folder = tempfile::tempdir().unwrap();
+        let open = (store.open)(folder.path(), StoreLimits::default());
+        let result = |hit: bool| {
+            json!({
+                "hit": hit, "status": "success", "platform_name": "zenodo\0", "total_size": 49_095_370_137_u64,
+                "file_count": 2, "request": { "ingest_type": "dataset", "base_url": "http://h/1" },
+                "fileset_bundle": { "terminal": { "terminal_url": "http://h/b", "terminal_dt": "20260102030405" } },
+                "manifest": [{ "path": "a" }],
+            })
+        };
+        assert_eq!(open.object_result(&object()).unwrap(), None);
+        let changes = vec![reported(1, &result(false)), reported(2, &result(true))];
+        write(&*open, &WriteBatch { changes, ..empty_batch() }).unwrap();
+        let found = open.object_result(&object()).unwrap().unwrap();
+        assert_eq!(found.seq, Seq(2));
+        let read: Value = serde_json::from_str(found.result.as_str()).unwrap();
+        assert_eq!((&read["hit"], &read["platform_name"]), (&json!(true), &json!("zenodo\u{FFFD}")));
+        let sql =
+            "SELECT ingest_type || ' ' || base_url || ' ' || platform_name || ' ' || status || ' ' || total_size ||
+            ' ' || file_count || ' ' || web_bundle_url || ' ' || web_bundle_dt FROM ingest_fileset_platform WHERE hit";
+        let row = (store.query)(folder.path(), sql);
+        let expected = "dataset http://h/1 zenodo\u{FFFD} success 49095370137 2 http://h/b 20260102030405";
+        assert_eq!(row, expected, "{}", store.name);
+        let findings = (store.verify)(folder.path());
+        assert!(findings.iter().all(|finding| !finding.contains("result")), "{findings:?}");
+        let mut purge = change(Seq(3), 3);
+        purge.change.settlement.purge = true;
+        write(&*open, &WriteBatch { changes: vec![purge], ..empty_batch() }).unwrap();
+        assert_eq!(open.object_result(&object()).unwrap(), None);
+    }
+}
