@@ -76,6 +76,8 @@ struct PlatformsTable {
     #[serde(deserialize_with = "base")]
     figshare_api: Url,
     #[serde(deserialize_with = "base")]
+    figshare_bundles: Url,
+    #[serde(deserialize_with = "base")]
     archiveorg: Url,
     #[serde(deserialize_with = "base")]
     dryad: Url,
@@ -83,6 +85,27 @@ struct PlatformsTable {
     osf: Url,
     #[serde(deserialize_with = "base")]
     osf_api: Url,
+    #[serde(deserialize_with = "base")]
+    datacite: Url,
+}
+
+impl PlatformsTable {
+    fn settings(self, tokens: Vec<(String, PlatformToken)>) -> PlatformSettings {
+        let Self { zenodo, figshare_hosts, figshare_api, figshare_bundles, archiveorg, dryad, osf, osf_api, datacite } =
+            self;
+        PlatformSettings {
+            invenio: zenodo,
+            figshare_hosts,
+            figshare_api,
+            figshare_bundles,
+            archiveorg,
+            dryad,
+            osf,
+            osf_api,
+            datacite,
+            tokens,
+        }
+    }
 }
 
 /// Waits and numbers of jobs.
@@ -133,7 +156,6 @@ pub(super) fn read(
     table: &Setting,
     environment: &[(OsString, OsString)],
 ) -> Result<IngestSettings, ConfigError> {
-    let PlatformsTable { zenodo, figshare_hosts, figshare_api, archiveorg, dryad, osf, osf_api } = filesets.platforms;
     let mut tokens = Vec::new();
     let listed = filesets.tokens.map(|_| table.entry("tokens")?.entries()).transpose()?;
     for (platform, setting) in listed.unwrap_or_default() {
@@ -141,8 +163,7 @@ pub(super) fn read(
         let token = token.ok_or_else(|| setting.invalid("it has characters that a token cannot have"))?;
         tokens.push((platform, token));
     }
-    let platforms =
-        PlatformSettings { invenio: zenodo, figshare_hosts, figshare_api, archiveorg, dryad, osf, osf_api, tokens };
+    let platforms = filesets.platforms.settings(tokens);
     Ok(IngestSettings {
         limits: DatasetLimits { max_total_size: filesets.max_total_size, max_file_count: filesets.max_file_count },
         max_file_bytes: filesets.max_file_size,

@@ -21,14 +21,14 @@ use crate::{
 };
 
 impl Ingester {
-    /// Captures the files in a web archive; returns the captures.
+    /// Captures the files in a web archive; returns the captures, and the size of the files that the store did not have.
     pub(super) async fn capture(
         &self,
         settings: &WaybackSettings,
         files: &[PlatformFile],
         result: &mut FilesetResult,
         context: DownloadContext<'_>,
-    ) -> Result<Vec<Capture>, IngestFailure> {
+    ) -> Result<(Vec<Capture>, u64), IngestFailure> {
         let wayback = Wayback { settings, client: &self.client };
         let fetched = wayback.fetch(files, &self.transfers, context, self.settings.concurrency).await;
         let manifest = result.manifest.get_or_insert_default();
@@ -39,6 +39,7 @@ impl Ingester {
         })?;
         context.progress.done_files.store(fetched.len() as u64, Ordering::Relaxed);
         result.total_size = Some(fetched.iter().map(|captured| captured.file.stored.size).sum());
+        let new_bytes = new_bytes(fetched.iter().map(|captured| &captured.file));
         let captures = fetched.into_iter().enumerate().map(|(index, CapturedFile { mut file, capture })| {
             file.manifest.archive_url = self.archive_url(file.stored.digest);
             if let Some(entry) = manifest.get_mut(index) {
@@ -47,10 +48,11 @@ impl Ingester {
             let (cdx, revisit_cdx) = capture.map_or((None, None), |found| (Some(found.cdx), found.revisit_cdx));
             Capture { revisit_cdx, ..file.capture(cdx) }
         });
-        Ok(captures.collect())
+        Ok((captures.collect(), new_bytes))
     }
 
-    /// Archives the bundle of a dataset; returns `None` if the platform refuses to make one.
+    /// Archives the bundle of a dataset, and returns its size if the store did not have it; returns `None` if the platform
+    /// refuses to make one.
     pub(super) async fn ingest_bundle(
         &self,
         page: &LandingPage,
@@ -58,7 +60,7 @@ impl Ingester {
         strategy: IngestStrategy,
         result: &mut FilesetResult,
         context: DownloadContext<'_>,
-    ) -> Result<Option<IngestStatus>, IngestFailure> {
+    ) -> Result<Option<u64>, IngestFailure> {
         let Some(url) = &dataset.bundle_url else { return Ok(None) };
         let (file, limits) = (bundle::bundle_file(url), &self.settings.limits);
         let bundle_context = DownloadContext { max_bytes: bundle::max_bytes(limits), ..context };
@@ -120,7 +122,7 @@ impl Ingester {
             archiveorg_bundle_path: path,
             unlisted_members: members.unlisted,
         });
-        Ok(Some(IngestStatus::SUCCESS))
+        Ok(Some(new_bytes(files)))
     }
 
     /// Writes a WARC file with the landing page and the files, and its index; returns the lines of the files.
@@ -219,6 +221,11 @@ impl Ingester {
         let store = &self.transfers.files;
         Some(Items { settings, archiveorg, client: &self.client, uploads: &self.uploads, store })
     }
+}
+
+/// Returns the size of the files that the store did not have, in bytes.
+pub(super) fn new_bytes<'f>(files: impl IntoIterator<Item = &'f ArchivedFile>) -> u64 {
+    files.into_iter().filter(|file| file.stored.is_new).map(|file| file.stored.size).sum()
 }
 
 pub(super) fn store_failure(error: &FileStoreError) -> IngestFailure {

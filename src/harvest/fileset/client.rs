@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION},
+    header::{ACCEPT, AUTHORIZATION, LOCATION},
 };
 use chrono::Utc;
 use serde::de::DeserializeOwned;
@@ -107,13 +107,44 @@ impl PlatformClient {
         url: &Url,
         token: Option<&PlatformToken>,
     ) -> Result<T, IngestFailure> {
+        let body = self.document(url, token, HeaderValue::from_static("application/json")).await?;
+        let mut document = serde_json::Deserializer::from_slice(&body);
+        serde_path_to_error::deserialize(&mut document).map_err(|error| {
+            let start: String = String::from_utf8_lossy(&body).chars().take(QUOTED_CHARS).collect();
+            let place = error.path().to_string();
+            let reason = if error.inner().is_data() {
+                format!("{place}: {}", error.inner())
+            } else {
+                format!("it is no JSON: {start:?}")
+            };
+            IngestFailure::bad_answer(format!("the answer of {} cannot be read: {reason}", named(url)))
+        })
+    }
+
+    /// Requests a text.
+    ///
+    /// # Errors
+    /// In the cases of [`PlatformClient::json`].
+    pub async fn text(&self, url: &Url) -> Result<String, IngestFailure> {
+        let body = self.document(url, None, HeaderValue::from_static("text/plain, */*;q=0.5")).await?;
+        let no_text = |_| IngestFailure::bad_answer(format!("the answer of {} is no text in UTF-8", named(url)));
+        String::from_utf8(body).map_err(no_text)
+    }
+
+    /// Requests a document, and follows redirections.
+    async fn document(
+        &self,
+        url: &Url,
+        token: Option<&PlatformToken>,
+        accept: HeaderValue,
+    ) -> Result<Vec<u8>, IngestFailure> {
         let mut url = url.clone();
-        let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        let mut headers = HeaderMap::from_iter([(ACCEPT, accept)]);
         headers.extend(token.map(|token| (AUTHORIZATION, token.header())));
         for _ in 0..=MAX_REDIRECTS {
             let response = self.open_when_free(&url, &headers).await?;
             if !response.status.is_redirection() {
-                return self.document(&url, response).await;
+                return self.body_of_success(&url, response).await;
             }
             let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
             let Some(next) = location.and_then(|location| url.join(location).ok()) else {
@@ -157,10 +188,9 @@ impl PlatformClient {
         }
     }
 
-    /// Reads the document of a response.
-    async fn document<T: DeserializeOwned>(&self, url: &Url, response: ResponseStream) -> Result<T, IngestFailure> {
+    /// Reads the body of a response that must be a success.
+    async fn body_of_success(&self, url: &Url, response: ResponseStream) -> Result<Vec<u8>, IngestFailure> {
         let (status, name) = (response.status, named(url));
-        let content_type = text_header(&response.headers, CONTENT_TYPE).unwrap_or_default().to_owned();
         let failure = |body: &[u8]| {
             let message = format!("{name} answers {status}{}", reason_of(body));
             match status {
@@ -191,17 +221,7 @@ impl PlatformClient {
                 "{name} answers {status} with {bytes} bytes; 200 was expected"
             )));
         }
-        let mut document = serde_json::Deserializer::from_slice(&body);
-        serde_path_to_error::deserialize(&mut document).map_err(|error| {
-            let start: String = String::from_utf8_lossy(&body).chars().take(QUOTED_CHARS).collect();
-            let place = error.path().to_string();
-            let reason = if error.inner().is_data() {
-                format!("{place}: {}", error.inner())
-            } else {
-                format!("it is no JSON ({content_type}): {start:?}")
-            };
-            IngestFailure::bad_answer(format!("the answer of {name} cannot be read: {reason}"))
-        })
+        Ok(body)
     }
 
     /// Reads a body.

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{
     ClientLimits, IngestFailure, IngestProgress, LandingPage, PlatformClient, PlatformToken, RetryRule,
-    archiving::store_failure,
+    archiving::{self, store_failure},
     existing::ExistingFiles,
     files::{self, ArchivedFile, DownloadContext},
     item::ItemSettings,
@@ -231,25 +231,26 @@ impl Ingester {
             result.manifest = Some(manifest);
             return Ok(IngestStatus::SUCCESS_EXISTING);
         }
+        check_free(&dataset, self.settings.max_stored_bytes.saturating_sub(context.stored_bytes))?;
         if strategy.is_bundled() {
-            if let Some(status) = self.ingest_bundle(&page, &dataset, strategy, result, download).await? {
-                return Ok(status);
+            if let Some(size) = self.ingest_bundle(&page, &dataset, strategy, result, download).await? {
+                *new_bytes = size;
+                return Ok(IngestStatus::SUCCESS);
             }
             strategy = strategy.unbundled();
             result.ingest_strategy = Some(strategy);
         }
         if let Some(settings) = self.settings.wayback.as_ref().filter(|_| strategy.is_web()) {
-            let capture = self.capture(settings, &dataset.files, result, download).await?;
+            let (captures, size) = self.capture(settings, &dataset.files, result, download).await?;
+            *new_bytes = size;
             if strategy.is_file() {
-                result.fileset_file = capture.into_iter().next();
+                result.fileset_file = captures.into_iter().next();
                 return Ok(IngestStatus::SUCCESS_FILE);
             }
             return Ok(IngestStatus::SUCCESS);
         }
-        let free = self.settings.max_stored_bytes.saturating_sub(context.stored_bytes);
-        check_free(&dataset, free)?;
         let files = self.download(&dataset, existing, download, result).await?;
-        *new_bytes = files.iter().filter(|file| file.stored.is_new).map(|file| file.stored.size).sum();
+        *new_bytes = archiving::new_bytes(&files);
         let index = if strategy.is_web() {
             self.archive_in_warc(&page, &files, result).await.map_err(|error| store_failure(&error))?
         } else {

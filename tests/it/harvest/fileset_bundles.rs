@@ -65,8 +65,9 @@ async fn fileset_bundles_of_each_kind_have_the_members_of_the_manifest() {
     for name in ["all.zip", "all.tar", "all.tar.gz"] {
         let bundle = made_by_python(name);
         fixture.server.put(BUNDLE_PLACE, Answer::new(200, bundle.clone()));
-        let Ingested { result, .. } = fixture.ingest(&listed()).await;
+        let Ingested { result, new_bytes, .. } = fixture.ingest(&listed()).await;
         assert_eq!(result.status.as_str(), "success", "{name}: {:?}", result.error_message);
+        assert_eq!(new_bytes, bundle.len() as u64, "{name}");
         assert_eq!(result.ingest_strategy.unwrap().name(), "web-fileset-bundled");
         let manifest = result.manifest.unwrap();
         assert_eq!(manifest[0].sha1, Some(sha1(b"one")), "{name}");

@@ -284,7 +284,9 @@ async fn cancelled() -> String {
         ["ingest", "--json", "--config", config.to_str().unwrap(), "--folder", store.to_str().unwrap(), &url];
     let child = command(&arguments).stdin(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
-    let connection = tokio::time::timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    let (connection, _) = tokio::time::timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    // The program listens to Ctrl-C when it sends its request.
+    tokio::time::timeout(PATIENCE, connection.readable()).await.unwrap().unwrap();
     let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let (code, output, errors) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();

@@ -21,6 +21,7 @@ pub(crate) mod fake_fedora3;
 pub(crate) mod fake_fedora6;
 pub(crate) mod fake_repository;
 pub(crate) mod fake_stomp_broker;
+pub(crate) mod fatcat_judge;
 pub(crate) mod fedora3_messages;
 pub(crate) mod feed_reader;
 pub(crate) mod fixtures;

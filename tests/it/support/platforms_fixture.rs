@@ -36,10 +36,12 @@ impl Platforms {
             invenio: vec![at("/zenodo/")],
             figshare_hosts: vec![server.url.replace("http://", "")],
             figshare_api: at("/figshare-api/v2/"),
+            figshare_bundles: at("/figshare-bundles/"),
             archiveorg: at("/ia/"),
             dryad: at(""),
             osf: at("/osf/"),
             osf_api: at("/osf-api/v2/"),
+            datacite: at("/datacite/"),
             tokens: vec![("dryad".to_owned(), PlatformToken::new(&Secret::new("dryad-token")).unwrap())],
         };
         Self { server, client, settings }

@@ -73,6 +73,17 @@ pub(crate) fn pooch_registry(platform: &str, url: &str) -> BTreeMap<String, Stri
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
+/// Returns path, size, digest and URL of each file of a dataset, as datahugger lists them. The host of the URL plays the
+/// platform.
+pub(crate) fn datahugger_files(platform: &str, url: &str) -> Value {
+    let requirements = ["datahugger==0.13", "jsonpath-ng==1.7.0", "requests==2.32.5"];
+    let mut reader = Command::new(environment("datahugger", &requirements));
+    reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/datahugger_files.py"));
+    let done = reader.args([platform, url]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
 /// Reads a WARC file with warcio, and indexes it with cdxj-indexer. Returns the records with the digests of their bodies,
 /// whether the digests of the records are true, and the index.
 pub(crate) fn read_warc(warc: &Path) -> Value {

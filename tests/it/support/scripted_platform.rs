@@ -2,8 +2,9 @@
 
 use std::{
     collections::HashMap,
-    convert::Infallible,
+    io,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use axum::{
@@ -13,6 +14,7 @@ use axum::{
     http::{HeaderMap, Request, Response, header::AUTHORIZATION},
 };
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use serde_json::Value;
 
 /// An answer to a request.
@@ -122,10 +124,19 @@ async fn answer(State(server): State<PlatformServer>, request: Request<Body>) ->
     let place = head.uri.path_and_query().unwrap().as_str();
     let Answer { status, headers, body, repeats } = server.answer(head.method.as_str(), place, &head.headers, &body);
     let mut response = Response::builder().status(status);
+    let has_length = headers.iter().any(|(name, _)| *name == "content-length");
     for (name, value) in headers {
         response = response.header(name, value);
     }
     let body = Bytes::from(body);
-    let pieces = futures_util::stream::iter(std::iter::repeat_n(body.clone(), repeats).map(Ok::<_, Infallible>));
-    response.body(if repeats == 1 { Body::from(body) } else { Body::from_stream(pieces) }).unwrap()
+    if !has_length {
+        return response.body(Body::from(body)).unwrap();
+    }
+    // The length of a stream may differ from the header. It breaks off after the client has got what there is.
+    let pieces = stream::iter(std::iter::repeat_n(body, repeats)).map(Ok);
+    let end = stream::once(async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Err(io::Error::other("the body ends too early"))
+    });
+    response.body(Body::from_stream(pieces.chain(end))).unwrap()
 }

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     format::fileset::message::ManifestFile,
     harvest::fileset::{IngestFailure, LandingPage, PlatformClient},
+    model::Timestamp,
 };
 
 /// Dataverse.
@@ -192,7 +193,13 @@ impl Version {
         if let Some(state) = self.version_state.as_deref().filter(|state| *state != "RELEASED") {
             return Err(out_of_scope(format!("the version is {state}")));
         }
-        let is_closed = |file: &&File| file.restricted || file.data_file.embargo.is_some();
+        let today = Timestamp::now().datetime().format("%Y-%m-%d").to_string();
+        // The interface keeps embargoes that have ended.
+        let is_embargoed = |file: &File| {
+            let embargo = file.data_file.embargo.as_ref();
+            embargo.is_some_and(|embargo| embargo.date_available.as_ref().is_none_or(|date| *date > today))
+        };
+        let is_closed = |file: &&File| file.restricted || is_embargoed(file);
         let (closed, all) = (self.files.iter().filter(is_closed).count(), self.files.len());
         if closed == 0 {
             return Ok(());

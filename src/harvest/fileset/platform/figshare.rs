@@ -143,7 +143,9 @@ impl PlatformHelper for Figshare {
                 archiveorg_item_name: item_name(&[&host, &id, &format!("v{version}")]),
                 platform_domain: host,
                 base_url: None,
-                bundle_url: Some(format!("https://ndownloader.figshare.com/articles/{id}/versions/{version}")),
+                bundle_url: Some(
+                    below(&settings.figshare_bundles, ["articles", &id, "versions", &version]).to_string(),
+                ),
                 files: files.into_iter().map(|file| file.manifest(folders, api)).collect(),
                 metadata: article.bibliography(version),
                 platform_id: id,

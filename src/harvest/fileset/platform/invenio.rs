@@ -107,6 +107,8 @@ enum Files {
     List(Vec<File>),
     Entries {
         entries: Entries,
+        #[serde(default)]
+        count: Option<usize>,
     },
     /// Without entries.
     Other {},
@@ -142,11 +144,23 @@ struct Links {
 }
 
 impl Files {
-    fn list(self) -> Vec<File> {
-        match self {
-            Self::List(files) | Self::Entries { entries: Entries::List(files) } => files,
-            Self::Entries { entries: Entries::ByKey(files) } => files.into_values().collect(),
-            Self::Other {} => Vec::new(),
+    /// Returns the files.
+    ///
+    /// # Errors
+    /// Fails if the list has another number of files than it says.
+    fn list(self) -> Result<Vec<File>, IngestFailure> {
+        let (files, count) = match self {
+            Self::List(files) => (files, None),
+            Self::Entries { entries: Entries::List(files), count } => (files, count),
+            Self::Entries { entries: Entries::ByKey(files), count } => (files.into_values().collect(), count),
+            Self::Other {} => (Vec::new(), None),
+        };
+        match count.filter(|count| *count != files.len()) {
+            Some(count) => {
+                let listed = files.len();
+                Err(IngestFailure::bad_answer(format!("the record has {count} files, and lists {listed}")))
+            }
+            None => Ok(files),
         }
     }
 }
@@ -173,10 +187,10 @@ impl PlatformHelper for Invenio {
             let id = record_id(&page.url, base).unwrap_or(Err(out_of_scope("the page is no record")))?;
             let record: Record = client.json(&below(base, ["api", "records", &id]), token).await?;
             record.check(&id, base)?;
-            let mut files = record.files.map(Files::list).unwrap_or_default();
+            let mut files = record.files.map(Files::list).transpose()?.unwrap_or_default();
             if files.is_empty() {
                 let list: Files = client.json(&below(base, ["api", "records", &id, "files"]), token).await?;
-                files = list.list();
+                files = list.list()?;
             }
             let (doi, host) = (record.doi.clone(), domain(base));
             Ok(Dataset {

@@ -3,6 +3,8 @@
 //! To add a platform, add a module and list it in [`PLATFORMS`].
 
 mod archiveorg;
+mod bagit;
+mod datacite;
 mod dataverse;
 mod dryad;
 mod figshare;
@@ -35,7 +37,9 @@ pub static PLATFORMS: &[&dyn PlatformHelper] = &[
     &archiveorg::ArchiveOrg,
     &dryad::Dryad,
     &osf::Osf,
+    &bagit::Bag,
     &signposting::Signposting,
+    &datacite::DataCite,
 ];
 
 /// A platform.
@@ -69,17 +73,20 @@ pub async fn dataset_of(
     settings: &PlatformSettings,
     client: &PlatformClient,
 ) -> Result<(&'static dyn PlatformHelper, Dataset), IngestFailure> {
-    let Some(platform) = PLATFORMS.iter().find(|platform| platform.matches(page, settings)) else {
-        let no_match = || {
-            let message = format!("{} is no page of a known platform, and names no files", named(&page.url));
-            IngestFailure {
-                retry: RetryRule::AfterFix,
-                ..IngestFailure::permanent(IngestStatus::NO_PLATFORM_MATCH, message)
-            }
-        };
-        return Err(page.failure.clone().unwrap_or_else(no_match));
-    };
+    let platform = PLATFORMS.iter().find(|platform| platform.matches(page, settings));
+    let Some(platform) = platform else { return Err(no_match(page)) };
     Ok((*platform, platform.dataset(page, settings, client).await?))
+}
+
+/// Returns the failure of a page that is none of a platform: its own, if it has one.
+fn no_match(page: &LandingPage) -> IngestFailure {
+    page.failure.clone().unwrap_or_else(|| {
+        let message = format!("{} is no page of a known platform, and names no files", named(&page.url));
+        IngestFailure {
+            retry: RetryRule::AfterFix,
+            ..IngestFailure::permanent(IngestStatus::NO_PLATFORM_MATCH, message)
+        }
+    })
 }
 
 /// Addresses of the platforms, and their access tokens.
@@ -91,6 +98,8 @@ pub struct PlatformSettings {
     pub figshare_hosts: Vec<String>,
     /// Base URL of Figshare's interface.
     pub figshare_api: Url,
+    /// Base URL of Figshare's downloads of whole articles.
+    pub figshare_bundles: Url,
     /// Base URL of archive.org.
     pub archiveorg: Url,
     /// Base URL of Dryad.
@@ -99,6 +108,8 @@ pub struct PlatformSettings {
     pub osf: Url,
     /// Base URL of the interface of OSF.
     pub osf_api: Url,
+    /// Base URL of the interface of DataCite, with the metadata of DOIs.
+    pub datacite: Url,
     /// Access tokens, by the names of the platforms.
     pub tokens: Vec<(String, PlatformToken)>,
 }
@@ -274,6 +285,11 @@ fn domain(url: &Url) -> String {
 fn item_name(parts: &[&str]) -> String {
     let name = parts.join("-");
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).take(100).collect()
+}
+
+/// Returns the last segment of a URL, or the host if there is none.
+fn name_of(url: &Url) -> String {
+    segments(url).pop().unwrap_or_else(|| domain(url))
 }
 
 /// Puts a digest into its member of a manifest entry; a digest of another algorithm goes to `extra`.

@@ -14,7 +14,7 @@ use super::{
     item_name, out_of_scope, own_link, segments,
 };
 use crate::{
-    format::fileset::message::ManifestFile,
+    format::fileset::{message::ManifestFile, status::IngestStatus},
     harvest::fileset::{IngestFailure, LandingPage, PlatformClient},
 };
 
@@ -146,17 +146,22 @@ impl PlatformHelper for Osf {
         Box::pin(async move {
             let (api, token) = (&settings.osf_api, settings.token(NAME));
             let id = node_id(&page.url, settings).ok_or_else(|| out_of_scope("the page is no project"))?;
-            let node: Node = client.json(&below(api, ["nodes", &id, ""]), token).await?;
-            let mut lists = VecDeque::from([below(api, ["nodes", &id, "files", "osfstorage", ""])]);
+            let node = client.json::<Node>(&below(api, ["nodes", &id, ""]), token).await;
+            // A registration, the frozen form of a project, has a place of its own.
+            let (kind, node) = match node {
+                Err(failure) if failure.status == IngestStatus::PLATFORM_404 => {
+                    let registration = client.json::<Node>(&below(api, ["registrations", &id, ""]), token).await;
+                    ("registrations", registration?)
+                }
+                node => ("nodes", node?),
+            };
+            let mut lists = VecDeque::from([below(api, [kind, &id, "files", "osfstorage", ""])]);
             let (mut files, mut requests) = (Vec::new(), 0);
             while let Some(list) = lists.pop_front() {
                 requests += 1;
                 if requests > MAX_REQUESTS || files.len() > MAX_ENTRIES {
                     let message = format!("the list of files needs more than {MAX_REQUESTS} requests");
-                    return Err(IngestFailure::permanent(
-                        crate::format::fileset::status::IngestStatus::TOO_MANY_FILES,
-                        message,
-                    ));
+                    return Err(IngestFailure::permanent(IngestStatus::TOO_MANY_FILES, message));
                 }
                 let page: Page = client.json(&list, token).await?;
                 for entry in page.data {

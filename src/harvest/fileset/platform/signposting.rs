@@ -9,8 +9,8 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name, segments,
-    set_digest,
+    Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name, name_of,
+    segments, set_digest,
 };
 use crate::{
     format::fileset::message::ManifestFile,
@@ -96,7 +96,7 @@ fn only_file(page: &LandingPage) -> PlatformFile {
 }
 
 /// Returns the files of links. A link whose last segment another one has gets its host and whole path.
-fn linked_files(links: Vec<Link>) -> Vec<PlatformFile> {
+pub(super) fn linked_files(links: Vec<Link>) -> Vec<PlatformFile> {
     let mut names = HashSet::new();
     let mut file = |Link { url, media_type }: Link| {
         let short = name_of(&url);
@@ -160,11 +160,6 @@ fn metadata_of_crate(graph: &[Value]) -> DatasetMetadata {
         version: text("version"),
         ..DatasetMetadata::default()
     }
-}
-
-/// Returns the last segment of a URL, or the host if there is none.
-fn name_of(url: &Url) -> String {
-    segments(url).pop().unwrap_or_else(|| domain(url))
 }
 
 fn decoded(text: &str) -> String {

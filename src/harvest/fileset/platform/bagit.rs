@@ -1,0 +1,164 @@
+//! Bags (RFC 8493): folders with a manifest of their payload, which the page is or links. A bag may name files that are to be
+//! fetched from other places, and its number of files and bytes.
+
+use std::collections::HashMap;
+
+use futures_util::future::BoxFuture;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use regex_lite::Regex;
+use url::Url;
+
+use super::{
+    Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name, name_of,
+    segments, set_digest,
+};
+use crate::{
+    format::fileset::{message::ManifestFile, status::IngestStatus},
+    harvest::fileset::{IngestFailure, LandingPage, PlatformClient},
+};
+
+/// Bags.
+pub(super) struct Bag;
+
+const NAME: &str = "bagit";
+
+/// Algorithms of manifests, the one that is preferred first. SHA-512 is not computed.
+const ALGORITHMS: [&str; 4] = ["sha256", "sha1", "md5", "sha512"];
+
+/// Characters that are percent-encoded in the path of a payload file.
+const NOT_IN_PATH: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'?').add(b'`').add(b'{').add(b'}').add(b'%');
+
+impl PlatformHelper for Bag {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn matches(&self, page: &LandingPage, _: &PlatformSettings) -> bool {
+        manifest(page).is_some()
+    }
+
+    fn dataset<'a>(
+        &'a self,
+        page: &'a LandingPage,
+        _: &'a PlatformSettings,
+        client: &'a PlatformClient,
+    ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
+        Box::pin(async move {
+            let no_bag = || IngestFailure::bad_answer("the page links no manifest of a bag");
+            let (place, algorithm) = manifest(page).ok_or_else(no_bag)?;
+            let text = client.text(&place).await?;
+            let tag_file = |name: &str| place.join(name).map_err(|error| IngestFailure::bad_answer(error.to_string()));
+            let fetched = fetched(&optional(client.text(&tag_file("fetch.txt")?).await)?.unwrap_or_default());
+            let info = optional(client.text(&tag_file("bag-info.txt")?).await)?.unwrap_or_default();
+            let files = files(&text, algorithm, &place, &fetched)?;
+            check_count(&info, files.len())?;
+            let folder = place.join(".").unwrap_or_else(|_| place.clone());
+            let (host, path) = (domain(&folder), segments(&folder).join("-"));
+            Ok(Dataset {
+                platform_name: NAME,
+                archiveorg_item_name: item_name(&[&host, &path]),
+                platform_domain: host,
+                platform_id: folder.path().to_owned(),
+                base_url: Some(folder.into()),
+                bundle_url: None,
+                files,
+                metadata: DatasetMetadata {
+                    title: field(&info, "External-Identifier"),
+                    creators: field(&info, "Source-Organization").into_iter().collect(),
+                    date: field(&info, "Bagging-Date"),
+                    description: field(&info, "External-Description"),
+                    ..DatasetMetadata::default()
+                },
+            })
+        })
+    }
+}
+
+/// Returns the manifest with the best algorithm: the page itself, or a link of it.
+fn manifest(page: &LandingPage) -> Option<(Url, &'static str)> {
+    let algorithm = |url: &Url| {
+        let name = name_of(url);
+        ALGORITHMS.iter().position(|algorithm| name == format!("manifest-{algorithm}.txt"))
+    };
+    let linked = page.links("item").into_iter().chain(page.links("describedby")).map(|link| link.url);
+    let all = std::iter::once(page.url.clone()).chain(linked).chain(anchors(page));
+    let best = all.filter_map(|url| Some((algorithm(&url)?, url))).min_by_key(|(rank, _)| *rank)?;
+    Some((best.1, ALGORITHMS[best.0]))
+}
+
+/// Returns the targets of the links in a page, such as the list of a folder.
+fn anchors(page: &LandingPage) -> Vec<Url> {
+    let text = String::from_utf8_lossy(page.body.as_deref().unwrap_or_default());
+    let Ok(pattern) = Regex::new(r#"(?i)<a\s[^>]*href\s*=\s*["']?([^"'\s>]*manifest-[a-z0-9]+\.txt)"#) else {
+        return Vec::new();
+    };
+    let targets = pattern.captures_iter(&text).filter_map(|found| page.url.join(&found[1]).ok());
+    targets.take(100).collect()
+}
+
+/// Returns the text of a file that a bag need not have.
+fn optional(text: Result<String, IngestFailure>) -> Result<Option<String>, IngestFailure> {
+    match text {
+        Ok(text) => Ok(Some(text)),
+        Err(failure) if failure.status == IngestStatus::PLATFORM_404 => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Returns URL and size of the files that are elsewhere, by their paths.
+fn fetched(text: &str) -> HashMap<String, (String, Option<u64>)> {
+    let line = |line: &str| {
+        let mut parts = line.splitn(3, [' ', '\t']);
+        let (url, size, path) = (parts.next()?, parts.next()?, parts.next()?);
+        Some((decoded(path.trim_start()), (url.to_owned(), size.parse().ok())))
+    };
+    text.lines().take(MAX_ENTRIES).filter_map(line).collect()
+}
+
+/// Returns the files of a manifest: in each line the digest and the path.
+fn files(
+    text: &str,
+    algorithm: &str,
+    place: &Url,
+    fetched: &HashMap<String, (String, Option<u64>)>,
+) -> Result<Vec<PlatformFile>, IngestFailure> {
+    let file = |line: &str| {
+        let (digest, path) = line.trim_end().split_once([' ', '\t'])?;
+        // `md5sum` marks binary files with a star.
+        let path = decoded(path.trim_start().trim_start_matches('*').trim_start_matches("./"));
+        let is_digest = digest.len() >= 32 && digest.bytes().all(|b| b.is_ascii_hexdigit());
+        let url = place.join(&utf8_percent_encode(&path, NOT_IN_PATH).to_string()).ok()?;
+        let elsewhere = fetched.get(&path).cloned();
+        let (url, size) = elsewhere.unwrap_or_else(|| (url.into(), None));
+        let mut file = ManifestFile { path, size, platform_url: Some(url), ..ManifestFile::default() };
+        set_digest(&mut file, algorithm, digest);
+        is_digest.then(|| PlatformFile::new(file))
+    };
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).take(MAX_ENTRIES + 1);
+    let no_line = |line: &str| {
+        let start: String = line.chars().take(80).collect();
+        IngestFailure::bad_answer(format!("the manifest has a line without digest and path: {start:?}"))
+    };
+    lines.map(|line| file(line).ok_or_else(|| no_line(line))).collect()
+}
+
+/// Compares the number of files with the one that the bag tells: `Payload-Oxum: BYTES.FILES`.
+fn check_count(info: &str, listed: usize) -> Result<(), IngestFailure> {
+    let told = field(info, "Payload-Oxum").and_then(|oxum| oxum.split_once('.')?.1.parse::<usize>().ok());
+    match told.filter(|told| *told != listed) {
+        Some(told) => Err(IngestFailure::bad_answer(format!("the bag has {told} files, and lists {listed}"))),
+        None => Ok(()),
+    }
+}
+
+/// Returns the first value of a field of `bag-info.txt`.
+fn field(info: &str, name: &str) -> Option<String> {
+    let line = info.lines().find_map(|line| line.split_once(':').filter(|(label, _)| label.eq_ignore_ascii_case(name)));
+    line.map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+/// Decodes the three characters that a manifest encodes: line feed, carriage return and percent.
+fn decoded(path: &str) -> String {
+    path.replace("%0A", "\n").replace("%0a", "\n").replace("%0D", "\r").replace("%0d", "\r").replace("%25", "%")
+}

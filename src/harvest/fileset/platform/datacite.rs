@@ -1,0 +1,150 @@
+//! DataCite: the files of a DOI whose landing page gives none. A few platforms have registered the URLs of their files.
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    Dataset, DatasetMetadata, PlatformHelper, PlatformSettings, below, domain, item_name, no_match, segments,
+    signposting::linked_files,
+};
+use crate::{
+    format::fileset::status::IngestStatus,
+    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, landing_page::Link},
+};
+
+/// DataCite.
+pub(super) struct DataCite;
+
+const NAME: &str = "datacite";
+
+#[derive(Deserialize)]
+struct Answer<T> {
+    data: T,
+}
+
+#[derive(Deserialize)]
+struct Doi {
+    attributes: Attributes,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Attributes {
+    /// A URL, a list, or nothing.
+    #[serde(default)]
+    content_url: Value,
+    #[serde(default)]
+    titles: Vec<Title>,
+    #[serde(default)]
+    creators: Vec<Creator>,
+    #[serde(default)]
+    publication_year: Option<u32>,
+    #[serde(default)]
+    version: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Title {
+    title: String,
+}
+
+#[derive(Deserialize)]
+struct Creator {
+    #[serde(default)]
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Media {
+    attributes: MediaAttributes,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MediaAttributes {
+    url: String,
+    #[serde(default)]
+    media_type: Option<String>,
+}
+
+impl PlatformHelper for DataCite {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn matches(&self, page: &LandingPage, _: &PlatformSettings) -> bool {
+        doi(page).is_some()
+    }
+
+    fn dataset<'a>(
+        &'a self,
+        page: &'a LandingPage,
+        settings: &'a PlatformSettings,
+        client: &'a PlatformClient,
+    ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
+        Box::pin(async move {
+            let Some(doi) = doi(page) else { return Err(no_match(page)) };
+            let place = below(&settings.datacite, ["dois", &doi]);
+            // Another agency may have registered the DOI.
+            let unknown = |failure: IngestFailure| {
+                if failure.status == IngestStatus::PLATFORM_404 { no_match(page) } else { failure }
+            };
+            let Answer { data: Doi { attributes } } =
+                client.json::<Answer<Doi>>(&place, None).await.map_err(unknown)?;
+            let mut links = content_links(&attributes.content_url);
+            if links.is_empty() {
+                let place = below(&settings.datacite, ["dois", &doi, "media"]);
+                let media = client.json::<Answer<Vec<Media>>>(&place, None).await.map_err(unknown)?.data;
+                let link = |Media { attributes: MediaAttributes { url, media_type } }: Media| {
+                    Some(Link { url: Url::parse(&url).ok()?, media_type })
+                };
+                links = media.into_iter().filter_map(link).collect();
+            }
+            if links.is_empty() {
+                return Err(no_match(page));
+            }
+            let host = domain(&page.url);
+            Ok(Dataset {
+                platform_name: NAME,
+                archiveorg_item_name: item_name(&[&host, &doi]),
+                platform_domain: host,
+                base_url: None,
+                bundle_url: None,
+                files: linked_files(links),
+                metadata: DatasetMetadata {
+                    title: attributes.titles.into_iter().next().map(|title| title.title),
+                    creators: attributes.creators.into_iter().filter_map(|creator| creator.name).collect(),
+                    date: attributes.publication_year.map(|year| year.to_string()),
+                    doi: Some(doi.clone()),
+                    version: attributes.version,
+                    ..DatasetMetadata::default()
+                },
+                platform_id: doi,
+            })
+        })
+    }
+}
+
+/// Returns the DOI of the first URL on the way to a page that has one in its path.
+fn doi(page: &LandingPage) -> Option<String> {
+    page.hops.iter().find_map(|hop| {
+        let path = segments(hop);
+        let is_prefix = |part: &String| {
+            part.strip_prefix("10.").is_some_and(|rest| rest.len() >= 4 && rest.bytes().all(|b| b.is_ascii_digit()))
+        };
+        let at = path.iter().position(is_prefix)?;
+        path.get(at + 1)?;
+        Some(path[at..].join("/").to_ascii_lowercase())
+    })
+}
+
+fn content_links(content: &Value) -> Vec<Link> {
+    let urls = match content {
+        Value::Array(urls) => urls.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect::<Vec<_>>(),
+    };
+    let link = |url| Some(Link { url: Url::parse(url).ok()?, media_type: None });
+    urls.into_iter().filter_map(link).collect()
+}
