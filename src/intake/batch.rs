@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use crate::{
     format::{Location, Redaction, Rejection},
     journal::{
         JournalError, Submission,
-        harvest::{HarvestProgress, RunCounts},
+        harvest::{HarvestProgress, RunCounts, SourcePosition},
         quarantine::QuarantineId,
     },
 };
@@ -53,6 +54,16 @@ pub struct Batch {
     rejected: Vec<(Incoming, Rejection)>,
     /// Number of messages that are in the quarantine already.
     quarantined: u64,
+}
+
+/// Progress of the source that is written with a batch.
+enum Progress {
+    /// The broker records what was read.
+    None,
+    /// Progress of a harvest.
+    Harvest(Box<HarvestProgress>),
+    /// Position of a source whose broker does not record what was read.
+    Position(SourcePosition),
 }
 
 /// Numbers of a batch that is on disk.
@@ -183,13 +194,39 @@ fn redact(source: &Source, incoming: &mut Incoming, encoded: bool) {
 }
 
 impl Intake {
-    /// Accepts a batch. On return all of its messages are on disk, in the journal or in the quarantine.
+    /// Accepts a batch. On return all of its messages are on disk, in the journal or in the quarantine. If the broker does
+    /// not record what was read, `position` is the source's position after the batch. The journal writes it in the
+    /// transaction of the changes. Messages that cannot be read are in the quarantine before the position is written, so
+    /// a crash in between loses none.
     ///
     /// # Errors
     /// Fails if the batch could not be written. The caller must submit the same batch again, before any other
     /// batch of the source. Messages of the batch that were already written are not written twice.
-    pub async fn accept_batch(&self, source: &Source, batch: &mut Batch) -> Result<(), JournalError> {
-        self.write_batch(source, batch, None).await.map(drop)
+    pub async fn accept_batch(
+        &self,
+        source: &Source,
+        batch: &mut Batch,
+        position: Option<Arc<str>>,
+    ) -> Result<(), JournalError> {
+        let at = |position| Progress::Position(SourcePosition { source: source.name().clone(), position });
+        self.write_batch(source, batch, position.map_or(Progress::None, at)).await.map(drop)
+    }
+
+    /// Returns the position that was last written for the source.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub async fn position(&self, source: &Source) -> Result<Option<Arc<str>>, JournalError> {
+        self.journal.source_position(source.name().clone()).await
+    }
+
+    /// Writes the position of the source, without a message.
+    ///
+    /// # Errors
+    /// Fails if the position could not be written.
+    pub async fn write_position(&self, source: &Source, position: Arc<str>) -> Result<(), JournalError> {
+        let position = SourcePosition { source: source.name().clone(), position };
+        self.journal.append_positioned(Vec::new(), position).await.map(drop)
     }
 
     /// Accepts the records of one page of a harvest, and writes the progress of the harvest in the same transaction.
@@ -205,7 +242,7 @@ impl Intake {
         progress: HarvestProgress,
     ) -> Result<RunCounts, JournalError> {
         let mut counts = progress.run.counts;
-        let WrittenBatch { changes, quarantined } = self.write_batch(source, batch, Some(progress)).await?;
+        let WrittenBatch { changes, quarantined } = self.write_batch(source, batch, Progress::Harvest(Box::new(progress))).await?;
         counts.changes += changes;
         counts.quarantined += quarantined;
         Ok(counts)
@@ -215,7 +252,7 @@ impl Intake {
         &self,
         source: &Source,
         batch: &mut Batch,
-        progress: Option<HarvestProgress>,
+        progress: Progress,
     ) -> Result<WrittenBatch, JournalError> {
         // After a failed append the messages are parsed again, because failures are rare and cloning every
         // message is not free.
@@ -236,15 +273,21 @@ impl Intake {
         if !refused.is_empty() {
             batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
         }
-        // Before the append, because a harvest does not read a record again once its position is past the record.
+        // Before the append, because no record is read again once the position is past it.
         self.quarantine(source, batch).await?;
+        let mut unwritten_position = None;
         let outcomes = match progress {
-            Some(mut progress) => {
+            Progress::Harvest(mut progress) => {
                 progress.run.counts.quarantined += batch.quarantined;
-                self.journal.append_page(submissions, progress).await?
+                self.journal.append_page(submissions, *progress).await?
             }
-            None if submissions.is_empty() => Vec::new(),
-            None => self.journal.append_batch(submissions).await?,
+            Progress::Position(position) => {
+                let outcomes = self.journal.append_positioned(submissions, position.clone()).await?;
+                unwritten_position = Some(position);
+                outcomes
+            }
+            Progress::None if submissions.is_empty() => Vec::new(),
+            Progress::None => self.journal.append_batch(submissions).await?,
         };
         // Keyed by position among the appended messages.
         let (mut receipts, mut refused) = (Vec::with_capacity(outcomes.len()), BTreeMap::new());
@@ -260,6 +303,8 @@ impl Intake {
         }
         let changes = receipts.iter().map(|receipt| receipt.accepted().count() as u64).sum();
         count(source, receipts.into_iter());
+        // The journal writes the position unless it refuses a message.
+        unwritten_position = unwritten_position.filter(|_| !refused.is_empty());
         if !refused.is_empty() {
             batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
         }
@@ -268,6 +313,9 @@ impl Intake {
         batch.messages.clear();
         batch.read = Some(Vec::new());
         self.quarantine(source, batch).await?;
+        if let Some(position) = unwritten_position {
+            self.journal.append_positioned(Vec::new(), position).await?;
+        }
         Ok(WrittenBatch { changes, quarantined: std::mem::take(&mut batch.quarantined) })
     }
 

@@ -33,6 +33,7 @@ pub(crate) mod hoarder_sfm_fixture;
 pub(crate) mod http_receiver;
 pub(crate) mod ingest_fixture;
 pub(crate) mod journal_fixture;
+pub(crate) mod kafka;
 pub(crate) mod message_load;
 pub(crate) mod moving_readers;
 pub(crate) mod nodes_fixture;

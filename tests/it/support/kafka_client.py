@@ -1,0 +1,54 @@
+"""Client of Kafka over librdkafka: publishes the messages on standard input, or prints those of a topic, as JSON lines."""
+
+import json
+import sys
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+
+def text(value):
+    return None if value is None else value.decode()
+
+
+def publish(brokers, codec):
+    producer = Producer({"bootstrap.servers": brokers, "compression.type": codec, "partitioner": "murmur2_random",
+                         "enable.idempotence": True, "linger.ms": 5})
+    failures = []
+
+    def confirmed(error, _):
+        if error is not None:
+            failures.append(str(error))
+
+    for line in sys.stdin:
+        message = json.loads(line)
+        headers = list(message.get("headers", {}).items())
+        producer.produce(message["topic"], value=message["value"], key=message.get("key"), headers=headers,
+                         on_delivery=confirmed)
+        producer.poll(0)
+    producer.flush(30)
+    if failures or len(producer):
+        sys.exit(f"{len(producer)} messages are not confirmed: {failures[:3]}")
+
+
+def consume(brokers, topic, count):
+    consumer = Consumer({"bootstrap.servers": brokers, "group.id": "tests", "enable.auto.commit": False})
+    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    received = 0
+    while received < count:
+        message = consumer.poll(30)
+        if message is None:
+            sys.exit(f"only {received} messages have arrived")
+        if message.error():
+            sys.exit(str(message.error()))
+        received += 1
+        headers = {name: text(value) for name, value in message.headers() or []}
+        print(json.dumps({"partition": message.partition(), "offset": message.offset(), "key": text(message.key()),
+                          "headers": headers, "value": text(message.value())}))
+    consumer.close()
+
+
+if sys.argv[1] == "publish":
+    publish(sys.argv[2], sys.argv[3])
+else:
+    consume(sys.argv[2], sys.argv[3], int(sys.argv[4]))
