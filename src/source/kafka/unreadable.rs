@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::kafka::{KafkaError, OffsetAt, Partition};
 
+/// Wait of a fetch without a result. Some brokers return no response without a wait.
+const WAIT: Duration = Duration::from_millis(100);
+
 /// Returns the first offset after `first` at which a fetch can be decoded. A fetch at any offset of a batch returns the
 /// whole batch, so all offsets before the result belong to the undecodable batch.
 ///
@@ -32,7 +35,7 @@ pub(super) async fn end_of_unreadable(partition: &Partition, first: i64) -> Resu
 }
 
 async fn is_readable(partition: &Partition, offset: i64) -> Result<bool, KafkaError> {
-    match partition.fetch(offset, 1, Duration::ZERO).await {
+    match partition.fetch(offset, 1, WAIT).await {
         Ok(_) => Ok(true),
         Err(KafkaError::Unreadable(_)) => Ok(false),
         Err(error) => Err(error),

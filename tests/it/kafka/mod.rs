@@ -2,5 +2,7 @@
 
 mod delivery;
 mod delivery_failures;
+mod security;
 mod source;
 mod source_failures;
+mod undecodable_records;

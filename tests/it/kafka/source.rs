@@ -101,7 +101,7 @@ async fn poison_messages_are_quarantined_and_tombstones_are_skipped() {
     assert_eq!(messages.len(), 2, "{quarantine:#}");
     let reason = messages[0]["reason"].as_str().unwrap();
     assert!(reason.contains("and limits.body_bytes is 200000"), "{quarantine:#}");
-    let poison = gateway.json(&format!("/quarantine/{}", messages[1]["id"].as_str().unwrap())).await;
+    let poison = gateway.json(&format!("/quarantine/{}", messages[1]["id"])).await;
     let headers = poison["headers"].to_string();
     assert!(headers.contains(TOPIC) && headers.contains("kafka.offset") && !headers.contains("forged"), "{poison:#}");
     assert!(gateway.stop_when_connected().await);

@@ -24,6 +24,7 @@ use crate::support::{
     breakable_proxy::BreakableProxy,
     gateway::{Gateway, PATIENCE, free_address},
     journal_fixture::configuration,
+    kafka_proxy::{Additions, KafkaProxy, PASSWORD, USER},
     python::environment,
 };
 
@@ -63,6 +64,13 @@ impl Broker {
         let proxy = BreakableProxy::start(port(&address));
         let advertised = format!("127.0.0.1:{}", proxy.port);
         Self::start_as(&address, &advertised, Some(proxy)).await
+    }
+
+    /// Starts a broker behind a proxy with these additions.
+    pub(crate) async fn behind(additions: Additions) -> (Self, KafkaProxy) {
+        let address = free_address();
+        let proxy = KafkaProxy::start(address.clone(), additions).await;
+        (Self::start_as(&address, &proxy.address, None).await, proxy)
     }
 
     async fn start_as(address: &str, advertised: &str, proxy: Option<BreakableProxy>) -> Self {
@@ -132,6 +140,16 @@ impl Broker {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let lines = String::from_utf8(done.stdout).unwrap();
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Creates a topic with one partition and publishes values to it, with librdkafka over TLS and SASL.
+    pub(crate) fn prepare_securely(&self, ca: &str, topic: &str, values: &[String]) {
+        let mut publisher = self.librdkafka(&["prepare", &self.address, topic, ca, USER, PASSWORD]);
+        let mut publisher = publisher.stdin(Stdio::piped()).spawn().unwrap();
+        let lines: String = values.iter().map(|value| format!("{value}\n")).collect();
+        publisher.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        let done = publisher.wait_with_output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 
     fn librdkafka(&self, arguments: &[&str]) -> Command {

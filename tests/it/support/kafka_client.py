@@ -4,6 +4,7 @@ import json
 import sys
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 
 def text(value):
@@ -51,7 +52,21 @@ def consume(brokers, topic):
     consumer.close()
 
 
-if sys.argv[1] == "publish":
+def prepare(brokers, topic, ca, user, password):
+    access = {"bootstrap.servers": brokers, "security.protocol": "SASL_SSL", "ssl.ca.location": ca,
+              "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": user, "sasl.password": password}
+    admin = AdminClient(access)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    producer = Producer(access)
+    for line in sys.stdin:
+        producer.produce(topic, value=line.strip())
+    if producer.flush(30):
+        sys.exit("some messages are not confirmed")
+
+
+if sys.argv[1] == "prepare":
+    prepare(*sys.argv[2:])
+elif sys.argv[1] == "publish":
     publish(sys.argv[2], sys.argv[3])
 else:
     consume(sys.argv[2], sys.argv[3])
