@@ -11,9 +11,12 @@ mod status;
 
 pub use ca_certificates::{InvalidCaCertificates, read_ca_certificates};
 pub use endpoint::{Endpoint, InvalidEndpoint, Schemes};
-pub use socket::{ResolveFuture, Resolver, SocketError, SocketGuard, Stream, open as open_socket, system_resolver, tls_config};
+pub use socket::{
+    ResolveFuture, Resolver, SocketError, SocketGuard, Stream, open as open_socket, system_resolver, tls_config,
+};
 pub use status::{
-    CONNECTION_FAILURES, CONNECTION_LAG, CONNECTION_STATE, ConnectionFailure, ConnectionState, ConnectionStatus, ConnectionView,
+    CONNECTION_FAILURES, CONNECTION_LAG, CONNECTION_STATE, ConnectionFailure, ConnectionState, ConnectionStatus,
+    ConnectionView,
 };
 
 /// Metric name: number of messages that a broker delivered again.

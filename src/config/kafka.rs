@@ -61,7 +61,8 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<TopicSe
         None | Some("earliest") => Start::Earliest,
         Some("latest") => Start::Latest,
         Some(time) => Start::At(DateTime::parse_from_rfc3339(time).map(Into::into).or_else(|_| {
-            let reason = format!("it is {time:?}; give \"earliest\", \"latest\" or a time such as 2026-01-02T03:04:05Z");
+            let reason =
+                format!("it is {time:?}; give \"earliest\", \"latest\" or a time such as 2026-01-02T03:04:05Z");
             Err(table.entry("start")?.invalid(reason))
         })?),
     };
@@ -73,7 +74,8 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<TopicSe
 /// Reads the settings of the connection to the cluster.
 fn cluster(table: &Setting, environment: &[(OsString, OsString)]) -> Result<ClusterSettings, ConfigError> {
     let brokers = required(table, "brokers")?;
-    let brokers = parse_brokers(&brokers.clone().read::<String>()?).map_err(|error| brokers.invalid(error.to_string()))?;
+    let brokers =
+        parse_brokers(&brokers.clone().read::<String>()?).map_err(|error| brokers.invalid(error.to_string()))?;
     let tls = table.get("tls")?.unwrap_or(false);
     let ca = table.get::<String>("ca")?;
     if ca.is_some() && !tls {

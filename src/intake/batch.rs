@@ -242,7 +242,8 @@ impl Intake {
         progress: HarvestProgress,
     ) -> Result<RunCounts, JournalError> {
         let mut counts = progress.run.counts;
-        let WrittenBatch { changes, quarantined } = self.write_batch(source, batch, Progress::Harvest(Box::new(progress))).await?;
+        let WrittenBatch { changes, quarantined } =
+            self.write_batch(source, batch, Progress::Harvest(Box::new(progress))).await?;
         counts.changes += changes;
         counts.quarantined += quarantined;
         Ok(counts)
@@ -350,79 +351,4 @@ fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Batch, Incoming, Intake, ReceivedMessage, Source};
-    use crate::{
-        format::{
-            Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Limits, Message, ParsedMessage,
-            Rejection,
-        },
-        journal::{
-            Journal, JournalSettings,
-            store::sqlite::{SqliteOptions, SqliteStore},
-        },
-        model::SourceName,
-    };
-
-    static KIND: DialectKind = DialectKind {
-        name: "frail",
-        about: "",
-        accepts: &[],
-        headers: &["read"],
-        duplicates: DuplicateDetection::ByBody,
-        redact: None,
-        repository: None,
-        sample_settings: &["{}"],
-        build: |_, _| -> Result<Box<dyn Dialect>, InvalidSettings> { Ok(Box::new(Frail)) },
-    };
-
-    /// Dialect that panics on invalid JSON.
-    struct Frail;
-
-    impl Dialect for Frail {
-        fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
-            Ok(ParsedMessage::one(serde_json::from_slice(message.body).unwrap()))
-        }
-    }
-
-    #[tokio::test]
-    async fn message_that_panics_the_dialect_is_quarantined_and_the_others_are_appended() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
-        let (journal, _writer) = Journal::start(store, JournalSettings::default()).unwrap();
-        let name = SourceName::parse("s").unwrap();
-        let source = Source::new(name, &KIND, serde_json::Value::Null, false, Limits::default()).unwrap();
-        let intake = Intake::new(journal.clone());
-        let headers: Headers = [("read", "1"), ("routing-key", "a.b"), ("secret", "2")].into_iter().collect();
-        let event = |item: &str| {
-            let item = format!("http://h/{item}");
-            let event = serde_json::json!({ "object": "http://h/1", "items": [{ "uri": item, "change": "ADD" }] });
-            event.to_string().into_bytes()
-        };
-        let message = |body: Vec<u8>| Incoming {
-            content_type: None,
-            headers: headers.clone(),
-            body: body.into(),
-            transport_id: None,
-            redelivered: false,
-        };
-        let messages = [event("a"), b"no JSON".to_vec(), event("b"), event("a")]
-            .map(|body| ReceivedMessage::Readable(message(body)));
-        let (first, next) = messages.split_at(2);
-        let mut batch = Batch::read(&source, first.to_vec());
-        batch.extend(Batch::read(&source, next.to_vec()));
-        intake.accept_batch(&source, &mut batch).await.unwrap();
-        // The second call has nothing left to do.
-        intake.accept_batch(&source, &mut batch).await.unwrap();
-        assert_eq!(journal.head().0, 2);
-        let stored = journal.quarantined_before(None, 10).await.unwrap();
-        assert_eq!(stored.len(), 1);
-        let stored = journal.quarantined(stored[0].id).await.unwrap().unwrap().message;
-        assert!(stored.reason.contains("the dialect crashed on this message"), "{}", stored.reason);
-        assert_eq!(stored.body, "no JSON");
-        let expected = [("read", "1"), ("routing-key", "a.b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(stored.headers, expected);
-        let counts = [&source.counts().accepted, &source.counts().duplicate, &source.counts().quarantined];
-        assert_eq!(counts.map(|count| count.load(std::sync::atomic::Ordering::Relaxed)), [2, 1, 1]);
-    }
-}
+mod tests;

@@ -11,10 +11,7 @@ use rskafka::{
     record::{Record, RecordAndOffset},
 };
 
-use super::{
-    Codec, KafkaError,
-    error::within,
-};
+use super::{Codec, KafkaError, error::within};
 
 /// Maximum time for the response to a request, beside the time that the request itself allows the broker.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -130,4 +127,3 @@ impl Partition {
         within("accept records", PRODUCE_TIMEOUT, producing).await.map(drop)
     }
 }
-

@@ -43,7 +43,9 @@ pub enum KafkaError {
     #[error(transparent)]
     CaCertificates(#[from] InvalidCaCertificates),
     /// The topic does not exist, or the user may not see it.
-    #[error("the cluster shows no topic {0:?}; create it, correct its name, or grant the user the permission to describe and read it")]
+    #[error(
+        "the cluster shows no topic {0:?}; create it, correct its name, or grant the user the permission to describe and read it"
+    )]
     UnknownTopic(String),
     /// The user lacks a permission.
     #[error("the user lacks a permission in the cluster ({0}); grant it")]

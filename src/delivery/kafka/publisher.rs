@@ -140,7 +140,9 @@ fn is_refusal(error: &KafkaError) -> bool {
 
 fn refused(error: &KafkaError) -> DeliveryOutcome {
     let advice = match error {
-        KafkaError::TooLarge => "; raise max.message.bytes of the topic, or lower max_message_bytes of the subscription",
+        KafkaError::TooLarge => {
+            "; raise max.message.bytes of the topic, or lower max_message_bytes of the subscription"
+        }
         _ => "",
     };
     DeliveryOutcome::Refused { reason: format!("{error}{advice}") }

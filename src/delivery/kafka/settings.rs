@@ -73,7 +73,8 @@ pub(super) struct KafkaSettings {
 pub(super) fn parse(mut table: Map<String, Value>, context: &DefinitionContext<'_>) -> ConfigResult {
     // A cluster names the addresses of its brokers, and the client connects to all of them.
     if context.made_by == MadeBy::Api {
-        let reason = "a cluster could send the gateway to any address; define the subscription in the configuration file";
+        let reason =
+            "a cluster could send the gateway to any address; define the subscription in the configuration file";
         return Err(InvalidDefinition::new("delivery", reason));
     }
     let cluster = cluster(&mut table, context)?;

@@ -163,7 +163,8 @@ mod tests {
         assert_eq!(records.next(), 50);
         let ReceivedMessage::Unreadable { incoming, rejection, .. } = records.read(100) else { panic!() };
         assert!(incoming.body.is_empty());
-        let expected = "the records with the offsets 41 to 49 of partition 3 of t.1 were skipped, because the CRC is wrong";
+        let expected =
+            "the records with the offsets 41 to 49 of partition 3 of t.1 were skipped, because the CRC is wrong";
         assert!(rejection.reason.starts_with(expected), "{rejection}");
     }
 }

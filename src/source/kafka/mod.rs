@@ -75,7 +75,9 @@ pub enum KafkaSourceError {
     #[error("the offsets in the journal cannot be read or written: {0}")]
     Journal(String),
     /// The topics have too many partitions.
-    #[error("the topics have {0} partitions, and a source reads at most {MAX_PARTITIONS}; read the topics in several sources")]
+    #[error(
+        "the topics have {0} partitions, and a source reads at most {MAX_PARTITIONS}; read the topics in several sources"
+    )]
     TooManyPartitions(usize),
     /// The readers have ended without an error.
     #[error("the readers of the partitions have ended")]

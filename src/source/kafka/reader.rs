@@ -143,12 +143,7 @@ impl Readers {
                         let content = Content::Unreadable { end, reason };
                         let offset = std::mem::replace(&mut next, end);
                         self.lags.note_read((&topic, partition.number()), end, end, Some(end));
-                        vec![KafkaMessage {
-                            topic: Arc::clone(&topic),
-                            partition: partition.number(),
-                            offset,
-                            content,
-                        }]
+                        vec![KafkaMessage { topic: Arc::clone(&topic), partition: partition.number(), offset, content }]
                     }
                     Err(error) => return Ended::Failed(error),
                 },

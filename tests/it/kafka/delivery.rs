@@ -67,7 +67,10 @@ async fn second_client_reads_messages_of_every_codec_by_key_and_in_order() {
             assert_eq!((text(message, "type"), text(message, "changes")), ("content-change", "ADD"));
             assert_eq!(message["key"], change["object"]);
             assert_eq!(text(message, "object"), change["object"].as_str().unwrap());
-            assert!(last.insert(message["partition"].to_string(), seq).is_none_or(|last| last < seq), "{codec} is in order");
+            assert!(
+                last.insert(message["partition"].to_string(), seq).is_none_or(|last| last < seq),
+                "{codec} is in order"
+            );
             let key = message["key"].as_str().unwrap().to_owned();
             let partition = message["partition"].as_u64().unwrap();
             assert_eq!(*partitions.entry(key).or_insert(partition), partition, "an object has one partition");
@@ -80,9 +83,8 @@ async fn second_client_reads_messages_of_every_codec_by_key_and_in_order() {
         partitions.keys().map(|key| json!({ "topic": "tests.partitioner", "key": key, "value": "" })).collect();
     broker.publish_with_librdkafka(&messages, "none");
     let chosen = broker.consume_with_librdkafka("tests.partitioner").into_iter();
-    let chosen = chosen.map(|message| {
-        (message["key"].as_str().unwrap().to_owned(), message["partition"].as_u64().unwrap())
-    });
+    let chosen =
+        chosen.map(|message| (message["key"].as_str().unwrap().to_owned(), message["partition"].as_u64().unwrap()));
     assert_eq!(chosen.collect::<BTreeMap<_, _>>(), partitions);
 }
 
@@ -140,7 +142,8 @@ async fn message_that_is_too_large_becomes_a_dead_letter() {
 async fn missing_topic_is_shown_and_found_when_it_is_created() {
     let broker = Broker::start().await;
     let folder = tempfile::tempdir().unwrap();
-    let gateway = gateway(folder.path(), &index(&broker, "sasl = \"scram-sha-256\"\nuser = \"me\"\npassword = \"hush-hush\""));
+    let gateway =
+        gateway(folder.path(), &index(&broker, "sasl = \"scram-sha-256\"\nuser = \"me\"\npassword = \"hush-hush\""));
     let refused = "the broker refused the gateway (";
     let shown = gateway.until("index", "the error is shown", |shown| shown.to_string().contains(refused)).await;
     assert!(!shown.to_string().contains("hush-hush"), "{shown:#}");

