@@ -65,8 +65,8 @@ impl KafkaMessage {
         let Self { topic, partition, offset, content } = self;
         let mut headers = Headers::default();
         headers.push(&format!("{PREFIX}topic"), &*topic);
-        headers.push(&format!("{PREFIX}partition"), &partition.to_string());
-        headers.push(&format!("{PREFIX}offset"), &offset.to_string());
+        headers.push(&format!("{PREFIX}partition"), partition.to_string());
+        headers.push(&format!("{PREFIX}offset"), offset.to_string());
         let record = match content {
             Content::Record(record) => record,
             Content::Unreadable { end, reason } => {

@@ -42,7 +42,6 @@ async fn assert_delivered(gateway: &Gateway, broker: &Broker) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "prints the number of repeats")]
 async fn lost_connections_and_kills_lose_no_change_and_keep_the_order() {
     let broker = Broker::behind_proxy().await;
     broker.create_topic(TOPIC, 2).await;
@@ -79,7 +78,7 @@ async fn lost_connections_and_kills_lose_no_change_and_keep_the_order() {
     until_head(&gateway, MESSAGES).await;
     gateway.until_at("index", MESSAGES).await;
     let received = assert_delivered(&gateway, &broker).await;
-    eprintln!("{MESSAGES} changes were received in {received} messages");
+    assert!(received as u64 >= MESSAGES);
     assert!(gateway.stop().success());
 }
 
