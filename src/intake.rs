@@ -111,7 +111,7 @@ pub enum IntakeError {
 
 /// Prefixes of the headers that describe the route of a message. The quarantine stores these headers even if
 /// the dialect does not read them.
-const ROUTE_HEADERS: [&str; 3] = ["routing-key", "exchange", "destination"];
+const ROUTE_HEADERS: [&str; 4] = ["routing-key", "exchange", "destination", "kafka."];
 
 impl Source {
     /// Creates a source and its dialect.

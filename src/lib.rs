@@ -25,7 +25,8 @@
 //! - [`model`], the values: a [`model::Draft`] goes in and a [`model::Change`] comes out.
 //! - [`web`], the common part of all HTTP surfaces, with the server loop [`web::server::serve`].
 //! - [`broker`], the common part of connections to brokers, with [`broker::open_socket`];
-//!   [`amqp`] and [`stomp`] speak the protocols: [`amqp::QueueSettings::open`], [`stomp::StompSettings::open`].
+//!   [`amqp`], [`stomp`] and [`kafka`] speak the protocols: [`amqp::QueueSettings::open`],
+//!   [`stomp::StompSettings::open`], [`kafka::ClusterSettings::connect`].
 //! - [`files`], the store of downloaded files: [`files::FileStore::create`].
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
 //! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
@@ -69,6 +70,7 @@ mod cache;
 pub mod cluster;
 pub mod files;
 pub mod http_client;
+pub mod kafka;
 pub mod retry;
 pub mod stomp;
 mod suggestion;

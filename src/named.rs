@@ -14,7 +14,7 @@ macro_rules! named_values {
 
             /// Returns the name of the variant.
             #[must_use]
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$Value => $name,)*
                 }

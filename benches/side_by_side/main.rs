@@ -28,6 +28,7 @@ mod downloads;
 #[path = "../../tests/it/support/fedora3_messages.rs"]
 #[allow(dead_code)]
 mod fedora3_messages;
+mod filesets;
 mod formats;
 mod growth;
 mod harvests;
@@ -64,7 +65,7 @@ mod webhooks;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 15] = [
+const PARTS: [(&str, fn()); 16] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", growth::growth),
@@ -80,6 +81,7 @@ const PARTS: [(&str, fn()); 15] = [
     ("takeover", takeover::measure),
     ("harvests", harvests::measure),
     ("downloads", downloads::measure),
+    ("filesets", filesets::measure),
 ];
 
 fn main() {

@@ -102,6 +102,12 @@ pub const METRICS: [Metric; 41] = [
         about: "Failed connection attempts, broken connections, and pauses.",
     },
     Metric {
+        name: broker::CONNECTION_LAG,
+        kind: Kind::Gauge,
+        labels: &["connection"],
+        about: "Messages that wait in the broker, for sources that know it.",
+    },
+    Metric {
         name: broker::REDELIVERED,
         kind: Kind::Counter,
         labels: &["source"],

@@ -1,7 +1,7 @@
 //! Parts of a connection to a broker that all protocols share: the broker's URL, the CA certificates, the
 //! socket, and the state of the connection for administrators.
 //!
-//! `amqp` and `stomp` implement the protocols. The owner of a connection supervises it: after any error it
+//! `amqp`, `stomp` and `kafka` implement the protocols. The owner of a connection supervises it: after any error it
 //! closes the connection, waits, and connects again. It reports the state to [`ConnectionStatus`].
 
 mod ca_certificates;
@@ -11,9 +11,12 @@ mod status;
 
 pub use ca_certificates::{InvalidCaCertificates, read_ca_certificates};
 pub use endpoint::{Endpoint, InvalidEndpoint, Schemes};
-pub use socket::{ResolveFuture, Resolver, SocketError, SocketGuard, Stream, open as open_socket, system_resolver};
+pub use socket::{
+    ResolveFuture, Resolver, SocketError, SocketGuard, Stream, open as open_socket, system_resolver, tls_config,
+};
 pub use status::{
-    CONNECTION_FAILURES, CONNECTION_STATE, ConnectionFailure, ConnectionState, ConnectionStatus, ConnectionView,
+    CONNECTION_FAILURES, CONNECTION_LAG, CONNECTION_STATE, ConnectionFailure, ConnectionState, ConnectionStatus,
+    ConnectionView,
 };
 
 /// Metric name: number of messages that a broker delivered again.

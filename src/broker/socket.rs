@@ -105,13 +105,16 @@ pub async fn open(
         return Ok((Box::new(socket), guard));
     }
     let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| SocketError::Tls(error.to_string()))?;
-    let connector = TlsConnector::from(Arc::new(client_config(ca.map(Path::to_owned)).await?));
+    let connector = TlsConnector::from(Arc::new(tls_config(ca.map(Path::to_owned)).await?));
     let stream = connector.connect(name, socket).await.map_err(|error| SocketError::Tls(error.to_string()))?;
     Ok((Box::new(stream), guard))
 }
 
 /// Returns a TLS configuration that trusts only the CA certificates in `ca`, or those of the operating system.
-async fn client_config(ca: Option<PathBuf>) -> Result<ClientConfig, SocketError> {
+///
+/// # Errors
+/// Fails if the CA certificates cannot be read.
+pub async fn tls_config(ca: Option<PathBuf>) -> Result<ClientConfig, SocketError> {
     let read = tokio::task::spawn_blocking(move || {
         let mut trusted = RootCertStore::empty();
         match ca {

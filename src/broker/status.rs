@@ -72,6 +72,10 @@ pub struct ConnectionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub warning: Option<String>,
+    /// Number of messages that wait in the broker, for a source that knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub lag: Option<u64>,
     /// The time of the next attempt, while the state is `waiting` or `paused`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
@@ -80,6 +84,9 @@ pub struct ConnectionView {
 
 /// Metric name: state of a connection; 1 for the current state, 0 for every other.
 pub const CONNECTION_STATE: &str = "tidings_connection_state_info";
+
+/// Metric name: number of messages that wait in the broker, for a source that knows it.
+pub const CONNECTION_LAG: &str = "tidings_connection_lag_messages";
 
 /// Metric name: number of failed attempts to connect and of lost connections.
 pub const CONNECTION_FAILURES: &str = "tidings_connection_failures_total";
@@ -110,6 +117,7 @@ impl ConnectionStatus {
                 since: now(),
                 last_error: None,
                 warning: None,
+                lag: None,
                 next_attempt: None,
             }),
             is_broken: AtomicBool::new(false),
@@ -160,6 +168,13 @@ impl ConnectionStatus {
         is_new
     }
 
+    /// Sets the number of messages that wait in the broker.
+    pub fn set_lag(&self, messages: u64) {
+        self.lock().lag = Some(messages);
+        #[expect(clippy::cast_precision_loss, reason = "a gauge has no other numbers")]
+        metrics::gauge!(CONNECTION_LAG, "connection" => self.name.clone()).set(messages as f64);
+    }
+
     /// Returns a snapshot of the current state.
     #[must_use]
     pub fn view(&self) -> ConnectionView {
@@ -177,6 +192,8 @@ impl ConnectionStatus {
             set_gauge(&self.name, view.state, false);
             set_gauge(&self.name, state, true);
             view.state = state;
+            // The node that reads the source knows its lag.
+            view.lag = view.lag.filter(|_| state != ConnectionState::Elsewhere);
             view.since = now();
         }
         is_new

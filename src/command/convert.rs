@@ -44,7 +44,7 @@ pub(super) struct Convert {
     /// Dialect of the message.
     #[arg(long, value_name = "NAME")]
     dialect: String,
-    /// Format to write: atom, json, xml, cloudevents or activitystreams.
+    /// Format to write: atom, json, xml, cloudevents, activitystreams, fileset-result or fileset-file-result.
     #[arg(long, value_name = "NAME", default_value = "atom")]
     format: String,
     /// Settings of the dialect, as in [sources.NAME.settings].

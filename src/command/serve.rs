@@ -64,7 +64,8 @@ impl Serve {
 }
 
 fn log_to_stderr(log: &LogConfig) {
-    let filter = EnvFilter::new(&log.filter);
+    // The client of Kafka logs each step and each failed attempt; the gateway logs the outcome.
+    let filter = EnvFilter::new(format!("rskafka=off,{}", log.filter));
     let colours = io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     // lapin logs every frame, with passwords and bodies. Its errors are logged by its callers.

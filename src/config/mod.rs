@@ -20,6 +20,7 @@ mod harvest;
 mod harvest_definition;
 mod hub;
 mod journal;
+mod kafka;
 mod layer;
 mod limits;
 mod log;

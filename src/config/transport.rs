@@ -10,7 +10,7 @@ use serde::{
 use super::{
     amqp, download,
     error::ConfigError,
-    feed, filesets, folder, gateway, oai_pmh,
+    feed, filesets, folder, gateway, kafka, oai_pmh,
     setting::{Setting, bounded},
     stomp,
 };
@@ -21,6 +21,7 @@ pub(super) static TRANSPORTS: &[&TransportKind] = &[
     &HTTP,
     &amqp::AMQP,
     &stomp::STOMP,
+    &kafka::KAFKA,
     &oai_pmh::OAI_PMH,
     &feed::FEED,
     &folder::FOLDER,

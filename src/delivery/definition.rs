@@ -110,7 +110,7 @@ impl Definition {
         }
         let format = remove_kind(&mut table, "format", Some(DEFAULT_FORMAT), FORMATS, |kind| kind.name)?;
         if format.routed.is_some() && !delivery.has_routing_keys {
-            let reason = format!("the format {} needs routing keys; give the delivery amqp", format.name);
+            let reason = format!("the format {} needs routing keys; give the delivery amqp or kafka", format.name);
             return Err(InvalidDefinition::new("format", reason));
         }
         let filter: Filter = remove_key(&mut table, "filter")?.unwrap_or_default();

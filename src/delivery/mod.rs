@@ -14,6 +14,7 @@ mod definition;
 mod engine;
 mod http_outcome;
 mod in_flight;
+mod kafka;
 mod memory;
 pub mod metrics;
 mod rate;
@@ -49,7 +50,7 @@ use crate::{
 };
 
 /// All kinds of delivery, by name.
-pub static DELIVERIES: &[&DeliveryKind] = &[&amqp::AMQP, &webhook::WEBHOOK];
+pub static DELIVERIES: &[&DeliveryKind] = &[&amqp::AMQP, &webhook::WEBHOOK, &kafka::KAFKA];
 
 /// A kind of delivery that a subscription can name.
 pub struct DeliveryKind {

@@ -33,6 +33,8 @@ pub enum ValueType {
     Enum(&'static [&'static str]),
     /// A URL that may contain a secret: the URL itself, or a reference to it.
     Url,
+    /// A secret: the value itself, or a reference to it.
+    Secret,
     /// A boolean.
     Bool,
     /// An integer in this range.
@@ -100,7 +102,7 @@ impl SettingSpec {
                 let table = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true)));
                 ArrayBuilder::new().items(table.build()).description(Some(self.about)).into()
             }
-            ValueType::Url => secret_schema().description(Some(self.about)).into(),
+            ValueType::Url | ValueType::Secret => secret_schema().description(Some(self.about)).into(),
             ValueType::Secrets => {
                 let list = ArrayBuilder::new().items(secret_schema()).min_items(Some(1)).max_items(Some(2));
                 list.description(Some(self.about)).into()

@@ -154,6 +154,7 @@ fn headers(change: &Change, protocol: HeaderProtocol) -> Vec<Header> {
         HeaderProtocol::Amqp => attributes
             .flat_map(|(name, value)| [header("cloudEvents_", name, value.clone()), header("ce-", name, value)])
             .collect(),
+        HeaderProtocol::Kafka => attributes.map(|(name, value)| header("ce_", name, value)).collect(),
     }
 }
 

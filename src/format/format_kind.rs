@@ -81,6 +81,8 @@ pub enum HeaderProtocol {
     Http,
     /// AMQP 0-9-1 headers, which RabbitMQ passes to AMQP 1.0 clients as application properties.
     Amqp,
+    /// Headers of Kafka records.
+    Kafka,
 }
 
 /// A header of a message.
@@ -88,7 +90,7 @@ pub enum HeaderProtocol {
 pub struct Header {
     /// Name: a token (RFC 9110 section 5.6.2) of at most 255 bytes.
     pub name: Cow<'static, str>,
-    /// Value: visible ASCII characters and inner spaces for HTTP, any text for AMQP.
+    /// Value: visible ASCII characters and inner spaces for HTTP, any text for AMQP and Kafka.
     pub value: String,
 }
 

@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use crate::{
     format::{Location, Redaction, Rejection},
     journal::{
         JournalError, Submission,
-        harvest::{HarvestProgress, RunCounts},
+        harvest::{HarvestProgress, RunCounts, SourcePosition},
         quarantine::QuarantineId,
     },
 };
@@ -53,6 +54,16 @@ pub struct Batch {
     rejected: Vec<(Incoming, Rejection)>,
     /// Number of messages that are in the quarantine already.
     quarantined: u64,
+}
+
+/// Progress of the source that is written with a batch.
+enum Progress {
+    /// The broker records what was read.
+    None,
+    /// Progress of a harvest.
+    Harvest(Box<HarvestProgress>),
+    /// Position of a source whose broker does not record what was read.
+    Position(SourcePosition),
 }
 
 /// Numbers of a batch that is on disk.
@@ -183,13 +194,39 @@ fn redact(source: &Source, incoming: &mut Incoming, encoded: bool) {
 }
 
 impl Intake {
-    /// Accepts a batch. On return all of its messages are on disk, in the journal or in the quarantine.
+    /// Accepts a batch. On return all of its messages are on disk, in the journal or in the quarantine. If the broker does
+    /// not record what was read, `position` is the source's position after the batch. The journal writes it in the
+    /// transaction of the changes. Messages that cannot be read are in the quarantine before the position is written, so
+    /// a crash in between loses none.
     ///
     /// # Errors
     /// Fails if the batch could not be written. The caller must submit the same batch again, before any other
     /// batch of the source. Messages of the batch that were already written are not written twice.
-    pub async fn accept_batch(&self, source: &Source, batch: &mut Batch) -> Result<(), JournalError> {
-        self.write_batch(source, batch, None).await.map(drop)
+    pub async fn accept_batch(
+        &self,
+        source: &Source,
+        batch: &mut Batch,
+        position: Option<Arc<str>>,
+    ) -> Result<(), JournalError> {
+        let at = |position| Progress::Position(SourcePosition { source: source.name().clone(), position });
+        self.write_batch(source, batch, position.map_or(Progress::None, at)).await.map(drop)
+    }
+
+    /// Returns the position that was last written for the source.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub async fn position(&self, source: &Source) -> Result<Option<Arc<str>>, JournalError> {
+        self.journal.source_position(source.name().clone()).await
+    }
+
+    /// Writes the position of the source, without a message.
+    ///
+    /// # Errors
+    /// Fails if the position could not be written.
+    pub async fn write_position(&self, source: &Source, position: Arc<str>) -> Result<(), JournalError> {
+        let position = SourcePosition { source: source.name().clone(), position };
+        self.journal.append_positioned(Vec::new(), position).await.map(drop)
     }
 
     /// Accepts the records of one page of a harvest, and writes the progress of the harvest in the same transaction.
@@ -205,7 +242,8 @@ impl Intake {
         progress: HarvestProgress,
     ) -> Result<RunCounts, JournalError> {
         let mut counts = progress.run.counts;
-        let WrittenBatch { changes, quarantined } = self.write_batch(source, batch, Some(progress)).await?;
+        let WrittenBatch { changes, quarantined } =
+            self.write_batch(source, batch, Progress::Harvest(Box::new(progress))).await?;
         counts.changes += changes;
         counts.quarantined += quarantined;
         Ok(counts)
@@ -215,7 +253,7 @@ impl Intake {
         &self,
         source: &Source,
         batch: &mut Batch,
-        progress: Option<HarvestProgress>,
+        progress: Progress,
     ) -> Result<WrittenBatch, JournalError> {
         // After a failed append the messages are parsed again, because failures are rare and cloning every
         // message is not free.
@@ -236,15 +274,21 @@ impl Intake {
         if !refused.is_empty() {
             batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
         }
-        // Before the append, because a harvest does not read a record again once its position is past the record.
+        // Before the append, because no record is read again once the position is past it.
         self.quarantine(source, batch).await?;
+        let mut unwritten_position = None;
         let outcomes = match progress {
-            Some(mut progress) => {
+            Progress::Harvest(mut progress) => {
                 progress.run.counts.quarantined += batch.quarantined;
-                self.journal.append_page(submissions, progress).await?
+                self.journal.append_page(submissions, *progress).await?
             }
-            None if submissions.is_empty() => Vec::new(),
-            None => self.journal.append_batch(submissions).await?,
+            Progress::Position(position) => {
+                let outcomes = self.journal.append_positioned(submissions, position.clone()).await?;
+                unwritten_position = Some(position);
+                outcomes
+            }
+            Progress::None if submissions.is_empty() => Vec::new(),
+            Progress::None => self.journal.append_batch(submissions).await?,
         };
         // Keyed by position among the appended messages.
         let (mut receipts, mut refused) = (Vec::with_capacity(outcomes.len()), BTreeMap::new());
@@ -260,6 +304,8 @@ impl Intake {
         }
         let changes = receipts.iter().map(|receipt| receipt.accepted().count() as u64).sum();
         count(source, receipts.into_iter());
+        // The journal writes the position unless it refuses a message.
+        unwritten_position = unwritten_position.filter(|_| !refused.is_empty());
         if !refused.is_empty() {
             batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
         }
@@ -268,6 +314,9 @@ impl Intake {
         batch.messages.clear();
         batch.read = Some(Vec::new());
         self.quarantine(source, batch).await?;
+        if let Some(position) = unwritten_position {
+            self.journal.append_positioned(Vec::new(), position).await?;
+        }
         Ok(WrittenBatch { changes, quarantined: std::mem::take(&mut batch.quarantined) })
     }
 
@@ -302,79 +351,4 @@ fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Batch, Incoming, Intake, ReceivedMessage, Source};
-    use crate::{
-        format::{
-            Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Limits, Message, ParsedMessage,
-            Rejection,
-        },
-        journal::{
-            Journal, JournalSettings,
-            store::sqlite::{SqliteOptions, SqliteStore},
-        },
-        model::SourceName,
-    };
-
-    static KIND: DialectKind = DialectKind {
-        name: "frail",
-        about: "",
-        accepts: &[],
-        headers: &["read"],
-        duplicates: DuplicateDetection::ByBody,
-        redact: None,
-        repository: None,
-        sample_settings: &["{}"],
-        build: |_, _| -> Result<Box<dyn Dialect>, InvalidSettings> { Ok(Box::new(Frail)) },
-    };
-
-    /// Dialect that panics on invalid JSON.
-    struct Frail;
-
-    impl Dialect for Frail {
-        fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
-            Ok(ParsedMessage::one(serde_json::from_slice(message.body).unwrap()))
-        }
-    }
-
-    #[tokio::test]
-    async fn message_that_panics_the_dialect_is_quarantined_and_the_others_are_appended() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
-        let (journal, _writer) = Journal::start(store, JournalSettings::default()).unwrap();
-        let name = SourceName::parse("s").unwrap();
-        let source = Source::new(name, &KIND, serde_json::Value::Null, false, Limits::default()).unwrap();
-        let intake = Intake::new(journal.clone());
-        let headers: Headers = [("read", "1"), ("routing-key", "a.b"), ("secret", "2")].into_iter().collect();
-        let event = |item: &str| {
-            let item = format!("http://h/{item}");
-            let event = serde_json::json!({ "object": "http://h/1", "items": [{ "uri": item, "change": "ADD" }] });
-            event.to_string().into_bytes()
-        };
-        let message = |body: Vec<u8>| Incoming {
-            content_type: None,
-            headers: headers.clone(),
-            body: body.into(),
-            transport_id: None,
-            redelivered: false,
-        };
-        let messages = [event("a"), b"no JSON".to_vec(), event("b"), event("a")]
-            .map(|body| ReceivedMessage::Readable(message(body)));
-        let (first, next) = messages.split_at(2);
-        let mut batch = Batch::read(&source, first.to_vec());
-        batch.extend(Batch::read(&source, next.to_vec()));
-        intake.accept_batch(&source, &mut batch).await.unwrap();
-        // The second call has nothing left to do.
-        intake.accept_batch(&source, &mut batch).await.unwrap();
-        assert_eq!(journal.head().0, 2);
-        let stored = journal.quarantined_before(None, 10).await.unwrap();
-        assert_eq!(stored.len(), 1);
-        let stored = journal.quarantined(stored[0].id).await.unwrap().unwrap().message;
-        assert!(stored.reason.contains("the dialect crashed on this message"), "{}", stored.reason);
-        assert_eq!(stored.body, "no JSON");
-        let expected = [("read", "1"), ("routing-key", "a.b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(stored.headers, expected);
-        let counts = [&source.counts().accepted, &source.counts().duplicate, &source.counts().quarantined];
-        assert_eq!(counts.map(|count| count.load(std::sync::atomic::Ordering::Relaxed)), [2, 1, 1]);
-    }
-}
+mod tests;

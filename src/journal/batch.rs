@@ -10,7 +10,7 @@ use foldhash::{HashMap, HashSet};
 use super::{
     bounds::ChangeBounds,
     command::{AppendGroup, DraftOutcome, DuplicatePolicy, Submission},
-    harvest::HarvestProgress,
+    harvest::{HarvestProgress, Progress, SourcePosition},
     json_of,
     registry::ObjectState,
     seed::{CrawlPart, CrawlPartOutcome, CrawlProgress, RegistryDelta},
@@ -115,22 +115,40 @@ impl SettledBatch {
             submissions.into_iter().map(|submission| settler.submission(submission)).collect();
         let outcomes = outcomes?;
         let crawl_outcomes = settler.crawl_parts(crawl_parts)?;
-        let harvests = harvests(appends, &outcomes);
-        Ok(settler.finish(outcomes, crawl_outcomes, cursors, harvests))
+        let progress = SourceProgress::of(appends, &outcomes);
+        Ok(settler.finish(outcomes, crawl_outcomes, cursors, progress))
     }
 }
 
-/// Returns the progress of the harvests among these appends, with the changes that their pages made.
-fn harvests(appends: Vec<AppendGroup>, outcomes: &[Vec<DraftOutcome>]) -> Vec<HarvestProgress> {
-    let mut outcomes = outcomes.iter();
-    let progress = |AppendGroup { submissions, harvest, .. }: AppendGroup| {
-        let outcomes = outcomes.by_ref().take(submissions).flatten();
-        let changes = outcomes.filter(|outcome| matches!(outcome, DraftOutcome::Accepted { .. })).count();
-        let mut progress = *harvest?;
-        progress.run.counts.changes += changes as u64;
-        Some(progress)
-    };
-    appends.into_iter().filter_map(progress).collect()
+/// Progress of the sources whose messages a batch contains.
+#[derive(Default)]
+struct SourceProgress {
+    harvests: Vec<HarvestProgress>,
+    positions: Vec<SourcePosition>,
+}
+
+impl SourceProgress {
+    /// Returns the progress of these appends: of harvests with the changes that their pages made, and of other sources
+    /// unless a message was refused.
+    fn of(appends: Vec<AppendGroup>, outcomes: &[Vec<DraftOutcome>]) -> Self {
+        let (mut outcomes, mut all) = (outcomes.iter(), Self::default());
+        for AppendGroup { submissions, progress, .. } in appends {
+            let (mut changes, mut is_refused) = (0, false);
+            for outcome in outcomes.by_ref().take(submissions).flatten() {
+                changes += u64::from(matches!(outcome, DraftOutcome::Accepted { .. }));
+                is_refused |= matches!(outcome, DraftOutcome::TooManyItems);
+            }
+            match progress {
+                Some(Progress::Harvest(mut progress)) => {
+                    progress.run.counts.changes += changes;
+                    all.harvests.push(*progress);
+                }
+                Some(Progress::Position(position)) if !is_refused => all.positions.push(position),
+                Some(Progress::Position(_)) | None => {}
+            }
+        }
+        all
+    }
 }
 
 /// State of a batch while its drafts are settled.
@@ -351,7 +369,7 @@ impl BatchSettler {
         outcomes: Vec<Vec<DraftOutcome>>,
         crawl_outcomes: Vec<CrawlPartOutcome>,
         cursors: Vec<(SubscriptionName, Seq)>,
-        harvests: Vec<HarvestProgress>,
+        SourceProgress { harvests, positions }: SourceProgress,
     ) -> SettledBatch {
         let is_changed = |(_, object): &(Uri, ObjectInBatch)| object.object_changed || !object.changed_items.is_empty();
         let mut changed: Vec<_> = self.objects.into_iter().filter(is_changed).collect();
@@ -364,7 +382,8 @@ impl BatchSettler {
         };
         let objects = changed.into_iter().map(update).collect();
         let Self { changes, new_unchanged: unchanged, received, completed, seeds, crawls, .. } = self;
-        let writes = WriteBatch { changes, unchanged, received, objects, cursors, completed, seeds, crawls, harvests };
+        let rows = WriteBatch { changes, unchanged, objects, cursors, completed, ..WriteBatch::nothing(received) };
+        let writes = WriteBatch { seeds, crawls, harvests, positions, ..rows };
         SettledBatch { writes, outcomes, crawl_outcomes }
     }
 }

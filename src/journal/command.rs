@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{
-    harvest::{HarvestProgress, HarvestWrite},
+    harvest::{HarvestWrite, Progress},
     nodes::Term,
     quarantine::{NewQuarantinedMessage, QuarantineId},
     seed::{CrawlPart, CrawlPartOutcome},
@@ -80,8 +80,8 @@ pub(super) enum Command {
     Append {
         submissions: Vec<Submission>,
         term: Option<Term>,
-        /// Progress of the harvest that these drafts belong to.
-        harvest: Option<Box<HarvestProgress>>,
+        /// Progress of the source that these drafts belong to.
+        progress: Option<Progress>,
         reply: Replies<Vec<DraftOutcome>>,
     },
     Seed(Box<CrawlPart>, Reply<CrawlPartOutcome>),
@@ -124,7 +124,7 @@ pub(super) struct AppendGroup {
     /// Number of submissions.
     pub(super) submissions: usize,
     pub(super) term: Option<Term>,
-    pub(super) harvest: Option<Box<HarvestProgress>>,
+    pub(super) progress: Option<Progress>,
 }
 
 /// Commands that the writer executes together, grouped by kind.
@@ -202,8 +202,8 @@ impl CommandBatch {
         for command in commands {
             self.count += 1;
             match command {
-                Command::Append { submissions, term, harvest, reply } => {
-                    self.input.appends.push(AppendGroup { submissions: submissions.len(), term, harvest });
+                Command::Append { submissions, term, progress, reply } => {
+                    self.input.appends.push(AppendGroup { submissions: submissions.len(), term, progress });
                     self.append_replies.push((submissions.len(), reply));
                     self.input.submissions.extend(submissions);
                 }

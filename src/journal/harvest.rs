@@ -1,5 +1,6 @@
 //! Progress of harvests: the position after the last page of each source, the history of its runs, and the records that
-//! its repository has listed. The definitions of harvests that were made over HTTP are stored beside them.
+//! its repository has listed. The definitions of harvests that were made over HTTP are stored beside them. A source whose
+//! broker does not record what was read has only a position ([`Journal::append_positioned`]).
 //!
 //! A harvest writes the records of a page, the position after it and the counts of its run in one transaction
 //! ([`Journal::append_page`]). After a crash it continues after the last page that is on disk.
@@ -102,6 +103,26 @@ pub struct HarvestProgress {
     pub jobs: Vec<IngestJob>,
 }
 
+/// Position of a source that is written in one transaction with the messages before it, for a transport whose broker does
+/// not record what was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePosition {
+    /// The source.
+    pub source: SourceName,
+    /// Position from which the source continues, in a format that only its transport knows.
+    pub position: Arc<str>,
+}
+
+/// Progress of a source, written in one transaction with the drafts before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Progress of a harvest, to which the journal adds the changes.
+    Harvest(Box<HarvestProgress>),
+    /// Position of a source that reads a broker. The position is not written if the journal refuses a message, because
+    /// the caller stores that message in the quarantine first.
+    Position(SourcePosition),
+}
+
 /// Modification of the list of a repository's records. A run that reads the whole list finds the records that are
 /// missing, which a repository without tombstones does not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -193,11 +214,33 @@ impl Journal {
         progress: HarvestProgress,
     ) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
         let began = Instant::now();
-        let harvest = Some(Box::new(progress));
-        let outcomes = self.execute(|reply| Command::Append { submissions, term: self.term, harvest, reply }).await;
+        let progress = Some(Progress::Harvest(Box::new(progress)));
+        let outcomes = self.execute(|reply| Command::Append { submissions, term: self.term, progress, reply }).await;
         let outcomes = outcomes.inspect_err(metrics::failed)?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
+    }
+
+    /// Appends messages as [`Journal::append_batch`] does, and writes the position after them in the same transaction. If
+    /// the journal refuses a message ([`DraftOutcome::TooManyItems`]), it appends the others without the position.
+    ///
+    /// # Errors
+    /// As [`Journal::append_batch`].
+    pub async fn append_positioned(
+        &self,
+        submissions: Vec<Submission>,
+        position: SourcePosition,
+    ) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
+        self.append_patiently(submissions, Some(Progress::Position(position))).await
+    }
+
+    /// Returns the position of a source; `None` before the first one was written.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn source_position(&self, source: SourceName) -> Result<Option<Arc<str>>, JournalError> {
+        let record = self.harvest(source).await?;
+        Ok(record.map(|record| record.position).filter(|position| !position.is_empty()))
     }
 
     /// Returns the position of a source's harvest; `None` before the first run.

@@ -76,6 +76,7 @@ use crate::{
     supervision::{Supervisor, Worker},
 };
 use command::Command;
+use harvest::Progress;
 use nodes::{NodeTable, Term, Wake};
 use publisher::{JournalFacts, Publisher};
 use quarantine::{NewQuarantinedMessage, QuarantineId};
@@ -258,7 +259,7 @@ impl Journal {
     pub async fn append_all(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
         let began = Instant::now();
         let outcomes =
-            self.send(|reply| Command::Append { submissions, term: self.term, harvest: None, reply }).await?;
+            self.send(|reply| Command::Append { submissions, term: self.term, progress: None, reply }).await?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
     }
@@ -269,8 +270,16 @@ impl Journal {
     /// # Errors
     /// Fails if nothing was written, or the gateway is stopping.
     pub async fn append_batch(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
+        self.append_patiently(submissions, None).await
+    }
+
+    async fn append_patiently(
+        &self,
+        submissions: Vec<Submission>,
+        progress: Option<Progress>,
+    ) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
         let began = Instant::now();
-        let append = |reply| Command::Append { submissions, term: self.term, harvest: None, reply };
+        let append = |reply| Command::Append { submissions, term: self.term, progress, reply };
         let mut appending = std::pin::pin!(self.execute(append));
         let outcomes = match tokio::time::timeout(self.patience, &mut appending).await {
             Ok(outcomes) => outcomes,

@@ -8,5 +8,6 @@
 pub mod amqp;
 pub mod consumer;
 pub mod http;
+pub mod kafka;
 pub mod rate;
 pub mod stomp;

@@ -14,6 +14,7 @@ mod formats;
 mod harvest;
 mod intake;
 mod journal;
+mod kafka;
 mod lookups;
 mod project;
 mod shutdown;

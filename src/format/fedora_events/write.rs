@@ -250,7 +250,7 @@ fn headers(change: &Change, protocol: HeaderProtocol) -> Vec<Header> {
     let modification = event.modification;
     let types: Vec<_> = event.types.iter().map(Uri::as_str).collect();
     let fits = |value: &str| match protocol {
-        HeaderProtocol::Amqp => true,
+        HeaderProtocol::Amqp | HeaderProtocol::Kafka => true,
         // A value that an HTTP header cannot contain is omitted; the body still contains it.
         HeaderProtocol::Http => {
             value.len() <= MAX_HEADER_BYTES && value.bytes().all(|byte| matches!(byte, b' '..=b'~'))

@@ -3,7 +3,7 @@
 use super::{EventKey, NewChange, UriSet};
 use crate::{
     journal::{
-        harvest::HarvestProgress,
+        harvest::{HarvestProgress, SourcePosition},
         registry::ObjectState,
         seed::{CrawlProgress, RegistryDelta},
     },
@@ -32,6 +32,8 @@ pub struct WriteBatch {
     pub crawls: Vec<CrawlProgress>,
     /// Progress of harvests.
     pub harvests: Vec<HarvestProgress>,
+    /// Positions of sources that read brokers.
+    pub positions: Vec<SourcePosition>,
 }
 
 /// New facts about one object from a crawl.
@@ -63,7 +65,8 @@ impl WriteBatch {
     #[must_use]
     pub fn nothing(received: Timestamp) -> Self {
         let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (completed, seeds, crawls, harvests) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { changes, unchanged, received, objects, cursors, completed, seeds, crawls, harvests }
+        let (completed, seeds, crawls) = (Vec::new(), Vec::new(), Vec::new());
+        let (harvests, positions) = (Vec::new(), Vec::new());
+        Self { changes, unchanged, received, objects, cursors, completed, seeds, crawls, harvests, positions }
     }
 }

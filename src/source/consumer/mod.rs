@@ -127,6 +127,12 @@ pub trait Acker: Send + Sync {
     /// Reason why the connection failed.
     type Error: TransportError;
 
+    /// Returns the position of the source after the messages of these tokens, if the gateway has to record it because the
+    /// broker does not. The position is written in the transaction of the messages.
+    fn position(&self, _tokens: &[Self::AckToken]) -> Option<Arc<str>> {
+        None
+    }
+
     /// Acknowledges the messages of these tokens: all messages since the last acknowledged one, in order.
     fn acknowledge(&self, tokens: &[Self::AckToken]) -> impl Future<Output = Result<(), Self::Error>> + Send;
 

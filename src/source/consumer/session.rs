@@ -215,7 +215,7 @@ impl<B: Broker> SourceConsumer<B> {
                     batch.extend(next.batch);
                     ack_tokens.extend(next.ack_tokens);
                 }
-                self.write_one(&mut batch, stop).await.then_some(ack_tokens)
+                self.write_one(&mut batch, acker.position(&ack_tokens), stop).await.then_some(ack_tokens)
             };
             let (acknowledged, next) = tokio::join!(acknowledged, writing);
             acknowledged?;
@@ -246,10 +246,10 @@ impl<B: Broker> SourceConsumer<B> {
     }
 
     /// Repeats the write until the batch is on disk. Returns false if the gateway stops before.
-    async fn write_one(&self, batch: &mut Batch, stop: &CancellationToken) -> bool {
+    async fn write_one(&self, batch: &mut Batch, position: Option<Arc<str>>, stop: &CancellationToken) -> bool {
         let mut backoff = Backoff::new(BASE_WAIT, LONGEST_WRITE_WAIT);
         let mut paused = false;
-        while let Err(error) = self.intake.accept_batch(&self.source, batch).await {
+        while let Err(error) = self.intake.accept_batch(&self.source, batch, position.clone()).await {
             let wait = backoff.next_wait();
             self.status.record_failure(ConnectionState::Paused, &error.to_string(), wait);
             if !paused {

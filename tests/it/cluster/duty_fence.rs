@@ -7,7 +7,7 @@ use serde_json::json;
 use tidings::{
     journal::{
         DuplicatePolicy, Journal, JournalError, JournalSettings, JournalThreads, Submission,
-        harvest::{HarvestProgress, ListedRecords},
+        harvest::{HarvestProgress, ListedRecords, SourcePosition},
         nodes::{DutyName, NodeTable, Term},
         quarantine::NewQuarantinedMessage,
         settle::SourcePolicy,
@@ -133,6 +133,29 @@ async fn a_former_holder_moves_no_position_of_a_harvest() {
     assert_eq!(&*fixture.journal.harvest(source.clone()).await.unwrap().unwrap().position, "successor");
     let runs = fixture.journal.harvest_runs(source, None, 10).await.unwrap();
     assert_eq!((runs.len(), runs[0].counts.changes), (1, 2));
+    drop((lost, journal));
+    fixture.end();
+}
+
+#[tokio::test]
+async fn a_former_holder_moves_no_position_of_a_broker_source() {
+    let mut fixture = Fixture::new();
+    let source = SourceName::parse("s").unwrap();
+    let at = |position: &str| SourcePosition { source: source.clone(), position: position.into() };
+    let former = fixture.take(&DutyName::source(&source));
+    fixture.release(former);
+    let successor = fixture.take(&DutyName::source(&source));
+    let [lost, journal] = [former, successor].map(|term| fixture.journal.under(Some(term)));
+    // At once, so that they share a batch.
+    let (refused, written) = tokio::join!(
+        lost.append_positioned(vec![submission(1)], at("former")),
+        journal.append_positioned(vec![submission(2)], at("successor")),
+    );
+    is_lost(&refused);
+    assert_eq!(written.unwrap().len(), 1);
+    is_lost(&lost.append_positioned(Vec::new(), at("former")).await);
+    assert_eq!(fixture.journal.head(), Seq(1));
+    assert_eq!(fixture.journal.source_position(source).await.unwrap().as_deref(), Some("successor"));
     drop((lost, journal));
     fixture.end();
 }

@@ -1,12 +1,28 @@
-//! A queue has one reader among the nodes, which changes when its node is killed. Every message becomes one change.
+//! A queue or a topic has one reader among the nodes, which changes when its node is killed. Every message becomes one change.
 
 use lapin::BasicProperties;
 
 use crate::support::{
     amqp_source::{EXCHANGE, SOURCE, connection, events, numbers, until_head, until_state},
+    gateway::Gateway,
+    kafka,
     nodes_fixture::{SharedJournal, duties},
     rabbitmq::Broker,
 };
+
+/// Starts two nodes; returns the one that reads the source, and the other one.
+async fn reader_and_other(journal: &SharedJournal) -> [Gateway; 2] {
+    let [a, b] = [journal.node("a"), journal.node("b")];
+    let is_read_by_b = loop {
+        let duties = duties(&a).await;
+        if let Some((_, node)) = duties.iter().find(|(name, _)| *name == format!("source/{SOURCE}")) {
+            break node == "b";
+        }
+    };
+    let nodes = if is_read_by_b { [b, a] } else { [a, b] };
+    until_state(&nodes[0], "connected").await;
+    nodes
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_is_read_by_one_node_and_by_another_one_after_its_death() {
@@ -16,16 +32,8 @@ async fn a_queue_is_read_by_one_node_and_by_another_one_after_its_death() {
          exchange = \"{EXCHANGE}\"\nqueue = \"tidings.events\"\nbindings = [\"events.*\"]\nprefetch = 50\n",
         vhost.url()
     ));
-    let nodes = [journal.node("a"), journal.node("b")];
-    let holder = loop {
-        let duties = duties(&nodes[0]).await;
-        if let Some((_, node)) = duties.iter().find(|(name, _)| *name == format!("source/{SOURCE}")) {
-            break usize::from(node == "b");
-        }
-    };
-    let [mut a, mut b] = nodes;
-    let (reader, other) = if holder == 0 { (&mut a, &b) } else { (&mut b, &a) };
-    until_state(reader, "connected").await;
+    let [mut reader, other] = reader_and_other(&journal).await;
+    let (reader, other) = (&mut reader, &other);
     assert_eq!(connection(other).await["state"], "elsewhere");
     assert_eq!(other.json("/readyz").await["status"], "ready");
 
@@ -39,4 +47,28 @@ async fn a_queue_is_read_by_one_node_and_by_another_one_after_its_death() {
     until_head(other, 1100).await;
     assert_eq!(numbers(other).await, (1..=1100).collect::<Vec<_>>());
     client.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_is_read_by_one_node_and_by_another_one_after_its_death() {
+    let broker = kafka::Broker::start().await;
+    broker.create_topic("tests.events", 2).await;
+    let journal = SharedJournal::new(&format!(
+        "[sources.{SOURCE}]\ntransport = \"kafka\"\ndialect = \"content-change\"\nbrokers = \"{}\"\n\
+         topics = [\"tests.events\"]\nprefetch = 50\nfetch_bytes = 65536\n",
+        broker.address
+    ));
+    let [mut reader, other] = reader_and_other(&journal).await;
+    until_state(&other, "elsewhere").await;
+    broker.publish("tests.events", 0, events(0..1000), kafka::CODECS[0]).await;
+    until_head(&reader, 200).await;
+    reader.kill();
+    broker.publish("tests.events", 1, events(1000..1100), kafka::CODECS[4]).await;
+    until_state(&other, "connected").await;
+    until_head(&other, 1100).await;
+    let (first, second): (Vec<u64>, Vec<u64>) = numbers(&other).await.into_iter().partition(|number| *number < 1000);
+    assert!(first.into_iter().eq(0..1000) && second.into_iter().eq(1000..1100));
+    let sources = other.json("/sources").await;
+    let source = sources["sources"].as_array().unwrap().iter().find(|source| source["name"] == SOURCE).unwrap();
+    assert_eq!(source["messages"]["duplicate"], 0, "the other node continues where the journal ends");
 }

@@ -120,7 +120,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[sources.fedora]\ntransport = \"amq\"",
-            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp, stomp, oai-pmh, feed, folder, download, gateway, fileset",
+            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp, stomp, kafka, oai-pmh, feed, folder, download, gateway, fileset",
         ),
         (
             "[sources.fedora]\nenabled = \"yes\"",

@@ -254,3 +254,46 @@ fn error_about_a_stomp_destination_does_not_contain_its_password() {
     let config = load(&good("durable = \"tidings\"\nprefetch = 7"), &[]).unwrap();
     assert!(!format!("{config:?}").contains(password));
 }
+
+#[test]
+fn error_about_a_kafka_cluster_does_not_contain_its_password() {
+    let password = "hush-hush";
+    let source = |lines: &str| format!("[sources.q]\ntransport = \"kafka\"\ndialect = \"islandora\"\n{lines}");
+    let good = |lines: &str| source(&format!("brokers = \"h\"\ntopics = [\"t\"]\n{lines}"));
+    let missing = |key: &str| format!("the setting sources.q.{key} is missing; add it to [sources.q]");
+    let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
+    let sasl = |lines: &str| good(&format!("sasl = \"plain\"\n{lines}"));
+    for (file, message) in [
+        (source("topics = [\"t\"]"), missing("brokers")),
+        (source("brokers = \"h\""), missing("topics")),
+        (
+            source(&format!("topics = [\"t\"]\nbrokers = \"kafka://me:{password}@h\"")),
+            wrong("brokers", "it contains a URL; give only HOST:PORT, and set tls, sasl, user and password"),
+        ),
+        (source("brokers = \"h\"\ntopics = []"), wrong("topics", "it has 0 topics; give 1 to 100")),
+        (good("ca = \"x\""), wrong("ca", "the connection is not encrypted; set tls = true, or leave ca out")),
+        (
+            good("start = \"now\""),
+            wrong("start", "it is \"now\"; give \"earliest\", \"latest\" or a time such as 2026-01-02T03:04:05Z"),
+        ),
+        (
+            good(&format!("password = \"{password}\"")),
+            wrong("password", "only a mechanism of SASL needs it; give sasl, such as \"scram-sha-512\""),
+        ),
+        (sasl(&format!("password = \"{password}\"")), missing("user")),
+        (sasl("user = \"me\""), missing("password")),
+        (
+            good("sasl = \"scram\""),
+            wrong("sasl", "there is no mechanism of SASL \"scram\"; there are plain, scram-sha-256, scram-sha-512"),
+        ),
+        (
+            good("queue = \"q\""),
+            wrong("queue", "it is a setting of the transport \"amqp\", but this source has \"kafka\""),
+        ),
+    ] {
+        assert_eq!(load(&file, &[]).map(|_| ()), Err(message.clone()), "{file}");
+        assert!(!message.contains(password));
+    }
+    let config = load(&sasl(&format!("user = \"me\"\npassword = \"{password}\"")), &[]).unwrap();
+    assert!(!format!("{config:?}").contains(password), "the password is not in the debug form either");
+}

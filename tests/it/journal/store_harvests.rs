@@ -4,7 +4,7 @@ use tidings::{
     journal::{
         harvest::{
             HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts, ListedRecord,
-            ListedRecords, RunCounts, RunId, RunState,
+            ListedRecords, RunCounts, RunId, RunState, SourcePosition,
         },
         store::{StoreLimits, WriteBatch},
     },
@@ -55,6 +55,30 @@ fn harvest_position_and_run_are_stored_with_the_batch() {
         let page = store.harvest_runs(&source, Some(runs[1].id), 2).unwrap();
         assert_eq!(page, runs[2..4]);
         assert!(store.harvest_runs(&SourceName::parse("t").unwrap(), None, 10).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn position_of_a_broker_source_is_stored_with_the_batch() {
+    every_store(|folder, open| {
+        let source = SourceName::parse("topics").unwrap();
+        let at = |position: &str| vec![SourcePosition { source: source.clone(), position: position.into() }];
+        {
+            let store = open(folder, StoreLimits::default());
+            let changes = vec![change(Seq(1), 1)];
+            write(&*store, &WriteBatch { changes, positions: at("1"), ..empty_batch() }).unwrap();
+            // The same number again: neither the change nor the position is stored.
+            let changes = vec![change(Seq(1), 2)];
+            assert!(write(&*store, &WriteBatch { changes, positions: at("2"), ..empty_batch() }).is_err());
+            assert_eq!(&*store.harvest(&source).unwrap().unwrap().position, "1");
+            write(&*store, &WriteBatch { positions: at("3"), ..empty_batch() }).unwrap();
+        }
+        let store = open(folder, StoreLimits::default());
+        assert_eq!(&*store.harvest(&source).unwrap().unwrap().position, "3");
+        assert!(
+            store.harvest_runs(&source, None, 10).unwrap().is_empty()
+                && store.harvest_definitions().unwrap().is_empty()
+        );
     });
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 27] = [
+const TABLE: [(&str, &[&str]); 28] = [
     ("named", &[]),
     ("model", &[]),
     ("supervision", &[]),
@@ -20,6 +20,7 @@ const TABLE: [(&str, &[&str]); 27] = [
     ("broker", &["web"]),
     ("amqp", &["broker"]),
     ("stomp", &["broker", "web"]),
+    ("kafka", &["broker", "web"]),
     ("http_client", &["web"]),
     ("format", &["model", "suggestion"]),
     ("journal", &["model", "retry", "supervision"]),
@@ -36,6 +37,7 @@ const TABLE: [(&str, &[&str]); 27] = [
             "cluster",
             "http_client",
             "journal",
+            "kafka",
             "model",
             "format",
             "retry",
@@ -44,7 +46,7 @@ const TABLE: [(&str, &[&str]); 27] = [
             "web",
         ],
     ),
-    ("source", &["amqp", "stomp", "broker", "intake", "format", "retry", "web"]),
+    ("source", &["amqp", "kafka", "stomp", "broker", "intake", "format", "retry", "web"]),
     ("view", &["cache", "files", "journal", "model", "format", "web"]),
     (
         "admin",
@@ -61,6 +63,7 @@ const TABLE: [(&str, &[&str]); 27] = [
             "harvest",
             "http_client",
             "journal",
+            "kafka",
             "lookup",
             "model",
             "format",
@@ -111,6 +114,7 @@ const TABLE: [(&str, &[&str]); 27] = [
             "http_client",
             "intake",
             "journal",
+            "kafka",
             "lookup",
             "model",
             "openapi",

@@ -11,7 +11,7 @@ use crate::{
     journal::{
         harvest::{
             HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts,
-            ListedRecords, RunCounts, RunId,
+            ListedRecords, RunCounts, RunId, SourcePosition,
         },
         nodes::DutyName,
         store::{HarvestStore, StoreError, rows},
@@ -98,6 +98,14 @@ impl HarvestStore for PostgresStore {
     fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {
         self.read(async |session| definitions(session).await)
     }
+}
+
+/// Writes the positions of sources that read brokers.
+pub(super) async fn write_positions(session: &Session, positions: &[SourcePosition]) -> Result<(), StoreError> {
+    for SourcePosition { source, position } in positions {
+        session.execute(WRITE_POSITION, &[&source.as_str(), &&**position]).await?;
+    }
+    Ok(())
 }
 
 /// Writes the progress of harvests.

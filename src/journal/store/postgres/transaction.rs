@@ -195,6 +195,7 @@ impl Transaction for PostgresTransaction<'_> {
                 crawls::write(session, &batch.crawls).boxed_local(),
                 harvests::write(session, &batch.harvests).boxed_local(),
                 ingests::write_results(session, &batch.changes).boxed_local(),
+                harvests::write_positions(session, &batch.positions).boxed_local(),
                 registry::write(session, known, &batch.objects).boxed_local(),
             ];
             // The first error is the cause of the errors after it.

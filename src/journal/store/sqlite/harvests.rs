@@ -11,7 +11,7 @@ use crate::{
     journal::{
         harvest::{
             HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts,
-            ListedRecord, ListedRecords, RunCounts, RunId,
+            ListedRecord, ListedRecords, RunCounts, RunId, SourcePosition,
         },
         store::{HarvestStore, StoreError},
     },
@@ -85,6 +85,14 @@ impl HarvestStore for SqliteStore {
     fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {
         self.readers.read(definitions)
     }
+}
+
+/// Writes the positions of sources that read brokers.
+pub(super) fn write_positions(connection: &Connection, positions: &[SourcePosition]) -> Result<(), StoreError> {
+    for SourcePosition { source, position } in positions {
+        connection.prepare_cached(WRITE_POSITION)?.execute(params![source.as_str(), position.as_ref()])?;
+    }
+    Ok(())
 }
 
 /// Writes the progress of harvests.

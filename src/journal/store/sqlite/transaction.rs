@@ -148,6 +148,7 @@ impl Transaction for SqliteTransaction<'_> {
         seeds::write_crawls(connection, &batch.crawls)?;
         harvests::write(connection, &batch.harvests)?;
         ingests::write_results(connection, &batch.changes)?;
+        harvests::write_positions(connection, &batch.positions)?;
         let keys = keys.write(connection, options, &batch.changes)?;
         let item_counts = self.write_objects(&batch.objects)?;
         self.memory_updates = MemoryUpdates { keys, item_counts, seeds };

@@ -1,0 +1,9 @@
+//! Kafka: the source that reads topics, and the delivery that publishes to one.
+
+mod delivery;
+mod delivery_failures;
+mod retention;
+mod security;
+mod source;
+mod source_failures;
+mod undecodable_records;
