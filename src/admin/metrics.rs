@@ -82,7 +82,7 @@ impl Kind {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 41] = [
+pub const METRICS: [Metric; 42] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
