@@ -223,6 +223,7 @@ pub(crate) fn draft_of(number: u64, objects: u64) -> Draft {
             Uri::parse(&item).unwrap(),
             DraftChange::Reported(change),
         ))),
+        report: None,
         lookup: DraftLookup::default(),
     }
 }
