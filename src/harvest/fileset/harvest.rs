@@ -372,7 +372,7 @@ impl FilesetHarvest {
         metrics::ingested(&self.source, &ingested.result.status);
         tracing::info!(
             source = %self.source, dataset = %request.base_url, status = %ingested.result.status,
-            reason = ingested.result.error_message.as_deref().unwrap_or_default(), "the ingest of a dataset has ended"
+            reason = ingested.result.error_message.as_deref(), "the ingest of a dataset has ended"
         );
         position.bytes = position.bytes.saturating_add(ingested.new_bytes);
         let Outcome { job, is_reported } = self.settings.outcome(job, &ingested);
