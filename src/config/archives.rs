@@ -79,7 +79,10 @@ pub(super) fn items(
     let ItemsTable { enabled, s3, collection, access_key, secret_key } = items;
     match keys((access_key, secret_key), table, environment)? {
         Some(keys) => Ok(enabled.then_some(ItemSettings { s3, keys, collection, busy: BUSY, verification: BUSY })),
-        None if enabled => Err(table.invalid("give access_key and secret_key; archive.org accepts no upload without")),
+        None if enabled => {
+            let reason = "give access_key and secret_key too; archive.org accepts no upload without";
+            Err(table.entry("enabled")?.invalid(reason))
+        }
         None => Ok(None),
     }
 }

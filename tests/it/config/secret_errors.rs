@@ -33,6 +33,25 @@ fn error_about_a_secret_does_not_contain_it() {
              not stored: put its SHA-256 into sha256; `tidings token` prints both."
                 .to_owned(),
         ),
+        (
+            format!("[filesets.wayback]\naccess_key = \"{SECRET}\""),
+            wrong("filesets.wayback", "give both access_key and secret_key"),
+        ),
+        (
+            "[filesets.items]\nenabled = true".to_owned(),
+            wrong("filesets.items.enabled", "give access_key and secret_key too; archive.org accepts no upload without"),
+        ),
+        (
+            format!("[filesets.items]\naccess_key = \"a\"\nsecret_key = \"{SECRET}\\u0001\""),
+            wrong("filesets.items", "a key has characters that a header cannot carry"),
+        ),
+        (
+            format!("[filesets.wayback]\ncdx = \"https://user:{SECRET}@h.example/cdx\""),
+            wrong(
+                "filesets.wayback.cdx",
+                "it is not the base URL of a platform; write it as in https://zenodo.org, without user and query",
+            ),
+        ),
         (format!("[access.tokens]\nx = \"{SECRET}\""), wrong("access.tokens.x", "give a table")),
         (format!("[access]\ntokens = \"{SECRET}\""), wrong("access.tokens", "give a table")),
         (scopes(&format!("\"{SECRET}\"")), wrong("access.tokens.x.scopes", "give a list")),

@@ -63,9 +63,9 @@ impl IngestFixture {
     /// Archives the dataset with a landing page at a path.
     pub(crate) async fn ingest_at(&self, path: &str) -> Ingested {
         let url = dataset_url(&format!("{}{path}", self.server.url)).unwrap();
-        self.ingester
-            .ingest(&FilesetRequest::new(url, "test"), &IngestContext::default(), &IngestProgress::default())
-            .await
+        let (request, context) = (FilesetRequest::new(url, "test"), IngestContext::default());
+        // The future is too large for a test with many of them.
+        Box::pin(self.ingester.ingest(&request, &context, &IngestProgress::default())).await
     }
 
     /// Publishes files, and archives the dataset.

@@ -143,7 +143,7 @@ fn files(
     lines.map(|line| file(line).ok_or_else(|| no_line(line))).collect()
 }
 
-/// Compares the number of files with the one that the bag tells: `Payload-Oxum: BYTES.FILES`.
+/// Compares the number of files with the one of the bag: `Payload-Oxum: BYTES.FILES`.
 fn check_count(info: &str, listed: usize) -> Result<(), IngestFailure> {
     let told = field(info, "Payload-Oxum").and_then(|oxum| oxum.split_once('.')?.1.parse::<usize>().ok());
     match told.filter(|told| *told != listed) {
