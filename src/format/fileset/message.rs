@@ -143,7 +143,7 @@ fn remove_signature(url: &mut String) {
     }
 }
 
-/// Returns whether a URL has a signature in its query. Whoever has such a URL can read what it names.
+/// Returns whether a URL has a signature in its query, which is a credential.
 #[must_use]
 pub fn is_signed(url: &str) -> bool {
     let query = url.split_once('?').map_or("", |(_, query)| query);

@@ -88,8 +88,8 @@ fn ingest_job_is_cancelled_unless_it_has_ended() {
             let found = store.ingest_jobs(&JobSelection::Some(vec![job.id]), 1).unwrap().remove(0);
             (found.state, found.due)
         };
-        assert_eq!(state(&running), (JobState::Cancelling, Some(time(50))));
-        assert_eq!(state(&watched), (JobState::Cancelling, Some(time(50))));
+        assert_eq!(state(&running), (JobState::Cancelling, Some(time(0))));
+        assert_eq!(state(&watched), (JobState::Cancelling, Some(time(0))));
         assert_eq!(state(&ended), (JobState::Failed, None));
         // The harvest begins a job that was cancelled in the same moment: it stays cancelled. An end counts.
         write_jobs(&*store, vec![running.clone()]);

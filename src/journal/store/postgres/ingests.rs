@@ -26,8 +26,8 @@ pub(super) const WRITE_JOB: &str = "INSERT INTO ingest_jobs AS stored
          CASE WHEN stored.state = 'cancelling' AND excluded.state = 'running' THEN stored.state ELSE excluded.state END,
          excluded.due, excluded.attempts, excluded.status, excluded.message, excluded.requested, excluded.updated)";
 
-/// Statement that asks a harvest to cancel a job.
-const CANCEL: &str = "UPDATE ingest_jobs SET state = 'cancelling', due = $2, updated = $2
+/// Statement that asks a harvest to cancel a job, before all jobs that wait.
+const CANCEL: &str = "UPDATE ingest_jobs SET state = 'cancelling', due = 0, updated = $2
     WHERE id = $1 AND (state IN ('waiting', 'running') OR due IS NOT NULL)";
 
 /// Returns the query for jobs with a condition.

@@ -22,8 +22,8 @@ const WRITE_JOB: &str = "INSERT INTO ingest_jobs AS stored
          iif(stored.state = 'cancelling' AND excluded.state = 'running', stored.state, excluded.state),
          excluded.due, excluded.attempts, excluded.status, excluded.message, excluded.requested, excluded.updated)";
 
-/// Statement that asks a harvest to cancel a job.
-const CANCEL: &str = "UPDATE ingest_jobs SET state = 'cancelling', due = ?2, updated = ?2
+/// Statement that asks a harvest to cancel a job, before all jobs that wait.
+const CANCEL: &str = "UPDATE ingest_jobs SET state = 'cancelling', due = 0, updated = ?2
     WHERE id = ?1 AND (state IN ('waiting', 'running') OR due IS NOT NULL)";
 
 const READ_JOBS: &str = "SELECT source, dataset, id, request, state, due, attempts, status, message, requested, updated
