@@ -323,9 +323,12 @@ impl FilesetHarvest {
         let (ingester, end, id) = (Arc::clone(&self.ingester), pool.end.clone(), job.id);
         let progress = Arc::new(IngestProgress::default());
         self.monitor.insert(id, &progress);
-        let task_request = request.clone();
+        let (task_request, own_request) = (request.clone(), request.clone());
+        let work = async move { ingester.ingest_again(&task_request, &context, &progress).await };
+        let work = AbortOnDropHandle::new(tokio::spawn(work));
         let task = tokio::spawn(async move {
-            let ingested = ingester.ingest_again(&task_request, &context, &progress).await;
+            // A panic ends this job alone, and is logged by its hook.
+            let ingested = work.await.unwrap_or_else(|_| Ingested::died(own_request));
             // The pool is gone if the harvest has stopped.
             let _ = end.send((id, ingested));
         });

@@ -101,6 +101,16 @@ pub struct Ingested {
     pub new_bytes: u64,
 }
 
+impl Ingested {
+    /// Returns the outcome of an ingest that has ended in a panic, because something unexpected has met a bug.
+    pub(super) fn died(request: FilesetRequest) -> Self {
+        let message = "the ingest has ended because of a bug; the log has the reason, please report it".to_owned();
+        let result = FilesetResult::new(request, IngestStatus::PLATFORM_BAD_ANSWER);
+        let result = FilesetResult { error_message: Some(message), ..result };
+        Self { result, retry: Some(RetryRule::AfterFix), new_bytes: 0 }
+    }
+}
+
 impl Ingester {
     /// Creates an ingester. It connects when the first request is sent.
     ///
