@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufRead},
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
@@ -113,7 +114,7 @@ fn request(text: &str) -> Result<FilesetRequest, String> {
 
 /// Archives a dataset, and shows the progress.
 async fn ingest(ingester: &Ingester, request: &FilesetRequest) -> FilesetResult {
-    let progress = IngestProgress::default();
+    let progress = Arc::new(IngestProgress::default());
     let mut ticks = interval(STEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.reset();

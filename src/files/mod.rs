@@ -145,13 +145,22 @@ impl FileStore {
         Ok(NewFile::new(self.clone(), name, upload))
     }
 
-    /// Copies a stored file to a path below the name of an item, where other programs find it. An equal copy is replaced.
+    /// Copies stored files to paths below the name of an item, where other programs find them. Equal copies are replaced. In
+    /// a folder, a copy is another name of the same file, and all names are on disk on return.
     ///
     /// # Errors
-    /// Fails if the store cannot be written, or has no such file.
-    pub async fn publish(&self, digest: FileDigest, item: &str, path: &str) -> Result<(), FileStoreError> {
-        let place = Path::from_iter([ITEMS, item].into_iter().chain(path.split('/')));
-        self.objects.copy(&digest.path(), &place).await.map_err(|error| self.failed(&error))
+    /// Fails if the store cannot be written, or lacks a file.
+    pub async fn publish(&self, item: &str, files: Vec<(String, FileDigest)>) -> Result<(), FileStoreError> {
+        let place = |path: &str| Path::from_iter([ITEMS, item].into_iter().chain(path.split('/')));
+        let names: Vec<_> = files.iter().map(|(path, digest)| (digest.path(), place(path))).collect();
+        if let FileStoreLocation::Folder(folder) = &*self.location {
+            let paths = names.iter().map(|(from, to)| (folder.join(from.as_ref()), folder.join(to.as_ref())));
+            return part_file::link_all(folder.clone(), paths.collect()).await.map_err(|error| self.io_failed(&error));
+        }
+        for (from, to) in names {
+            self.objects.copy(&from, &to).await.map_err(|error| self.failed(&error))?;
+        }
+        Ok(())
     }
 
     /// Returns the size of a file in bytes; `None` if the store does not have it.

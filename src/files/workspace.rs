@@ -9,7 +9,10 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::{ObjectStoreExt, path::Path};
 
-use super::{FileDigest, FileStore, FileStoreError, FileStoreLocation, NewFile, part_file::PartFile};
+use super::{
+    FileDigest, FileStore, FileStoreError, FileStoreLocation, NewFile,
+    part_file::{self, PartFile},
+};
 
 /// Folder of the workspaces.
 pub(super) const WORKSPACES: &str = "work";
@@ -77,11 +80,15 @@ impl Workspace {
         content.bytes().await.map(Some).map_err(|error| self.store.failed(&error))
     }
 
-    /// Writes a record. It is on disk on return.
+    /// Writes a record, which survives the end of the process. In a folder, a crash of the machine may lose it, which costs
+    /// another download.
     ///
     /// # Errors
     /// Fails if the store cannot be written.
     pub async fn write_record(&self, name: &str, record: Bytes) -> Result<(), FileStoreError> {
+        if let Some(path) = self.file_path(name) {
+            return part_file::replace(path, record).await.map_err(|error| self.store.io_failed(&error));
+        }
         let written = self.store.objects.put(&self.path(name), record.into()).await;
         written.map(drop).map_err(|error| self.store.failed(&error))
     }
@@ -115,7 +122,7 @@ impl Workspace {
     /// Fails if the store cannot be written.
     pub async fn remove(&self) -> Result<(), FileStoreError> {
         if let Some(folder) = self.folder() {
-            return match super::part_file::blocking(move || std::fs::remove_dir_all(folder)).await {
+            return match part_file::blocking(move || std::fs::remove_dir_all(folder)).await {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.store.io_failed(&error)),
                 _ => Ok(()),
             };

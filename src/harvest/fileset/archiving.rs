@@ -182,10 +182,9 @@ impl Ingester {
         let item = &dataset.archiveorg_item_name;
         // Its own items are not copied back.
         let Some(items) = self.items().filter(|_| dataset.platform_name != platform::ARCHIVE_ORG) else {
-            for (path, file) in files {
-                let published = self.transfers.files.publish(file.stored.digest, item, path).await;
-                published.map_err(|error| store_failure(&error))?;
-            }
+            let names = files.iter().map(|(path, file)| (path.clone(), file.stored.digest)).collect();
+            let published = self.transfers.files.publish(item, names).await;
+            published.map_err(|error| store_failure(&error))?;
             return Ok(());
         };
         let item_files: Vec<_> = files.iter().map(|(path, file)| ItemFile::new(path, file)).collect();

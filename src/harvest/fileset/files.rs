@@ -1,6 +1,6 @@
 //! Downloads of the files of a dataset into the file store, each verified in the pass that stores it.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use axum::http::{HeaderMap, header::AUTHORIZATION};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub(super) struct DownloadContext<'a> {
     /// Maximum size, in bytes.
     pub(super) max_bytes: u64,
     /// Count of the bytes.
-    pub(super) progress: &'a IngestProgress,
+    pub(super) progress: &'a Arc<IngestProgress>,
     /// Place of the unfinished files.
     pub(super) workspace: &'a Workspace,
 }

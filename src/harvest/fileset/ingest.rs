@@ -7,6 +7,7 @@ use std::{
 
 use futures_util::{StreamExt, future::BoxFuture, stream};
 use sha1::Digest;
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::{
@@ -75,7 +76,7 @@ pub struct IngestSettings {
 /// Archives datasets in the file store.
 pub struct Ingester {
     pub(super) client: PlatformClient,
-    pub(super) transfers: Transfers,
+    pub(super) transfers: Arc<Transfers>,
     /// Client for uploads, which may take minutes after the last byte.
     pub(super) uploads: Client,
     pub(super) settings: IngestSettings,
@@ -125,7 +126,8 @@ impl Ingester {
             body_timeout: TRANSFER_TIMEOUT,
             ..ClientSettings::new(policy.clone())
         });
-        let transfers = Transfers { client: client.await?, policy: policy.clone(), hosts: hosts.clone(), files };
+        let transfers =
+            Arc::new(Transfers { client: client.await?, policy: policy.clone(), hosts: hosts.clone(), files });
         Ok(Self { client: PlatformClient::new(policy, hosts, settings.client).await?, transfers, uploads, settings })
     }
 
@@ -134,7 +136,7 @@ impl Ingester {
         &self,
         request: &FilesetRequest,
         context: &IngestContext,
-        progress: &IngestProgress,
+        progress: &Arc<IngestProgress>,
     ) -> Ingested {
         match self.recorded(request).await {
             Ok(Some(result)) if result.request == *request => {
@@ -151,7 +153,7 @@ impl Ingester {
         &self,
         request: &FilesetRequest,
         context: &IngestContext,
-        progress: &IngestProgress,
+        progress: &Arc<IngestProgress>,
     ) -> Ingested {
         let mut result = FilesetResult::begin(request.clone());
         let workspace = self.workspace(request);
@@ -214,7 +216,7 @@ impl Ingester {
         result: &mut FilesetResult,
         context: &IngestContext,
         workspace: &Workspace,
-        (progress, new_bytes): (&IngestProgress, &mut u64),
+        (progress, new_bytes): (&Arc<IngestProgress>, &mut u64),
     ) -> Result<IngestStatus, IngestFailure> {
         let start = Url::parse(result.request.base_url.as_str())
             .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;
@@ -333,7 +335,19 @@ impl Ingester {
             context.progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
             return Ok(file);
         }
-        files::download(file, &self.transfers, self.token(dataset, file), context).await
+        // A task of its own, because hashing would hold up the other transfers.
+        let (transfers, workspace) = (Arc::clone(&self.transfers), context.workspace.clone());
+        let (progress, max_bytes) = (Arc::clone(context.progress), context.max_bytes);
+        let (downloaded_file, token) = (file.clone(), self.token(dataset, file).cloned());
+        let download = tokio::spawn(async move {
+            let context = DownloadContext { max_bytes, progress: &progress, workspace: &workspace };
+            files::download(&downloaded_file, &transfers, token.as_ref(), context).await
+        });
+        match AbortOnDropHandle::new(download).await {
+            Ok(downloaded) => downloaded,
+            // A panic ends the whole ingest, as it would without the task.
+            Err(error) => std::panic::resume_unwind(error.try_into_panic().unwrap_or_else(|error| Box::new(error))),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Ingests of datasets: the files in the store, the web archive, and each way in which a file is not what its manifest says.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ impl Ingest {
         self.server.put("/doi/17", Answer::redirect("/records/17"));
         let url = dataset_url(&format!("{}/doi/17", self.server.url)).unwrap();
         self.ingester
-            .ingest(&FilesetRequest::new(url, "test"), &IngestContext::default(), &IngestProgress::default())
+            .ingest(&FilesetRequest::new(url, "test"), &IngestContext::default(), &Arc::new(IngestProgress::default()))
             .await
     }
 

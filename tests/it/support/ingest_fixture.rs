@@ -1,6 +1,6 @@
 //! A server that plays Zenodo, and an ingester with a store in a folder.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -65,7 +65,7 @@ impl IngestFixture {
         let url = dataset_url(&format!("{}{path}", self.server.url)).unwrap();
         let (request, context) = (FilesetRequest::new(url, "test"), IngestContext::default());
         // The future is too large for a test with many of them.
-        Box::pin(self.ingester.ingest(&request, &context, &IngestProgress::default())).await
+        Box::pin(self.ingester.ingest(&request, &context, &Arc::new(IngestProgress::default()))).await
     }
 
     /// Publishes files, and archives the dataset.
