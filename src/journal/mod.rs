@@ -338,6 +338,12 @@ impl Journal {
         head.saturating_sub(cursor).saturating_sub(self.facts.skipped_ranges().iter().map(length).sum())
     }
 
+    /// Returns the ranges of numbers that restores and failovers have skipped: after the first number, up to the second.
+    #[must_use]
+    pub fn skipped_ranges(&self) -> Arc<[(Seq, Seq)]> {
+        self.facts.skipped_ranges()
+    }
+
     /// Returns how often a crawl has updated an object of the registry without a change. The number only grows.
     #[must_use]
     pub fn seed_count(&self) -> u64 {

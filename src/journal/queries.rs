@@ -3,12 +3,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use foldhash::HashMap;
+
 use super::{
     Journal, JournalError, RecordedChange, metrics,
     quarantine::{QuarantineId, QuarantinedMessage},
     registry::ObjectState,
     seed::CrawlProgress,
-    store::{IncompleteChange, Store, StoreError, StoredChange},
+    store::{IncompleteChange, ObjectSelection, Store, StoreError, StoredChange},
 };
 use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
 
@@ -127,6 +129,15 @@ impl Journal {
     /// Fails if the store fails.
     pub async fn object(&self, object: Uri) -> Result<Option<ObjectState>, JournalError> {
         self.read(move |store| store.object(&object)).await
+    }
+
+    /// Returns the state of several objects, each with the selected items, from one consistent snapshot. Objects that
+    /// the registry does not have are absent.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn objects(&self, selected: ObjectSelection) -> Result<HashMap<Uri, ObjectState>, JournalError> {
+        self.read(move |store| store.objects(&selected)).await
     }
 
     /// Returns up to `limit` objects of the registry after `after`, in order of their URIs, from one consistent
