@@ -68,6 +68,7 @@ pub mod amqp;
 pub mod broker;
 mod cache;
 pub mod cluster;
+pub mod dbus;
 pub mod files;
 pub mod http_client;
 pub mod kafka;
