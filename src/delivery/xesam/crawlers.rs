@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -25,6 +25,9 @@ use crate::{
 /// Number of signals of unknown crawlers that are remembered. A crawler may invalidate itself before it is installed.
 const REMEMBERED_SIGNALS: usize = 256;
 
+/// Maximum number of batches that are built and not sent yet.
+const UNSENT_BATCHES: usize = 8;
+
 /// Handle to the crawlers of the target. Clones share the same state.
 #[derive(Clone)]
 pub struct Crawlers(pub(super) Arc<Inner>);
@@ -33,6 +36,8 @@ pub(super) struct Inner {
     pub(super) settings: TargetSettings,
     pub(super) status: ConnectionStatus,
     pub(super) pages: Pages,
+    /// Permits to have a batch that is not sent yet.
+    pub(super) permits: Semaphore,
     installed: Mutex<Installed>,
     /// Crawlers that begin.
     pub(super) launches: mpsc::Sender<Launch>,
@@ -85,7 +90,7 @@ impl Crawlers {
         let (launches, waiting) = mpsc::channel(settings.crawlers);
         let pages = Pages::new(journal, settings.selection.clone());
         let status = ConnectionStatus::new("dbus".to_owned());
-        (Self(Arc::new(Inner { settings, status, pages, installed: Mutex::default(), launches })), waiting)
+        (Self(Arc::new(Inner { settings, status, pages, permits: Semaphore::new(UNSENT_BATCHES), installed: Mutex::default(), launches })), waiting)
     }
 
     /// Returns the settings of the target.

@@ -152,7 +152,7 @@ async fn serve(
                 let heads = heads.clone();
                 sessions.spawn(async move {
                     let max_bytes = crawlers.settings.batch_bytes;
-                    session::run(launch, &crawlers.pages, &connection, heads, max_bytes).await;
+                    session::run(launch, &crawlers.pages, &connection, heads, (max_bytes, &crawlers.permits)).await;
                 });
             }
             Some(_) = sessions.join_next() => {}

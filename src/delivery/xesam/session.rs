@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{sync::{Semaphore, SemaphorePermit, watch}, time::timeout};
 
 use super::{
     CRAWLER_INTERFACE,
@@ -50,6 +50,8 @@ struct Session<'s> {
     /// Head of the journal, as the target shows it to crawlers.
     head: watch::Receiver<Seq>,
     max_bytes: usize,
+    /// Permits to have a batch that is not sent yet.
+    permits: &'s Semaphore,
 }
 
 /// Runs a crawler until it ends, and invalidates it if the target has ended it.
@@ -58,11 +60,11 @@ pub(super) async fn run(
     pages: &Pages,
     connection: &Connection,
     head: watch::Receiver<Seq>,
-    max_bytes: usize,
+    (max_bytes, permits): (usize, &Semaphore),
 ) {
     let Launch { crawler: installed, plan, answered } = launch;
     let crawler = Arc::clone(&installed.crawler);
-    let mut session = Session { crawler: &crawler, pages, connection, head, max_bytes };
+    let mut session = Session { crawler: &crawler, pages, connection, head, max_bytes, permits };
     let end = tokio::select! {
         biased;
         end = crawler.ended() => end,
@@ -105,7 +107,7 @@ impl Session<'_> {
             Plan::Changes { from, not_before } => self.send_changes(from, not_before).await,
             Plan::Full { head } => {
                 self.crawler.set_position(CrawlerState::CleaningUp, Seq::ZERO);
-                while self.answer(self.message("CleanUp", &())?).await? == Answer::Busy {}
+                while self.answer(self.message("CleanUp", &())?, None).await? == Answer::Busy {}
                 let from = self.position_at(head).await?;
                 self.crawler.set_position(CrawlerState::FullDump, Seq::ZERO);
                 self.send_registry(head, from.time).await?;
@@ -141,6 +143,7 @@ impl Session<'_> {
         let mut position = Some(DumpPosition::default());
         while let Some(from) = position {
             let page = self.read(|| self.pages.registry_after(from.page.as_ref(), head)).await?;
+            let permit = self.permit().await;
             let mut batch = Batch::new(&self.crawler.request, self.max_bytes);
             let mut next = batch.add_dump(&page, from.clone());
             if !batch.is_empty() {
@@ -150,7 +153,7 @@ impl Session<'_> {
                 }
                 let (call, records) = self.update(batch)?;
                 drop(page);
-                if !self.send(call, records).await? {
+                if !self.send(call, records, permit).await? {
                     next = Some(from);
                 }
             }
@@ -185,6 +188,7 @@ impl Session<'_> {
                 self.head.changed().await.map_err(|_| End::Disconnected)?;
                 continue;
             };
+            let permit = self.permit().await;
             let mut batch = Batch::new(&self.crawler.request, self.max_bytes);
             let (next, is_done) = batch.add_changes(&page, position, not_before);
             if !batch.is_empty() {
@@ -197,7 +201,7 @@ impl Session<'_> {
                         let _ = self.pages.prefetch_after(&page).await;
                     }
                 };
-                let (is_accepted, ()) = tokio::join!(self.send(call, records), prefetch);
+                let (is_accepted, ()) = tokio::join!(self.send(call, records, permit), prefetch);
                 if !is_accepted? {
                     continue;
                 }
@@ -212,6 +216,13 @@ impl Session<'_> {
         Ok((self.message("UpdateRecords", &(batch.payloads,))?, records))
     }
 
+    /// Waits until the crawler may have a batch that is not sent yet. Otherwise, many crawlers that wait for the socket at
+    /// once would have one each.
+    async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.permits.acquire().await.ok()
+    }
+
     fn message(
         &self,
         member: &str,
@@ -223,8 +234,13 @@ impl Session<'_> {
     }
 
     /// Sends a batch; returns whether the crawler has accepted it.
-    async fn send(&self, call: zbus::Message, records: usize) -> Result<bool, End> {
-        let is_accepted = self.answer(call).await? == Answer::Accepted;
+    async fn send(
+        &self,
+        call: zbus::Message,
+        records: usize,
+        permit: Option<SemaphorePermit<'_>>,
+    ) -> Result<bool, End> {
+        let is_accepted = self.answer(call, permit).await? == Answer::Accepted;
         if is_accepted {
             self.crawler.count_batch(records);
             metrics::count_batch(records);
@@ -233,10 +249,10 @@ impl Session<'_> {
     }
 
     /// Sends a call, and waits for the answer without a time limit. Keeps nothing of the call meanwhile.
-    async fn answer(&self, call: zbus::Message) -> Result<Answer, End> {
+    async fn answer(&self, call: zbus::Message, permit: Option<SemaphorePermit<'_>>) -> Result<Answer, End> {
         let _unanswered = self.crawler.begin_call();
         let reply = self.connection.call(&call).await;
-        drop(call);
+        drop((call, permit));
         let answer = match reply {
             Ok(reply) => reply.receive().await,
             Err(error) => Err(error),

@@ -63,4 +63,5 @@ pub(crate) mod tested_store;
 pub(crate) mod unsettled;
 pub(crate) mod webhook_fixture;
 pub(crate) mod websub_fixture;
+pub(crate) mod xesam_fixture;
 pub(crate) mod xmllint;
