@@ -61,7 +61,8 @@ pub(super) struct Record {
     pub(super) time: WireTime,
     /// Facts about the subject; `None` if it is deleted.
     pub(super) facts: Option<Facts>,
-    /// Whether the subject did not exist before the change. A crawler that does not want it then need not delete it.
+    /// Whether no crawler can have the subject, because it did not exist before the change. A crawler that does not want it
+    /// need not delete it.
     pub(super) is_new: bool,
     /// Whether the categories of the subject never change.
     pub(super) has_fixed_categories: bool,
@@ -160,7 +161,8 @@ pub(super) fn shown<'r>(
     rows.into_iter().filter(|(_, state)| selection.shows_any(state)).map(|(uri, _)| uri.clone()).collect()
 }
 
-/// Returns the records of an object of the registry with all its existing items, without timestamps.
+/// Returns the records of an object of the registry with all its existing items, without timestamps. They are new to a
+/// crawler, which has removed everything.
 pub(super) fn of_object(
     selection: &Selection,
     object: &Uri,
@@ -171,8 +173,8 @@ pub(super) fn of_object(
     }
     let reader = RecordReader { selection, object, state };
     let items = state.items.keys().filter(|item| *item != object && selection.shows(state, item));
-    let items = items.map(|item| reader.item(item, false, WireTime::OF_DUMP));
-    [reader.object(true, false, WireTime::OF_DUMP)].into_iter().chain(items).collect()
+    let items = items.map(|item| reader.item(item, true, WireTime::OF_DUMP));
+    [reader.object(true, true, WireTime::OF_DUMP)].into_iter().chain(items).collect()
 }
 
 /// Reads the records of one object.

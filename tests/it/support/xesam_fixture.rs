@@ -134,11 +134,6 @@ impl Target {
         self.folder.path().join("data")
     }
 
-    /// Returns the log of the gateway.
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
-    }
-
     /// Returns the target as `GET /subscriptions` shows it.
     pub(crate) async fn view(&self) -> Value {
         self.gateway.json("/subscriptions").await["dbus"].clone()
@@ -270,7 +265,8 @@ pub(crate) fn crawler_python() -> PathBuf {
 }
 
 impl Crawler {
-    fn start(bus: &str, options: &Value) -> Self {
+    /// Starts a crawler on a bus.
+    pub(crate) fn start(bus: &str, options: &Value) -> Self {
         let mut command = Command::new(crawler_python());
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/xesam_crawler.py"));
         command.args([bus, NAME, &options.to_string()]);
