@@ -184,17 +184,21 @@ impl Crawl {
 
     async fn crawl(self, second: Arc<AtomicU64>) -> End {
         let failed = |error: BusError| End::Failed(error.to_string());
-        let (connection, mut incoming) = match Connection::open(&self.bus).await {
+        let (ends, mut ended) = mpsc::channel(1);
+        let path = match Path::parse(CRAWLER) {
+            Ok(path) => path,
+            Err(error) => return End::Failed(error.to_string()),
+        };
+        let (connection, mut incoming) = match Connection::open(&self.bus, &path, Crawler { second, ends }).await {
             Ok(opened) => opened,
             Err(error) => return failed(error),
         };
-        let (ends, mut ended) = mpsc::channel(1);
         let interrupted = async {
             let _ = tokio::signal::ctrl_c().await;
             End::Interrupted
         };
         let crawling = async {
-            if let Err(end) = self.install(&connection, Crawler { second, ends }).await {
+            if let Err(end) = self.install(&connection).await {
                 return end;
             }
             ended.recv().await.unwrap_or(End::Interrupted)
@@ -204,19 +208,15 @@ impl Crawl {
             end = interrupted => end,
             () = async { while incoming.next_signal().await.is_some() {} } => failed(BusError::Closed),
         };
-        if !matches!(end, End::Failed(_))
-            && let Ok(path) = Path::parse(CRAWLER)
-        {
+        if !matches!(end, End::Failed(_)) {
             let _ = connection.emit(&path, (CRAWLER_INTERFACE, "Invalidated"), "the crawler has ended").await;
         }
         end
     }
 
-    /// Exports the crawler, and installs it.
-    async fn install(&self, connection: &Connection, crawler: Crawler) -> Result<(), End> {
+    /// Installs the crawler.
+    async fn install(&self, connection: &Connection) -> Result<(), End> {
         let failed = |error: &dyn std::fmt::Display| End::Failed(error.to_string());
-        let path = Path::parse(CRAWLER).map_err(|error| failed(&error))?;
-        connection.export(&path, crawler).await.map_err(|error| failed(&error))?;
         let object = zbus::wire::ObjectPath::try_from(CRAWLER).map_err(|error| failed(&error))?;
         let arguments = (self.since, &self.field, &self.content, &self.source, self.batch, object);
         let target = (self.name.as_str(), &self.path);

@@ -124,26 +124,18 @@ pub fn message<B: serde::Serialize + zbus::wire::DynamicType>(
 }
 
 impl Connection {
-    /// Connects to a bus.
+    /// Connects to a bus, and exports an object there. An object that is exported later could miss calls.
     ///
     /// # Errors
     /// Fails if the bus cannot be reached or refuses the connection.
-    pub async fn open(bus: &Bus) -> Result<(Self, Incoming), BusError> {
-        let bus = timeout(BUS_TIMEOUT, bus.builder().build()).await.map_err(|_| BusError::Timeout)??;
+    pub async fn open(bus: &Bus, path: &Path, object: impl Interface) -> Result<(Self, Incoming), BusError> {
+        let connecting = bus.builder().serve_at(path.as_str(), object).build();
+        let bus = timeout(BUS_TIMEOUT, connecting).await.map_err(|_| BusError::Timeout)??;
         let (messages, replies) = (MessageStream::from(&bus), Arc::<Replies>::default());
         Ok((Self { bus, replies: Arc::clone(&replies) }, Incoming { messages, replies }))
     }
 
-    /// Exports an object.
-    ///
-    /// # Errors
-    /// Fails if the connection has failed.
-    pub async fn export(&self, path: &Path, object: impl Interface) -> Result<(), BusError> {
-        self.bus.object_server().at(path.as_str(), object).await?;
-        Ok(())
-    }
-
-    /// Takes a name. The objects must be exported before, because calls may arrive at once.
+    /// Takes a name. Calls may arrive at once.
     ///
     /// # Errors
     /// Fails if another program has the name, or the bus does not allow it.

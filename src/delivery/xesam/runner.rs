@@ -86,7 +86,7 @@ async fn connect_until(crawlers: &Arc<Inner>, launches: &mut mpsc::Receiver<Laun
         let failed = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            opened = Connection::open(&crawlers.settings.bus) => match opened {
+            opened = open(crawlers) => match opened {
                 Ok((connection, incoming)) => serve(crawlers, launches, (connection, incoming), stop, &mut backoff).await,
                 Err(error) => Err(error),
             },
@@ -170,12 +170,17 @@ async fn serve(
     Ok(())
 }
 
-/// Exports the target and takes its name.
+/// Connects to the bus, and exports the target there.
+async fn open(crawlers: &Arc<Inner>) -> Result<(Connection, Incoming), BusError> {
+    let settings = &crawlers.settings;
+    Connection::open(&settings.bus, &settings.path, Target(Arc::clone(crawlers))).await
+}
+
+/// Requests the signals, and takes the name.
 async fn set_up(crawlers: &Arc<Inner>, connection: &Connection) -> Result<(), BusError> {
     for rule in RULES {
         connection.subscribe(rule).await?;
     }
-    connection.export(&crawlers.settings.path, Target(Arc::clone(crawlers))).await?;
     connection.take_name(&crawlers.settings.name).await
 }
 
