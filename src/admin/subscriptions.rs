@@ -18,8 +18,7 @@ use super::{
 use crate::{
     delivery::{
         self, Definition, InvalidStartPosition, OperationError, StartPosition, StatusSnapshot, SubscriptionInfo,
-        Subscriptions,
-        xesam::Crawlers,
+        Subscriptions, xesam::Crawlers,
     },
     journal::{Journal, JournalError, subscriptions::MadeBy},
     model::{Seq, SubscriptionName, Timestamp},
@@ -131,9 +130,7 @@ problems!(RewindProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncodin
     tag = "administration",
     responses((status = 200, description = "All subscriptions.", body = AllView), ListProblems),
 )]
-pub async fn list(
-    State((all, crawlers)): State<(Subscriptions, Option<Crawlers>)>,
-) -> Result<Response, Problem> {
+pub async fn list(State((all, crawlers)): State<(Subscriptions, Option<Crawlers>)>) -> Result<Response, Problem> {
     all.refresh().await.map_err(problem)?;
     let mut subscriptions = Vec::new();
     for listed in all.list() {

@@ -224,7 +224,9 @@ impl Crawl {
         let call = call.map_err(|error| failed(&error))?;
         let reply = async { connection.call(&call).await?.receive().await };
         reply.await.map_err(|error: CallError| match error {
-            CallError::Gone { .. } => End::Failed(format!("no target {} is on the bus {}: {error}", target.0, self.bus)),
+            CallError::Gone { .. } => {
+                End::Failed(format!("no target {} is on the bus {}: {error}", target.0, self.bus))
+            }
             other => failed(&other),
         })?;
         Ok(())
@@ -237,9 +239,12 @@ mod tests {
 
     #[test]
     fn time_is_a_date_or_a_number_of_seconds() {
-        for (text, expected) in
-            [("0", 0), ("1795000000", 1_795_000_000), ("1970-01-01T00:01:00.999Z", 60), ("2026-01-02T03:04:05Z", 1_767_323_045)]
-        {
+        for (text, expected) in [
+            ("0", 0),
+            ("1795000000", 1_795_000_000),
+            ("1970-01-01T00:01:00.999Z", 60),
+            ("2026-01-02T03:04:05Z", 1_767_323_045),
+        ] {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }
         assert!(seconds("1969-01-01T00:00:00Z").is_err() && seconds("yesterday").is_err());

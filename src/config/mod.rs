@@ -256,7 +256,8 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
-        let Tables { server, journal, node, limits, log, delivery, hub, dbus, files, filesets, .. } = root.clone().read()?;
+        let Tables { server, journal, node, limits, log, delivery, hub, dbus, files, filesets, .. } =
+            root.clone().read()?;
         let store = journal::store(&root.entry("journal")?, &journal, environment)?;
         let files = files::read(files, &root.entry("files")?, environment)?;
         let filesets = filesets::read(filesets, &root.entry("filesets")?, environment)?;

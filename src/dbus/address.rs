@@ -2,12 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use zbus::{
-    Address,
-    connection::Builder,
-    names::WellKnownName,
-    wire::ObjectPath,
-};
+use zbus::{Address, connection::Builder, names::WellKnownName, wire::ObjectPath};
 
 /// Buses that have no address of their own in the configuration.
 const STANDARD: [(&str, Bus); 2] = [("session", Bus::Session), ("system", Bus::System)];

@@ -38,13 +38,13 @@ pub(super) struct Inner {
     pub(super) pages: Pages,
     /// Permits to have a batch that is not sent yet.
     pub(super) permits: Semaphore,
-    installed: Mutex<Installed>,
+    set: Mutex<CrawlerSet>,
     /// Crawlers that begin.
     pub(super) launches: mpsc::Sender<Launch>,
 }
 
 #[derive(Default)]
-struct Installed {
+struct CrawlerSet {
     crawlers: BTreeMap<CrawlerKey, Arc<Crawler>>,
     last_id: u64,
     /// Signals `Invalidated` of crawlers that were not installed, with their serial numbers.
@@ -67,7 +67,7 @@ pub(super) struct InstalledCrawler {
 
 impl Drop for InstalledCrawler {
     fn drop(&mut self) {
-        self.crawlers.installed().crawlers.remove(&self.crawler.key);
+        self.crawlers.set().crawlers.remove(&self.crawler.key);
     }
 }
 
@@ -90,7 +90,17 @@ impl Crawlers {
         let (launches, waiting) = mpsc::channel(settings.crawlers);
         let pages = Pages::new(journal, settings.selection.clone());
         let status = ConnectionStatus::new("dbus".to_owned());
-        (Self(Arc::new(Inner { settings, status, pages, permits: Semaphore::new(UNSENT_BATCHES), installed: Mutex::default(), launches })), waiting)
+        (
+            Self(Arc::new(Inner {
+                settings,
+                status,
+                pages,
+                permits: Semaphore::new(UNSENT_BATCHES),
+                set: Mutex::default(),
+                launches,
+            })),
+            waiting,
+        )
     }
 
     /// Returns the settings of the target.
@@ -108,7 +118,7 @@ impl Crawlers {
     /// Returns the installed crawlers, in the order of their installation.
     #[must_use]
     pub fn list(&self) -> Vec<CrawlerInfo> {
-        let mut listed: Vec<_> = self.0.installed().crawlers.values().map(|crawler| crawler.info()).collect();
+        let mut listed: Vec<_> = self.0.set().crawlers.values().map(|crawler| crawler.info()).collect();
         listed.sort_by_key(|crawler| crawler.id);
         listed
     }
@@ -124,16 +134,16 @@ impl Crawlers {
     /// # Errors
     /// Fails if no crawler has this number.
     pub fn invalidate(&self, id: u64, reason: &str) -> Result<(), UnknownCrawler> {
-        let installed = self.0.installed();
-        let crawler = installed.crawlers.values().find(|crawler| crawler.id == id).ok_or(UnknownCrawler(id))?;
+        let set = self.0.set();
+        let crawler = set.crawlers.values().find(|crawler| crawler.id == id).ok_or(UnknownCrawler(id))?;
         crawler.end(End::ByTarget(dbus::clean(reason).into_owned()));
         Ok(())
     }
 }
 
 impl Inner {
-    fn installed(&self) -> MutexGuard<'_, Installed> {
-        self.installed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn set(&self) -> MutexGuard<'_, CrawlerSet> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Installs a crawler. `serial` is the number of its request among the messages of its connection.
@@ -143,32 +153,32 @@ impl Inner {
         request: Request,
         serial: u32,
     ) -> Result<InstalledCrawler, InstallError> {
-        let mut installed = self.installed();
-        if installed.crawlers.contains_key(&key) {
+        let mut set = self.set();
+        if set.crawlers.contains_key(&key) {
             return Err(InstallError::AlreadyInstalled(key.path.as_str().to_owned()));
         }
-        if installed.crawlers.len() >= self.settings.crawlers {
+        if set.crawlers.len() >= self.settings.crawlers {
             return Err(InstallError::TooMany(self.settings.crawlers));
         }
-        installed.last_id += 1;
-        let crawler = Arc::new(Crawler::new(installed.last_id, key.clone(), request, CancellationToken::new()));
-        if installed.early_signals.iter().any(|(other, later)| *other == key && *later > serial) {
+        set.last_id += 1;
+        let crawler = Arc::new(Crawler::new(set.last_id, key.clone(), request, CancellationToken::new()));
+        if set.early_signals.iter().any(|(other, later)| *other == key && *later > serial) {
             crawler.end(End::ByCrawler);
         }
-        installed.crawlers.insert(key, Arc::clone(&crawler));
+        set.crawlers.insert(key, Arc::clone(&crawler));
         Ok(InstalledCrawler { crawler, crawlers: Arc::clone(self) })
     }
 
     /// Ends a crawler that has emitted `Invalidated`.
     pub(super) fn invalidated(&self, key: CrawlerKey, serial: u32) {
-        let mut installed = self.installed();
-        match installed.crawlers.get(&key) {
+        let mut set = self.set();
+        match set.crawlers.get(&key) {
             Some(crawler) => crawler.end(End::ByCrawler),
             None => {
-                if installed.early_signals.len() >= REMEMBERED_SIGNALS {
-                    installed.early_signals.pop_front();
+                if set.early_signals.len() >= REMEMBERED_SIGNALS {
+                    set.early_signals.pop_front();
                 }
-                installed.early_signals.push_back((key, serial));
+                set.early_signals.push_back((key, serial));
             }
         }
     }
@@ -180,7 +190,7 @@ impl Inner {
 
     /// Ends the crawlers for which a function returns an end.
     pub(super) fn end_all(&self, end: impl Fn(&CrawlerKey) -> Option<End>) {
-        for (key, crawler) in &self.installed().crawlers {
+        for (key, crawler) in &self.set().crawlers {
             if let Some(end) = end(key) {
                 crawler.end(end);
             }
@@ -189,13 +199,13 @@ impl Inner {
 
     /// Forgets the signals of an earlier connection, whose names another connection may have now.
     pub(super) fn forget_signals(&self) {
-        self.installed().early_signals.clear();
+        self.set().early_signals.clear();
     }
 
     /// Updates the gauges.
     pub(super) fn update_gauges(&self) {
-        let installed = self.installed();
-        let states = installed.crawlers.values().map(|crawler| crawler.info());
+        let set = self.set();
+        let states = set.crawlers.values().map(|crawler| crawler.info());
         metrics::set_crawlers(states.map(|info| (info.state, info.unanswered)));
     }
 }

@@ -271,9 +271,7 @@ impl Pages {
         after: Option<&Uri>,
         head: Seq,
     ) -> Result<Arc<RegistryPage>, JournalError> {
-        let cached = || {
-            self.caches().registry.find(|page| page.after.as_ref() == after && page.head >= head)
-        };
+        let cached = || self.caches().registry.find(|page| page.after.as_ref() == after && page.head >= head);
         if let Some(page) = cached() {
             return Ok(page);
         }
@@ -317,16 +315,16 @@ impl Pages {
         })
         .await?;
         let rows = self.journal.objects(rows).await?;
-        let undecided = records::undecided(&rows, &self.selection);
-        let whole = if undecided.is_empty() { HashMap::default() } else { self.journal.objects(undecided).await? };
+        let incomplete = records::rows_to_complete(&rows, &self.selection);
+        let whole = if incomplete.is_empty() { HashMap::default() } else { self.journal.objects(incomplete).await? };
         let selection = Arc::clone(&self.selection);
         blocking(move || {
-            let shown = records::shown(rows.iter().chain(&whole), &selection);
+            let visible = records::visible_objects(rows.iter().chain(&whole), &selection);
             let (mut page, mut before, mut bytes) = (Vec::with_capacity(changes.len()), time, 0);
             for recorded in &changes {
                 let change = recorded.change()?;
                 let subjects = subjects(change, unlisted(recorded, has_visibility)?);
-                let (records, last) = subjects.records(&selection, (&rows, &shown), before)?;
+                let (records, last) = subjects.records(&selection, (&rows, &visible), before)?;
                 bytes += records.iter().map(|record| record.bytes).sum::<usize>();
                 page.push(ChangeRecords { seq: change.seq, received: change.received, records, last });
                 before = last;

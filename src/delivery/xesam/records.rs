@@ -45,12 +45,12 @@ impl Selection {
         self.objects.is_empty() || self.objects.iter().any(|prefix| prefix.is_prefix_of(object))
     }
 
-    fn shows(&self, state: &ObjectState, item: &Uri) -> bool {
+    fn includes_item(&self, state: &ObjectState, item: &Uri) -> bool {
         state.is_live(item) && (!self.visibility || is_public(state.state(item)))
     }
 
-    fn shows_any(&self, state: &ObjectState) -> bool {
-        state.items.keys().any(|item| self.shows(state, item))
+    fn includes_any_of(&self, state: &ObjectState) -> bool {
+        state.items.keys().any(|item| self.includes_item(state, item))
     }
 }
 
@@ -119,15 +119,17 @@ impl<'c> ChangedSubjects<'c> {
     /// Adds the rows of the registry that the records need.
     pub(super) fn select(&self, rows: &mut ObjectSelection) {
         let items = self.items.iter().map(|(item, _)| *item).chain([self.object()]).cloned();
-        rows.entry(self.object().clone()).or_insert_with(|| ItemSelection::these([])).widen(ItemSelection::these(items));
+        rows.entry(self.object().clone())
+            .or_insert_with(|| ItemSelection::these([]))
+            .widen(ItemSelection::these(items));
     }
 
     /// Returns the records, and the timestamp of the last of them. The records of a change are numbered even if the
-    /// selection excludes them. `shown` are the objects that have an item in the selection.
+    /// selection excludes them. `visible` are the objects that have an item in the selection.
     pub(super) fn records(
         &self,
         selection: &Selection,
-        (rows, shown): (&HashMap<Uri, ObjectState>, &HashSet<Uri>),
+        (rows, visible): (&HashMap<Uri, ObjectState>, &HashSet<Uri>),
         before: WireTime,
     ) -> Result<(Vec<Record>, WireTime), StoreError> {
         let first = before.next_in(self.change.received);
@@ -139,7 +141,7 @@ impl<'c> ChangedSubjects<'c> {
         let state = rows.get(object).unwrap_or(&unknown);
         let reader = RecordReader { selection, object, state };
         let mut records = Vec::with_capacity(1 + self.items.len());
-        records.push(reader.object(shown.contains(object), self.only_adds, first)?);
+        records.push(reader.object(visible.contains(object), self.only_adds, first)?);
         for (at, (item, is_new)) in self.items.iter().enumerate() {
             records.push(reader.item(item, *is_new, first.plus(at + 1))?);
         }
@@ -148,31 +150,27 @@ impl<'c> ChangedSubjects<'c> {
 }
 
 /// Returns the objects whose rows do not show yet that they have an item in the selection. All their items must be read.
-pub(super) fn undecided(rows: &HashMap<Uri, ObjectState>, selection: &Selection) -> ObjectSelection {
-    let undecided = rows.iter().filter(|(uri, state)| selection.includes(uri) && !selection.shows_any(state));
-    undecided.map(|(uri, _)| (uri.clone(), ItemSelection::All)).collect()
+pub(super) fn rows_to_complete(rows: &HashMap<Uri, ObjectState>, selection: &Selection) -> ObjectSelection {
+    let incomplete = rows.iter().filter(|(uri, state)| selection.includes(uri) && !selection.includes_any_of(state));
+    incomplete.map(|(uri, _)| (uri.clone(), ItemSelection::All)).collect()
 }
 
 /// Returns the objects that have an item in the selection.
-pub(super) fn shown<'r>(
+pub(super) fn visible_objects<'r>(
     rows: impl IntoIterator<Item = (&'r Uri, &'r ObjectState)>,
     selection: &Selection,
 ) -> HashSet<Uri> {
-    rows.into_iter().filter(|(_, state)| selection.shows_any(state)).map(|(uri, _)| uri.clone()).collect()
+    rows.into_iter().filter(|(_, state)| selection.includes_any_of(state)).map(|(uri, _)| uri.clone()).collect()
 }
 
 /// Returns the records of an object of the registry with all its existing items, without timestamps. They are new to a
 /// crawler, which has removed everything.
-pub(super) fn of_object(
-    selection: &Selection,
-    object: &Uri,
-    state: &ObjectState,
-) -> Result<Vec<Record>, StoreError> {
-    if !selection.includes(object) || !selection.shows_any(state) {
+pub(super) fn of_object(selection: &Selection, object: &Uri, state: &ObjectState) -> Result<Vec<Record>, StoreError> {
+    if !selection.includes(object) || !selection.includes_any_of(state) {
         return Ok(Vec::new());
     }
     let reader = RecordReader { selection, object, state };
-    let items = state.items.keys().filter(|item| *item != object && selection.shows(state, item));
+    let items = state.items.keys().filter(|item| *item != object && selection.includes_item(state, item));
     let items = items.map(|item| reader.item(item, true, WireTime::OF_DUMP));
     [reader.object(true, true, WireTime::OF_DUMP)].into_iter().chain(items).collect()
 }
@@ -189,7 +187,7 @@ impl RecordReader<'_> {
     fn object(&self, exists: bool, is_new: bool, time: WireTime) -> Result<Record, StoreError> {
         let mut fields = Fields::default();
         let mut categories = (CONTENT, RESOURCE);
-        if self.selection.shows(self.state, self.object) {
+        if self.selection.includes_item(self.state, self.object) {
             categories = self.describe_item(self.object, &mut fields)?;
         } else {
             fields.add("xesam:url", self.object.as_str());
@@ -205,7 +203,7 @@ impl RecordReader<'_> {
     }
 
     fn item(&self, item: &Uri, is_new: bool, time: WireTime) -> Result<Record, StoreError> {
-        if !self.selection.shows(self.state, item) {
+        if !self.selection.includes_item(self.state, item) {
             return Ok(record(item, time, None, (is_new, false)));
         }
         let mut fields = Fields::default();
@@ -237,12 +235,7 @@ impl RecordReader<'_> {
     }
 }
 
-fn record(
-    uri: &Uri,
-    time: WireTime,
-    facts: Option<Facts>,
-    (is_new, has_fixed_categories): (bool, bool),
-) -> Record {
+fn record(uri: &Uri, time: WireTime, facts: Option<Facts>, (is_new, has_fixed_categories): (bool, bool)) -> Record {
     let size = |facts: &Facts| -> usize {
         facts.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_OVERHEAD).sum()
     };

@@ -5,7 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::{Semaphore, SemaphorePermit, watch}, time::timeout};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit, watch},
+    time::timeout,
+};
 
 use super::{
     CRAWLER_INTERFACE,

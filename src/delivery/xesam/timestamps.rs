@@ -31,7 +31,8 @@ impl WireTime {
     /// given one, unless a second has a billion records.
     pub(super) fn next_in(self, received: Timestamp) -> Self {
         let received = received.millis().saturating_mul(NANOS_PER_MILLI);
-        let end = received.div_euclid(NANOS_PER_SECOND).saturating_mul(NANOS_PER_SECOND).saturating_add(NANOS_PER_SECOND - 1);
+        let end =
+            received.div_euclid(NANOS_PER_SECOND).saturating_mul(NANOS_PER_SECOND).saturating_add(NANOS_PER_SECOND - 1);
         Self(self.0.max(received).saturating_add(1).min(end))
     }
 

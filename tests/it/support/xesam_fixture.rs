@@ -31,6 +31,8 @@ const REQUIREMENTS: [&str; 3] = ["jeepney==0.9.0", "dbus-fast==5.2.0", "dbus-nex
 pub(crate) struct Bus {
     daemon: Option<Child>,
     folder: TempDir,
+    /// Configuration file; the one of a session if there is none.
+    config: Option<PathBuf>,
 }
 
 impl Bus {
@@ -42,7 +44,26 @@ impl Bus {
 
     /// Returns a bus that does not run yet.
     pub(crate) fn not_running() -> Self {
-        Self { daemon: None, folder: tempfile::tempdir().unwrap() }
+        Self { daemon: None, folder: tempfile::tempdir().unwrap(), config: None }
+    }
+
+    /// Starts a bus that permits nothing but replies and signals, with these further elements of the configuration.
+    pub(crate) fn start_strict(elements: &str) -> Self {
+        let mut bus = Self::not_running();
+        let config = bus.folder.path().join("bus.conf");
+        let text = format!(
+            "<busconfig><type>system</type><listen>{}</listen><auth>EXTERNAL</auth>
+             <policy context='default'><allow user='*'/><deny own='*'/><deny send_type='method_call'/>
+             <allow send_type='signal'/><allow send_requested_reply='true' send_type='method_return'/>
+             <allow send_requested_reply='true' send_type='error'/><allow receive_type='method_call'/>
+             <allow receive_type='method_return'/><allow receive_type='error'/><allow receive_type='signal'/>
+             <allow send_destination='org.freedesktop.DBus'/></policy>{elements}</busconfig>",
+            bus.address()
+        );
+        std::fs::write(&config, text).unwrap();
+        bus.config = Some(config);
+        bus.resume();
+        bus
     }
 
     fn socket(&self) -> PathBuf {
@@ -65,7 +86,11 @@ impl Bus {
     /// Starts the bus again at the same address.
     pub(crate) fn resume(&mut self) {
         let mut command = Command::new("dbus-daemon");
-        command.args(["--session", "--nofork", "--print-address"]).arg(format!("--address={}", self.address()));
+        match &self.config {
+            Some(config) => command.arg(format!("--config-file={}", config.display())),
+            None => command.arg("--session").arg(format!("--address={}", self.address())),
+        };
+        command.args(["--nofork", "--print-address"]);
         let mut daemon = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -110,7 +135,11 @@ impl Target {
 
     /// Starts both with the journal in the folder `data` of a folder.
     pub(crate) async fn start_in(folder: TempDir, dbus: &str, others: &str) -> Self {
-        let bus = Bus::start();
+        Self::start_on(Bus::start(), folder, dbus, others).await
+    }
+
+    /// Starts a gateway on a bus.
+    pub(crate) async fn start_on(bus: Bus, folder: TempDir, dbus: &str, others: &str) -> Self {
         let lines = format!("{others}\n{}", settings(&bus, dbus));
         let target = Self { gateway: serve(folder.path(), &lines), bus, folder, lines };
         target.until_connected().await;
@@ -378,7 +407,10 @@ pub(crate) fn check_order(records: &[Record]) {
     for record in records {
         let (seconds, fraction) = record.time.split_once('.').unwrap();
         let fraction = fraction.strip_suffix('Z').unwrap();
-        assert!(seconds.len() == 19 && fraction.len() == 9 && fraction.bytes().any(|digit| digit != b'0'), "{record:?}");
+        assert!(
+            seconds.len() == 19 && fraction.len() == 9 && fraction.bytes().any(|digit| digit != b'0'),
+            "{record:?}"
+        );
     }
 }
 

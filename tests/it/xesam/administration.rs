@@ -42,14 +42,16 @@ async fn tools_of_the_bus_can_call_the_target() {
         words[..4] == [".ListRecords", "method", "tasasasuo", "b"]
     }));
     let call = |mtime: &str| {
-        let arguments = ["--user", "call", NAME, TARGET, INTERFACE, "ListRecords", "tasasasuo", mtime, "0", "0", "0", "10", "/c/1"];
+        let arguments =
+            ["--user", "call", NAME, TARGET, INTERFACE, "ListRecords", "tasasasuo", mtime, "0", "0", "0", "10", "/c/1"];
         target.bus.run("busctl", &arguments)
     };
     assert_eq!(call("0"), "b false\n");
     assert_eq!(call("1"), "b true\n");
     let method = format!("{INTERFACE}.ListRecords");
     let arguments = ["call", "--session", "--dest", NAME, "--object-path", TARGET, "--method", &method];
-    let answer = target.bus.run("gdbus", &[&arguments[..], &["1", "@as []", "@as []", "@as []", "10", "/c/1"]].concat());
+    let answer =
+        target.bus.run("gdbus", &[&arguments[..], &["1", "@as []", "@as []", "@as []", "10", "/c/1"]].concat());
     assert_eq!(answer, "(true,)\n");
     target.until_crawlers(0).await;
 }
@@ -108,8 +110,16 @@ async fn crawlers_share_the_reads_of_the_journal() {
         target.add(number).await;
     }
     let pages = async || {
-        let text =
-            target.gateway.http.get(format!("{}/metrics", target.gateway.url)).send().await.unwrap().text().await.unwrap();
+        let text = target
+            .gateway
+            .http
+            .get(format!("{}/metrics", target.gateway.url))
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
         let line = text.lines().find(|line| line.starts_with("tidings_xesam_pages_total{of=\"journal\"}"));
         line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
     };

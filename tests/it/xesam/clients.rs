@@ -20,7 +20,10 @@ async fn check(target: &Target, crawler: &Crawler) {
     crawler.until_event("CleanUp").await;
     target.add(25).await;
     let records = crawler.until_record_of(&uri(25)).await;
-    assert_eq!(records.iter().map(|record| record.uri.clone()).collect::<Vec<_>>(), (0..26).map(uri).collect::<Vec<_>>());
+    assert_eq!(
+        records.iter().map(|record| record.uri.clone()).collect::<Vec<_>>(),
+        (0..26).map(uri).collect::<Vec<_>>()
+    );
     crawler.check_order();
     let id = target.crawlers().await[0]["id"].clone();
     let url = format!("{}/crawlers/{id}/invalidate", target.gateway.url);
@@ -87,7 +90,8 @@ async fn tidings_crawl_prints_records_as_json_lines() {
     // It ends at a closed pipe, and at an error with its own status.
     let since = last["time"].as_str().unwrap();
     let mut command = Command::new("sh");
-    let line = format!("{} crawl --bus {} --since {since} | head -1", env!("CARGO_BIN_EXE_tidings"), target.bus.address());
+    let line =
+        format!("{} crawl --bus {} --since {since} | head -1", env!("CARGO_BIN_EXE_tidings"), target.bus.address());
     command.args(["-c", &line]);
     let done = tokio::task::spawn_blocking(move || command.output().unwrap());
     crate::support::xesam_fixture::until("it is installed", async || {

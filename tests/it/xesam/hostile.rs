@@ -105,7 +105,9 @@ async fn large_records_arrive_in_batches_of_limited_size() {
     for number in 0..20 {
         let kind = |kind: usize| format!("http://h.example/types/{kind}/{}", "x".repeat(1500));
         let types: Vec<_> = (0..60).map(kind).collect();
-        target.post(&json!({ "object": uri(number), "types": types, "items": [{ "uri": uri(number), "change": "ADD" }] })).await;
+        target
+            .post(&json!({ "object": uri(number), "types": types, "items": [{ "uri": uri(number), "change": "ADD" }] }))
+            .await;
     }
     for mtime in [0, 1] {
         let crawler = target.crawler(mtime, 0);

@@ -10,3 +10,4 @@ mod install;
 mod nodes;
 mod order;
 mod restarts;
+mod system_bus;

@@ -27,7 +27,10 @@ async fn another_node_takes_the_name_over() {
     }
     let records = crawler.until_records(20).await;
     crawler.check_order();
-    assert_eq!(records.iter().map(|record| record.uri.clone()).collect::<Vec<_>>(), (0..20).map(uri).collect::<Vec<_>>());
+    assert_eq!(
+        records.iter().map(|record| record.uri.clone()).collect::<Vec<_>>(),
+        (0..20).map(uri).collect::<Vec<_>>()
+    );
     holder.kill();
     until("the other takes over", async || state(&other).await == "connected").await;
     post_event(&other, &image(20)).await;

@@ -63,7 +63,8 @@ async fn many_records_arrive_in_small_batches() {
     let records = incremental.until_records(100_000).await;
     assert_eq!(state_after(&records).len(), 100_000);
     incremental.check_order();
-    let sizes: Vec<_> = incremental.events().iter().filter_map(|event| Some(event["records"].as_array()?.len())).collect();
+    let sizes: Vec<_> =
+        incremental.events().iter().filter_map(|event| Some(event["records"].as_array()?.len())).collect();
     assert!(sizes.iter().all(|size| *size <= 7) && sizes.len() < 14_300, "{} batches", sizes.len());
     let full = target.crawler(0, 0);
     let dumped = full.until_records(100_000).await;

@@ -70,7 +70,8 @@ async fn gateway_without_a_bus_serves_and_logs_it_once() {
     let connection = async || gateway.json("/subscriptions").await["dbus"]["connection"].clone();
     let failures = async || {
         let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
-        let line = metrics.lines().find(|line| line.starts_with("tidings_connection_failures_total{connection=\"dbus\"}"));
+        let line =
+            metrics.lines().find(|line| line.starts_with("tidings_connection_failures_total{connection=\"dbus\"}"));
         line.unwrap().rsplit(' ').next().unwrap().parse::<u32>().unwrap()
     };
     until("it has tried three times", async || failures().await >= 3).await;

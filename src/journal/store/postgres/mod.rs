@@ -53,8 +53,8 @@ use std::{
     time::Duration,
 };
 
-use tokio_util::sync::CancellationToken;
 use foldhash::HashMap;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use open_error::PostgresOpenError;
@@ -69,8 +69,8 @@ use self::{
     writing::{CALL_LIMIT, WriteSide},
 };
 use super::{
-    CommitId, IncompleteChange, ObjectSelection, QuarantineReceipt, StateWatch, Store, StoreError, StoreLimits, StoredChange,
-    Transaction,
+    CommitId, IncompleteChange, ObjectSelection, QuarantineReceipt, StateWatch, Store, StoreError, StoreLimits,
+    StoredChange, Transaction,
 };
 use crate::{
     journal::{

@@ -36,9 +36,9 @@ use std::{
 };
 
 use dedupe::EventKeys;
+use foldhash::HashMap;
 use readers::Readers;
 use rusqlite::Connection;
-use foldhash::HashMap;
 use uuid::Uuid;
 use wal::WriteAheadLog;
 
@@ -46,7 +46,8 @@ pub use open::OpenError;
 
 use self::{registry::ItemCounts, transaction::SqliteTransaction};
 use super::{
-    IncompleteChange, ObjectSelection, QuarantineReceipt, Remedy, Store, StoreError, StoreLimits, StoredChange, Transaction, rows,
+    IncompleteChange, ObjectSelection, QuarantineReceipt, Remedy, Store, StoreError, StoreLimits, StoredChange,
+    Transaction, rows,
 };
 use crate::{
     journal::{
