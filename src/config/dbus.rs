@@ -32,7 +32,7 @@ pub struct DbusConfig {
     /// Approximate maximum size of a batch in bytes, 1 KiB to 16 MiB.
     #[serde(deserialize_with = "bounded::<1024, 16_777_216, _, _>")]
     batch_bytes: usize,
-    /// Whether crawlers only get what the public can see.
+    /// Whether crawlers only get items that the public can see.
     visibility: bool,
     /// Beginnings of the URIs of the objects that crawlers get.
     objects: Vec<UriPrefix>,

@@ -29,7 +29,7 @@ named_values! {
     pub enum CrawlerState {
         /// Its request was answered.
         Installed = "installed",
-        /// It removes what it has, before a full dump.
+        /// It removes its records, before a full dump.
         CleaningUp = "cleaning-up",
         /// It gets the registry.
         FullDump = "full-dump",
@@ -40,7 +40,7 @@ named_values! {
     }
 }
 
-/// Why a crawler gets no more records.
+/// Reason for which a crawler gets no more records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// It has left the bus, or its object is not there.

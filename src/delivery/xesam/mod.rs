@@ -6,12 +6,13 @@
 //! `UpdateRecords`, one call after the other, and new ones as soon as they are in the journal, until the crawler or the
 //! target ends it.
 //!
-//! * [`records`] are what the registry has about the subjects of a change; [`categories`] and [`timestamps`] are parts of
+//! * [`records`] are the facts of the registry about the subjects of a change; [`categories`] and [`timestamps`] are parts of
 //!   them, and [`request`] selects those that a crawler wants;
 //! * [`pages`] of records are read once for all crawlers near the same position;
 //! * [`runner`] is the task that owns the connection, and [`crawlers`] is what others know about it.
 
 mod batch;
+mod cache;
 mod categories;
 mod crawler;
 mod crawlers;

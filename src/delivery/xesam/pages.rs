@@ -6,7 +6,6 @@
 //! does not answer: it keeps a position.
 
 use std::{
-    collections::VecDeque,
     hash::{BuildHasher, Hash},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -16,6 +15,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::{
+    cache::{Cache, Page},
     metrics,
     records::{self, ChangedSubjects, Record, Selection},
     timestamps::WireTime,
@@ -37,12 +37,6 @@ const PAGE_BYTES: usize = 256 * 1024;
 
 /// Maximum number of objects in a page of the registry.
 const PAGE_OBJECTS: usize = 200;
-
-/// Maximum size of the pages in memory, in bytes on the wire, except that the newest page always stays.
-const MAX_CACHED_BYTES: usize = 4 * 1024 * 1024;
-
-/// Maximum number of pages in memory.
-const MAX_PAGES: usize = 64;
 
 /// Number of locks: readers of different positions rarely share one.
 const LOCKS: usize = 16;
@@ -115,25 +109,6 @@ pub(super) struct RegistryPage {
     bytes: usize,
 }
 
-/// Pages of one kind, in the order in which they were read.
-#[derive(Debug)]
-struct Cache<P> {
-    pages: VecDeque<Arc<P>>,
-    bytes: usize,
-}
-
-impl<P> Default for Cache<P> {
-    fn default() -> Self {
-        Self { pages: VecDeque::new(), bytes: 0 }
-    }
-}
-
-/// A page in memory.
-trait Page {
-    /// Returns the approximate size of the records on the wire, in bytes.
-    fn bytes(&self) -> usize;
-}
-
 impl Page for ChangesPage {
     fn bytes(&self) -> usize {
         self.bytes
@@ -143,24 +118,6 @@ impl Page for ChangesPage {
 impl Page for RegistryPage {
     fn bytes(&self) -> usize {
         self.bytes
-    }
-}
-
-impl<P: Page> Cache<P> {
-    fn find(&self, is_wanted: impl Fn(&P) -> bool) -> Option<Arc<P>> {
-        self.pages.iter().rev().find(|page| is_wanted(page)).cloned()
-    }
-
-    /// Adds a page, and drops the oldest ones.
-    fn add(&mut self, page: Arc<P>) {
-        self.bytes += page.bytes();
-        self.pages.push_back(page);
-        while self.pages.len() > 1
-            && (self.bytes > MAX_CACHED_BYTES || self.pages.len() > MAX_PAGES)
-            && let Some(oldest) = self.pages.pop_front()
-        {
-            self.bytes -= oldest.bytes();
-        }
     }
 }
 

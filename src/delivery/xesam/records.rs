@@ -1,4 +1,4 @@
-//! Records: what the registry has about an object and its items, as a crawler gets it.
+//! Records: the facts of the registry about an object and its items, as a crawler gets them.
 //!
 //! An object is one subject, and each of its items is one. If an item has the URI of its object, it is the record of the
 //! object. A subject is NORMAL while the item exists (the object: while it has such an item), and otherwise DELETED.
@@ -34,7 +34,7 @@ const FIELD_OVERHEAD: usize = 16;
 /// The subjects that crawlers can get.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Whether only what the public can see is a subject.
+    /// Whether only items that the public can see are subjects.
     pub visibility: bool,
     /// Beginnings of the objects' URIs; without any, all objects are selected.
     pub objects: Vec<UriPrefix>,

@@ -31,7 +31,7 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// Interval between updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time for crawlers to be told that the gateway is stopping.
+/// Maximum time to invalidate the crawlers when the gateway is stopping.
 const GOODBYE_TIME: Duration = Duration::from_millis(500);
 
 /// Signals that the target needs.

@@ -88,7 +88,7 @@ pub(super) async fn run(
     }
 }
 
-/// Tells a crawler that it gets no more records.
+/// Sends a crawler the reason for which it gets no more records.
 async fn invalidate(crawler: &Crawler, connection: &Connection, reason: &str) {
     let key = &crawler.key;
     let call = dbus::message((&key.owner, &key.path), (CRAWLER_INTERFACE, "Invalidate"), &reason);

@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use crate::support::{
+    dbus_daemon::Bus,
     nodes_fixture::{SharedJournal, holder_and_other},
     subscription_fixture::post_event,
-    xesam_fixture::{Bus, Crawler, image, settings, until, uri},
+    xesam_fixture::{Crawler, image, settings, until, uri},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

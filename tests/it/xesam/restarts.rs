@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use crate::support::xesam_fixture::{Bus, Target, check_order, serve, settings, state_after, until, uri};
+use crate::support::{
+    dbus_daemon::Bus,
+    xesam_fixture::{Target, check_order, serve, settings, state_after, until, uri},
+};
 
 #[tokio::test]
 async fn crawlers_miss_nothing_when_the_gateway_is_killed_in_a_batch() {

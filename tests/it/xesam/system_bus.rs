@@ -4,7 +4,10 @@ use std::{fs, path::Path};
 
 use serde_json::json;
 
-use crate::support::xesam_fixture::{Bus, Target, until, uri};
+use crate::support::{
+    dbus_daemon::Bus,
+    xesam_fixture::{Target, until, uri},
+};
 
 /// Returns the elements of the policy in `packaging/`, for the user of this process instead of `tidings`.
 fn policy() -> String {
