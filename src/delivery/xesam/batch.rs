@@ -45,28 +45,27 @@ impl<'r> Batch<'r> {
         true
     }
 
-    /// Adds records of changes from a position on, except of those received before a time. Returns the next position, and
-    /// whether the page has no more records.
+    /// Adds records of changes from a position on, except of those received before a time. Returns the next position.
     pub(super) fn add_changes(
         &mut self,
         page: &'r ChangesPage,
         mut position: Position,
         not_before: Timestamp,
-    ) -> (Position, bool) {
+    ) -> Position {
         for change in page.after(position.after) {
             let is_wanted = change.received >= not_before;
             for record in change.records.iter().skip(position.done).filter(|_| is_wanted) {
                 // Only changes that retention removed meanwhile can have moved the timestamps.
                 let time = record.time.max(position.time.plus(1));
                 if !self.add(record, time) {
-                    return (position, false);
+                    return position;
                 }
                 position.done += 1;
                 position.time = time;
             }
             position = Position { after: change.seq, done: 0, time: position.time.max(change.last) };
         }
-        (position, true)
+        position
     }
 
     /// Adds records of the registry from a position on. Returns the next position, which is on the next page if this one

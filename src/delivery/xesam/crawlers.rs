@@ -35,7 +35,7 @@ pub struct Crawlers(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) settings: TargetSettings,
     pub(super) status: ConnectionStatus,
-    pub(super) pages: Pages,
+    pub(super) pages: Arc<Pages>,
     /// Permits to have a batch that is not sent yet.
     pub(super) permits: Semaphore,
     set: Mutex<CrawlerSet>,
@@ -88,7 +88,7 @@ pub struct UnknownCrawler(u64);
 impl Crawlers {
     pub(super) fn new(journal: Journal, settings: TargetSettings) -> (Self, mpsc::Receiver<Launch>) {
         let (launches, waiting) = mpsc::channel(settings.crawlers);
-        let pages = Pages::new(journal, settings.selection.clone());
+        let pages = Arc::new(Pages::new(journal, settings.selection.clone()));
         let status = ConnectionStatus::new("dbus".to_owned());
         (
             Self(Arc::new(Inner {

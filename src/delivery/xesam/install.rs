@@ -47,7 +47,7 @@ impl Plan {
             return Ok(full);
         }
         let from = match pages.since(not_before).await? {
-            Some(from) => from,
+            Some((from, _)) => from,
             None => pages.second_of(head).await?,
         };
         Ok(Self::Changes { from, not_before })

@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{
     journal::{
-        Journal, JournalError, RecordedChange,
+        BlockingQueries, Journal, JournalError, RecordedChange,
         registry::ObjectState,
         store::{ObjectSelection, StoreError},
     },
-    model::{Change, Seq, Timestamp, Uri},
+    model::{Seq, Timestamp, Uri},
 };
 
 /// Maximum number of changes in a page.
@@ -37,6 +37,9 @@ const PAGE_BYTES: usize = 256 * 1024;
 
 /// Maximum number of objects in a page of the registry.
 const PAGE_OBJECTS: usize = 200;
+
+/// Number of pages that are read ahead for a crawler that is behind.
+const PAGES_AHEAD: usize = 2;
 
 /// Number of locks: readers of different positions rarely share one.
 const LOCKS: usize = 16;
@@ -86,8 +89,33 @@ impl ChangesPage {
         &self.changes[self.changes.partition_point(|change| change.seq <= seq)..]
     }
 
+    /// Reads the records of the changes after a number from the registry. `time` is the timestamp of the record before.
+    fn read(
+        journal: &BlockingQueries,
+        selection: &Selection,
+        (after, time): (Seq, WireTime),
+        changes: &[Arc<RecordedChange>],
+    ) -> Result<Self, JournalError> {
+        let subjects = changes.iter().map(|change| subjects(change, selection.visibility));
+        let subjects = subjects.collect::<Result<Vec<_>, StoreError>>()?;
+        let mut rows = ObjectSelection::default();
+        subjects.iter().for_each(|subjects| subjects.select(&mut rows));
+        let rows = journal.objects(&rows)?;
+        let incomplete = records::rows_to_complete(&rows, selection);
+        let whole = if incomplete.is_empty() { HashMap::default() } else { journal.objects(&incomplete)? };
+        let visible = records::visible_objects(rows.iter().chain(&whole), selection);
+        let (mut page, mut before, mut bytes) = (Vec::with_capacity(changes.len()), time, 0);
+        for (change, subjects) in changes.iter().zip(subjects) {
+            let (records, last) = subjects.records(selection, (&rows, &visible), before)?;
+            bytes += records.iter().map(|record| record.bytes).sum::<usize>();
+            page.push(ChangeRecords { seq: change.seq(), received: subjects.received(), records, last });
+            before = last;
+        }
+        Ok(Self { after, changes: page, bytes })
+    }
+
     /// Returns the position after the page.
-    fn end(&self) -> Position {
+    pub(super) fn end(&self) -> Position {
         self.changes.last().map_or(Position::at(self.after), |last| Position {
             after: last.seq,
             done: 0,
@@ -102,6 +130,8 @@ pub(super) struct RegistryPage {
     after: Option<Uri>,
     /// Head of the journal before the page was read. The page includes all changes up to it.
     head: Seq,
+    /// Number of times that a crawl of a repository had added an object without a change.
+    seeds: u64,
     /// Objects with their records, in order of their URIs: the object itself, and its items in order of their URIs.
     pub(super) objects: Vec<(Uri, Vec<Record>)>,
     /// URI after which the next page begins; `None` at the end of the registry.
@@ -165,21 +195,23 @@ impl Pages {
         };
         let received = newest.change()?.received.millis();
         let second = Timestamp::from_millis(received - received.rem_euclid(1000)).unwrap_or(Timestamp::EPOCH);
-        Ok(self.since(second).await?.unwrap_or(Position::at(seq)))
+        match self.since(second).await? {
+            // Retention may have removed the change before it. The timestamps then depend on the rest of the second.
+            Some((_, first)) if first > Seq::ZERO.next() && first <= self.journal.first() => Ok(Position::at(first)),
+            Some((position, _)) => Ok(position),
+            None => Ok(Position::at(seq)),
+        }
     }
 
-    /// Returns the position before the first change received at a time or later; `None` if all are older. If retention
-    /// may have removed earlier changes of that time, the position is after this change.
+    /// Returns the position before the first change received at a time or later, and the number of this change; `None` if
+    /// all are older.
     ///
     /// # Errors
     /// As [`Journal::after`].
-    pub(super) async fn since(&self, time: Timestamp) -> Result<Option<Position>, JournalError> {
+    pub(super) async fn since(&self, time: Timestamp) -> Result<Option<(Position, Seq)>, JournalError> {
         let Some(first) = self.journal.first_since(time).await? else { return Ok(None) };
-        if first > Seq::ZERO.next() && first <= self.journal.first() {
-            return Ok(Some(Position::at(first)));
-        }
         let after = self.journal.number_before(first).await?.unwrap_or(Seq::ZERO);
-        Ok(Some(Position::at(after)))
+        Ok(Some((Position::at(after), first)))
     }
 
     /// Returns the changes after a position with their records; `None` if there are none yet.
@@ -201,22 +233,27 @@ impl Pages {
         }
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
-        let changes = self.journal.after_within(after, PAGE_CHANGES, PAGE_BYTES).await?;
-        if changes.is_empty() {
+        let (selection, time) = (Arc::clone(&self.selection), position.time);
+        let page = self.journal.query_in_a_row(move |journal| {
+            let changes = journal.after_within(after, PAGE_CHANGES, PAGE_BYTES)?;
+            ChangesPage::read(journal, &selection, (after, time), &changes)
+        });
+        let page = Arc::new(page.await?);
+        if page.changes.is_empty() {
             return Ok(None);
         }
-        let page = Arc::new(self.read(after, changes, position.time).await?);
         metrics::count_page("journal");
         self.caches().changes.add(Arc::clone(&page));
         Ok(Some(page))
     }
 
-    /// Reads the page after this one into memory, if there is one.
-    ///
-    /// # Errors
-    /// As [`Journal::after`].
-    pub(super) async fn prefetch_after(&self, page: &ChangesPage) -> Result<(), JournalError> {
-        self.changes_after(page.end()).await.map(|_| ())
+    /// Reads the next pages after a position into memory, as far as there are any, so that a crawler need not wait for them.
+    pub(super) async fn prefetch_after(&self, mut position: Position) {
+        for _ in 0..PAGES_AHEAD {
+            // The crawler meets an error when it asks for the page.
+            let Ok(Some(page)) = self.changes_after(position).await else { return };
+            position = page.end();
+        }
     }
 
     /// Returns a page of the registry that includes all changes up to `head`.
@@ -228,7 +265,10 @@ impl Pages {
         after: Option<&Uri>,
         head: Seq,
     ) -> Result<Arc<RegistryPage>, JournalError> {
-        let cached = || self.caches().registry.find(|page| page.after.as_ref() == after && page.head >= head);
+        let seeds = self.journal.seed_count();
+        let cached = || {
+            self.caches().registry.find(|page| page.after.as_ref() == after && page.head >= head && page.seeds == seeds)
+        };
         if let Some(page) = cached() {
             return Ok(page);
         }
@@ -237,58 +277,22 @@ impl Pages {
             return Ok(page);
         }
         let _permit = self.permits.acquire().await;
-        let head = self.journal.head();
-        let objects = self.journal.registry(after.cloned(), PAGE_OBJECTS).await?;
-        let next = objects.last().map(|(uri, _)| uri.clone());
-        let selection = Arc::clone(&self.selection);
-        let objects = blocking(move || {
+        let (head, seeds) = (self.journal.head(), self.journal.seed_count());
+        let (selection, from) = (Arc::clone(&self.selection), after.cloned());
+        let objects = self.journal.query_in_a_row(move |journal| {
+            let objects = journal.registry(from.as_ref(), PAGE_OBJECTS)?;
+            let next = objects.last().map(|(uri, _)| uri.clone());
             let records = |(uri, state): (Uri, ObjectState)| {
                 records::of_object(&selection, &uri, &state).map(|records| (uri, records))
             };
-            objects.into_iter().map(records).collect::<Result<Vec<_>, StoreError>>()
+            Ok((objects.into_iter().map(records).collect::<Result<Vec<_>, StoreError>>()?, next))
         });
-        let objects = objects.await?;
+        let (objects, next) = objects.await?;
         let bytes = objects.iter().flat_map(|(_, records)| records).map(|record| record.bytes).sum();
-        let page = Arc::new(RegistryPage { after: after.cloned(), head, objects, next, bytes });
+        let page = Arc::new(RegistryPage { after: after.cloned(), head, seeds, objects, next, bytes });
         metrics::count_page("registry");
         self.caches().registry.add(Arc::clone(&page));
         Ok(page)
-    }
-
-    /// Reads the records of changes from the registry.
-    async fn read(
-        &self,
-        after: Seq,
-        changes: Vec<Arc<RecordedChange>>,
-        time: WireTime,
-    ) -> Result<ChangesPage, JournalError> {
-        let has_visibility = self.selection.visibility;
-        let (changes, rows) = blocking(move || {
-            let mut rows = ObjectSelection::default();
-            for change in &changes {
-                subjects(change.change()?, unlisted(change, has_visibility)?).select(&mut rows);
-            }
-            Ok((changes, rows))
-        })
-        .await?;
-        let rows = self.journal.objects(rows).await?;
-        let incomplete = records::rows_to_complete(&rows, &self.selection);
-        let whole = if incomplete.is_empty() { HashMap::default() } else { self.journal.objects(incomplete).await? };
-        let selection = Arc::clone(&self.selection);
-        blocking(move || {
-            let visible = records::visible_objects(rows.iter().chain(&whole), &selection);
-            let (mut page, mut before, mut bytes) = (Vec::with_capacity(changes.len()), time, 0);
-            for recorded in &changes {
-                let change = recorded.change()?;
-                let subjects = subjects(change, unlisted(recorded, has_visibility)?);
-                let (records, last) = subjects.records(&selection, (&rows, &visible), before)?;
-                bytes += records.iter().map(|record| record.bytes).sum::<usize>();
-                page.push(ChangeRecords { seq: change.seq, received: change.received, records, last });
-                before = last;
-            }
-            Ok(ChangesPage { after, changes: page, bytes })
-        })
-        .await
     }
 
     fn cached_changes(&self, after: Seq) -> Option<Arc<ChangesPage>> {
@@ -317,23 +321,11 @@ impl Pages {
     }
 }
 
-/// Returns the items that a change affects although it does not list them: only the public sees them change.
-fn unlisted(change: &RecordedChange, has_visibility: bool) -> Result<Option<&Change>, StoreError> {
-    if !has_visibility {
-        return Ok(None);
-    }
-    change.public()?.map(|public| public.change()).transpose()
-}
-
-fn subjects<'c>(change: &'c Change, public: Option<&'c Change>) -> ChangedSubjects<'c> {
+/// Returns the subjects of a change. Only the public sees items change that the change does not list.
+fn subjects(recorded: &RecordedChange, has_visibility: bool) -> Result<ChangedSubjects<'_>, StoreError> {
+    let change = recorded.change()?;
+    let public = if has_visibility { recorded.public()? } else { None };
+    let public = public.map(|public| public.change()).transpose()?;
     let affected = public.into_iter().flat_map(|public| public.modification.items.iter().map(|item| &item.uri));
-    ChangedSubjects::of(change, affected)
-}
-
-/// Computes on a blocking thread, because the changes may be large.
-async fn blocking<T: Send + 'static>(
-    compute: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, JournalError> {
-    let computed = tokio::task::spawn_blocking(compute).await.map_err(|_| JournalError::Closed)?;
-    computed.map_err(JournalError::from)
+    Ok(ChangedSubjects::of(change, affected))
 }

@@ -112,6 +112,11 @@ impl<'c> ChangedSubjects<'c> {
         Self { change, items, only_adds }
     }
 
+    /// Returns the time of receipt of the change.
+    pub(super) fn received(&self) -> Timestamp {
+        self.change.received
+    }
+
     fn object(&self) -> &'c Uri {
         &self.change.modification.object
     }

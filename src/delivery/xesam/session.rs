@@ -10,6 +10,8 @@ use tokio::{
     time::timeout,
 };
 
+use tokio_util::task::AbortOnDropHandle;
+
 use super::{
     CRAWLER_INTERFACE,
     batch::{Batch, DumpPosition},
@@ -48,26 +50,28 @@ enum Answer {
 /// The session of one crawler.
 struct Session<'s> {
     crawler: &'s Crawler,
-    pages: &'s Pages,
+    pages: &'s Arc<Pages>,
     connection: &'s Connection,
     /// Head of the journal, as the target shows it to crawlers.
     head: watch::Receiver<Seq>,
     max_bytes: usize,
     /// Permits to have a batch that is not sent yet.
     permits: &'s Semaphore,
+    /// Read of the next pages.
+    prefetch: Option<AbortOnDropHandle<()>>,
 }
 
 /// Runs a crawler until it ends, and invalidates it if the target has ended it.
 pub(super) async fn run(
     launch: Launch,
-    pages: &Pages,
+    pages: &Arc<Pages>,
     connection: &Connection,
     head: watch::Receiver<Seq>,
     (max_bytes, permits): (usize, &Semaphore),
 ) {
     let Launch { crawler: installed, plan, answered } = launch;
     let crawler = Arc::clone(&installed.crawler);
-    let mut session = Session { crawler: &crawler, pages, connection, head, max_bytes, permits };
+    let mut session = Session { crawler: &crawler, pages, connection, head, max_bytes, permits, prefetch: None };
     let end = tokio::select! {
         biased;
         end = crawler.ended() => end,
@@ -191,26 +195,31 @@ impl Session<'_> {
                 self.head.changed().await.map_err(|_| End::Disconnected)?;
                 continue;
             };
+            self.prefetch_after(page.end());
             let permit = self.permit().await;
             let mut batch = Batch::new(&self.crawler.request, self.max_bytes);
-            let (next, is_done) = batch.add_changes(&page, position, not_before);
+            let next = batch.add_changes(&page, position, not_before);
             if !batch.is_empty() {
                 let (call, records) = self.update(batch)?;
-                let following = is_done.then(|| Arc::clone(&page));
                 drop(page);
-                let prefetch = async {
-                    if let Some(page) = following {
-                        // The crawler meets an error when it asks for this page.
-                        let _ = self.pages.prefetch_after(&page).await;
-                    }
-                };
-                let (is_accepted, ()) = tokio::join!(self.send(call, records, permit), prefetch);
+                let is_accepted = self.send(call, records, permit).await;
                 if !is_accepted? {
                     continue;
                 }
             }
             position = next;
         }
+    }
+
+    /// Begins to read the pages after a position while the crawler is busy, unless an earlier read goes on.
+    fn prefetch_after(&mut self, position: Position) {
+        let is_reading = self.prefetch.as_ref().is_some_and(|prefetch| !prefetch.is_finished());
+        if is_reading || position.after >= self.pages.journal().head() {
+            return;
+        }
+        let pages = Arc::clone(self.pages);
+        let prefetch = async move { pages.prefetch_after(position).await };
+        self.prefetch = Some(AbortOnDropHandle::new(tokio::spawn(prefetch)));
     }
 
     /// Returns the call with a batch, and the number of its records.

@@ -147,3 +147,71 @@ async fn purge_deletes_the_object_and_its_items() {
     assert!(!records.is_empty());
     crawler.check_order();
 }
+
+/// Returns a message about one of a few objects, possibly late or about the whole object.
+fn random_message(random: &mut fastrand::Rng) -> Value {
+    let object = uri(random.usize(0..6));
+    let time = format!("2026-01-{:02}T00:00:00Z", random.u8(1..29));
+    if random.u8(0..20) == 0 {
+        return json!({ "object": object, "time": time, "purge": true });
+    }
+    let mut items = Vec::new();
+    for name in ["", "/a", "/b"] {
+        if random.bool() {
+            continue;
+        }
+        let item = format!("{object}{name}");
+        let media_type = ["image/png", "text/plain", "application/zip"][random.usize(0..3)];
+        let state = ["ACTIVE", "INACTIVE", "DELETED"][random.usize(0..3)];
+        let mut changed = match random.u8(0..5) {
+            0 => json!({ "change": "DELETE" }),
+            1 => json!({ "stateAfter": state }),
+            2 => content(&item, "ADD", media_type),
+            3 => json!({ "change": "UPDATE" }),
+            _ => content(&item, "UPDATE", media_type),
+        };
+        if random.u8(0..4) == 0 {
+            changed["stateAfter"] = json!(state);
+        }
+        changed["uri"] = json!(item);
+        items.push(changed);
+    }
+    if items.is_empty() {
+        items.push(content(&object, "UPDATE", "image/gif"));
+    }
+    json!({ "object": object, "time": time, "items": items })
+}
+
+#[tokio::test]
+async fn changes_and_full_dump_end_with_the_same_records() {
+    for (visibility, seed) in [(false, fastrand::u64(..)), (true, fastrand::u64(..))] {
+        let target = Target::start_with(&format!("visibility = {visibility}"), "").await;
+        let options = |mtime: u64, content: &Value| json!({ "mtime": mtime, "content": content, "batch": 7 });
+        let categories = [json!([]), json!(["xesam:Image"]), json!(["xesam:Text", "xesam:Archive"])];
+        let following = categories.each_ref().map(|content| target.crawler_with(&options(1, content)));
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..300 {
+            target.post(&random_message(&mut random)).await;
+        }
+        // A record that every crawler gets is the last.
+        let last = format!("{}/last", uri(99));
+        for media_type in ["image/png", "text/plain"] {
+            target.post(&json!({ "object": uri(99), "items": [content(&last, "UPDATE", media_type)] })).await;
+        }
+        for (content, crawler) in categories.iter().zip(&following) {
+            crawler.until_record_of(&last).await;
+            crate::support::xesam_fixture::until("it has all changes", async || {
+                target.crawlers().await.iter().all(|crawler| crawler["state"] == "current")
+            })
+            .await;
+            let full = target.crawler_with(&options(0, content));
+            full.until_event("CleanUp").await;
+            let expected = state_after(&crawler.records());
+            full.until_records(expected.len()).await;
+            crawler.check_order();
+            full.check_order();
+            let dumped = state_after(&full.records());
+            assert_eq!(dumped, expected, "seed {seed}, visibility {visibility}, {content}");
+        }
+    }
+}
