@@ -5,6 +5,7 @@
 //! finish accepted requests, wait for confirmations of in-flight deliveries, write the subscription cursors, leave the
 //! nodes, close the journal.
 
+mod dbus;
 mod error;
 mod harvests;
 mod hub;
@@ -174,6 +175,8 @@ impl Gateway {
         surfaces.filesets = Filesets { journal: journal.clone(), monitor: ingests };
         surfaces.files = Files { store: harvests::file_store(config)? };
         surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
+        let target = dbus::open(config, &surfaces.journal);
+        surfaces.crawlers = target.as_ref().map(|(crawlers, _)| crawlers.clone());
         let limits = &config.limits;
         let request_limits = router::RequestLimits {
             body: limits.body_bytes,
@@ -204,6 +207,9 @@ impl Gateway {
         deliveries.spawn(supervisor.clone().run(Worker::Deliveries, None, runner));
         if let Some((_, hub)) = hub {
             deliveries.spawn(supervisor.clone().run(Worker::Hub, None, hub.run(stop.clone(), cluster.clone())));
+        }
+        if let Some((_, target)) = target {
+            deliveries.spawn(supervisor.clone().run(Worker::Dbus, None, target.run(stop.clone(), cluster.clone())));
         }
         let metrics_upkeep = spawn(&supervisor, Worker::Metrics, aggregate_metrics(metrics));
         Ok(Self {
@@ -405,6 +411,7 @@ fn surfaces(
         files: Files::default(),
         filesets: Filesets { journal: journal.clone(), monitor: IngestMonitor::default() },
         hub: None,
+        crawlers: None,
         metrics,
         nodes,
         documentation: Documentation::new(router::routes().into_interface(), public_url, config.limits.page),

@@ -27,6 +27,7 @@
 //! - [`broker`], the common part of connections to brokers, with [`broker::open_socket`];
 //!   [`amqp`], [`stomp`] and [`kafka`] speak the protocols: [`amqp::QueueSettings::open`],
 //!   [`stomp::StompSettings::open`], [`kafka::ClusterSettings::connect`].
+//! - [`dbus`], a connection to a message bus: [`dbus::Connection::open`].
 //! - [`files`], the store of downloaded files: [`files::FileStore::create`].
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
 //! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
@@ -68,6 +69,7 @@ pub mod amqp;
 pub mod broker;
 mod cache;
 pub mod cluster;
+pub mod dbus;
 pub mod files;
 pub mod http_client;
 pub mod kafka;

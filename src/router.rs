@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::{
     admin::{
-        attempts, dead_letters,
+        attempts, crawlers, dead_letters,
         filesets::{self, Filesets},
         harvests,
         health::{self, Readiness},
@@ -31,6 +31,7 @@ use crate::{
     delivery::{
         Subscriptions,
         websub::{self, Hub},
+        xesam::Crawlers,
     },
     harvest::Harvests,
     journal::Journal,
@@ -86,6 +87,8 @@ pub struct Surfaces {
     pub subscriptions: Subscriptions,
     /// The WebSub hub, if enabled.
     pub hub: Option<Hub>,
+    /// The crawlers on D-Bus, if enabled.
+    pub crawlers: Option<Crawlers>,
     /// The metrics.
     pub metrics: Metrics,
     /// The description of the HTTP interface.
@@ -136,7 +139,8 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::retry), |all| all.quarantine.clone())
-        .add(Admin, routes!(subscriptions::list), |all| all.subscriptions.clone())
+        .add(Admin, routes!(subscriptions::list), |all| (all.subscriptions.clone(), all.crawlers.clone()))
+        .add(Admin, routes!(crawlers::invalidate), |all| all.crawlers.clone())
         .add(Admin, routes!(subscriptions::one, subscriptions::put, subscriptions::delete), |all| {
             all.subscriptions.clone()
         })

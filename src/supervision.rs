@@ -45,6 +45,8 @@ named_values! {
         Engine = "engine",
         /// The WebSub hub.
         Hub = "hub",
+        /// The target on D-Bus.
+        Dbus = "dbus",
         /// Task that notifies streams and long polls of changes.
         Notifier = "notifier",
         /// Thread that renews the lease of the node and takes its duties.

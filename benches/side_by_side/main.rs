@@ -59,13 +59,14 @@ mod stomp_client;
 mod streams;
 mod takeover;
 mod webhooks;
+mod xesam;
 
 /// Allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 16] = [
+const PARTS: [(&str, fn()); 17] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", growth::growth),
@@ -82,6 +83,7 @@ const PARTS: [(&str, fn()); 16] = [
     ("harvests", harvests::measure),
     ("downloads", downloads::measure),
     ("filesets", filesets::measure),
+    ("xesam", xesam::measure),
 ];
 
 fn main() {

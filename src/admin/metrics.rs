@@ -19,7 +19,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use crate::{
     broker,
     cluster::metrics as cluster,
-    delivery::metrics as delivery,
+    delivery::{metrics as delivery, xesam::metrics as xesam},
     harvest::metrics as harvest,
     intake,
     journal::metrics as journal,
@@ -82,7 +82,7 @@ impl Kind {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 42] = [
+pub const METRICS: [Metric; 48] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -270,6 +270,42 @@ pub const METRICS: [Metric; 42] = [
         kind: Kind::Counter,
         labels: &["outcome"],
         about: "Requests of WebSub subscribers, by outcome: verified, failed or denied.",
+    },
+    Metric {
+        name: xesam::CRAWLERS,
+        kind: Kind::Gauge,
+        labels: &["state"],
+        about: "Crawlers on D-Bus, by state: installed, cleaning-up, full-dump, behind or current.",
+    },
+    Metric {
+        name: xesam::UNANSWERED,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "Crawlers on D-Bus that have not answered a call for a second or longer.",
+    },
+    Metric {
+        name: xesam::REQUESTS,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        about: "Requests of crawlers on D-Bus, by outcome: incremental, full or refused.",
+    },
+    Metric {
+        name: xesam::BATCHES,
+        kind: Kind::Counter,
+        labels: &[],
+        about: "Batches of records that crawlers on D-Bus have accepted.",
+    },
+    Metric {
+        name: xesam::RECORDS,
+        kind: Kind::Counter,
+        labels: &[],
+        about: "Records that crawlers on D-Bus have accepted.",
+    },
+    Metric {
+        name: xesam::PAGES,
+        kind: Kind::Counter,
+        labels: &["of"],
+        about: "Pages of records that were read for crawlers on D-Bus, of the journal or the registry. Crawlers share pages.",
     },
     Metric {
         name: web::REQUESTS,

@@ -11,13 +11,16 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{journal_problem, sentence};
+use super::{
+    crawlers::{self, TargetView},
+    journal_problem, sentence,
+};
 use crate::{
     delivery::{
         self, Definition, InvalidStartPosition, OperationError, StartPosition, StatusSnapshot, SubscriptionInfo,
-        Subscriptions,
+        Subscriptions, xesam::Crawlers,
     },
-    journal::subscriptions::MadeBy,
+    journal::{Journal, JournalError, subscriptions::MadeBy},
     model::{Seq, SubscriptionName, Timestamp},
     web::{Body, Path, Problem, ProblemCode, problems},
 };
@@ -28,6 +31,10 @@ use crate::{
 struct AllView {
     /// The subscriptions, ordered by name.
     subscriptions: Vec<SubscriptionView>,
+    /// The target on D-Bus with its crawlers; absent if it is not enabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    dbus: Option<TargetView>,
 }
 
 /// A subscription and its status.
@@ -77,7 +84,7 @@ struct SubscriptionView {
 /// Delay of a subscription.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SubscriptionLag)]
-struct Lag {
+pub(super) struct Lag {
     /// Number of changes that are not delivered yet.
     changes: u64,
     /// Age of the next change in seconds; absent if the change has been removed.
@@ -123,13 +130,17 @@ problems!(RewindProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncodin
     tag = "administration",
     responses((status = 200, description = "All subscriptions.", body = AllView), ListProblems),
 )]
-pub async fn list(State(all): State<Subscriptions>) -> Result<Response, Problem> {
+pub async fn list(State((all, crawlers)): State<(Subscriptions, Option<Crawlers>)>) -> Result<Response, Problem> {
     all.refresh().await.map_err(problem)?;
     let mut subscriptions = Vec::new();
     for listed in all.list() {
         subscriptions.push(view(&all, listed).await?);
     }
-    Ok(Json(AllView { subscriptions }).into_response())
+    let dbus = match &crawlers {
+        Some(crawlers) => Some(crawlers::view(crawlers).await?),
+        None => None,
+    };
+    Ok(Json(AllView { subscriptions, dbus }).into_response())
 }
 
 /// A subscription with its status.
@@ -260,7 +271,7 @@ async fn respond(all: &Subscriptions, name: &SubscriptionName, status: StatusCod
 
 async fn view(all: &Subscriptions, listed: SubscriptionInfo) -> Result<SubscriptionView, Problem> {
     let SubscriptionInfo { name, made_by, definition, status } = listed;
-    let lag = lag(all, status.cursor).await?;
+    let lag = Lag::after(all.journal(), status.cursor).await?;
     let StatusSnapshot { state, cursor, delivered, rate, last_delivered, unroutable, failures, next_attempt, .. } =
         status;
     Ok(SubscriptionView {
@@ -281,23 +292,25 @@ async fn view(all: &Subscriptions, listed: SubscriptionInfo) -> Result<Subscript
     })
 }
 
-async fn lag(all: &Subscriptions, cursor: Seq) -> Result<Lag, Problem> {
-    let journal = all.journal();
-    let changes = journal.count_after(cursor);
-    if changes == 0 {
-        return Ok(Lag { changes, seconds: Some(0.0) });
+impl Lag {
+    /// Returns the delay of a receiver that has all changes up to this one.
+    pub(super) async fn after(journal: &Journal, cursor: Seq) -> Result<Self, Problem> {
+        let changes = journal.count_after(cursor);
+        if changes == 0 {
+            return Ok(Self { changes, seconds: Some(0.0) });
+        }
+        let next = match journal.after_within(cursor, 1, 1).await {
+            Ok(next) => next,
+            Err(JournalError::Gone { .. }) => return Ok(Self { changes, seconds: None }),
+            Err(error) => return Err(journal_problem(error)),
+        };
+        let received = next.first().map(|next| next.change().map(|change| change.received)).transpose();
+        let received = received.map_err(|error| journal_problem(error.into()))?;
+        let age = |received: Timestamp| Timestamp::now().millis().saturating_sub(received.millis()).max(0);
+        #[expect(clippy::cast_precision_loss, reason = "an age in milliseconds is far below 2⁵³")]
+        let seconds = received.map(|received| age(received) as f64 / 1000.0);
+        Ok(Self { changes, seconds })
     }
-    let next = match journal.after_within(cursor, 1, 1).await {
-        Ok(next) => next,
-        Err(crate::journal::JournalError::Gone { .. }) => return Ok(Lag { changes, seconds: None }),
-        Err(error) => return Err(journal_problem(error)),
-    };
-    let received = next.first().map(|next| next.change().map(|change| change.received)).transpose();
-    let received = received.map_err(|error| journal_problem(error.into()))?;
-    let age = |received: Timestamp| Timestamp::now().millis().saturating_sub(received.millis()).max(0);
-    #[expect(clippy::cast_precision_loss, reason = "an age in milliseconds is far below 2⁵³")]
-    let seconds = received.map(|received| age(received) as f64 / 1000.0);
-    Ok(Lag { changes, seconds })
 }
 
 fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {

@@ -43,6 +43,7 @@ fn offers(config: &Config, sources: &BTreeMap<String, ConfiguredSource>) -> Vec<
     duties.extend(config.subscriptions.keys().map(DutyName::subscription));
     duties.extend(retention(config).map(|_| DutyName::retention()));
     duties.extend(config.hub.enabled.then(DutyName::hub));
+    duties.extend(config.dbus.enabled.then(DutyName::dbus));
     duties
 }
 

@@ -7,6 +7,7 @@ mod backup;
 mod check;
 mod columns;
 mod convert;
+mod crawl;
 mod definition;
 mod file;
 mod files;
@@ -81,6 +82,7 @@ enum Command {
     Harvests(harvests::Harvests),
     Files(files::Files),
     Ingest(ingest::Ingest),
+    Crawl(crawl::Crawl),
     SeedRegistry(seed_registry::SeedRegistry),
     Check(check::Check),
     Health(health::Health),
@@ -162,6 +164,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Harvests(harvests) => harvests.run(),
         Command::Files(files) => files.run(),
         Command::Ingest(ingest) => ingest.run(),
+        Command::Crawl(crawl) => crawl.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Check(check) => check.run(),
         Command::Health(health) => health.run(),

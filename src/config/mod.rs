@@ -9,6 +9,7 @@
 mod access;
 mod amqp;
 mod archives;
+mod dbus;
 mod download;
 mod error;
 mod feed;
@@ -45,6 +46,7 @@ use std::{
 };
 
 use config::Value;
+pub use dbus::DbusConfig;
 pub use error::{ConfigError, Origin};
 pub use files::FilesConfig;
 pub use harvest_definition::read_harvest;
@@ -93,6 +95,8 @@ pub struct Config {
     pub delivery: DeliveryTable,
     /// `[hub]`
     pub hub: HubConfig,
+    /// `[dbus]`
+    pub dbus: DbusConfig,
     /// `[files]`
     pub files: FilesConfig,
     /// `[filesets]`
@@ -252,7 +256,8 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
-        let Tables { server, journal, node, limits, log, delivery, hub, files, filesets, .. } = root.clone().read()?;
+        let Tables { server, journal, node, limits, log, delivery, hub, dbus, files, filesets, .. } =
+            root.clone().read()?;
         let store = journal::store(&root.entry("journal")?, &journal, environment)?;
         let files = files::read(files, &root.entry("files")?, environment)?;
         let filesets = filesets::read(filesets, &root.entry("filesets")?, environment)?;
@@ -289,6 +294,7 @@ impl Config {
             log,
             delivery,
             hub,
+            dbus,
             files,
             filesets,
             access,
@@ -308,6 +314,7 @@ struct Tables {
     log: LogConfig,
     delivery: DeliveryTable,
     hub: HubConfig,
+    dbus: DbusConfig,
     files: files::FilesTable,
     filesets: filesets::FilesetsTable,
     #[serde(rename = "access")]

@@ -27,6 +27,7 @@ mod status;
 mod subscriptions;
 mod webhook;
 pub mod websub;
+pub mod xesam;
 
 use std::{sync::Arc, time::Duration};
 

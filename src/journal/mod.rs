@@ -67,6 +67,7 @@ use uuid::Uuid;
 
 pub use bounds::ChangeBounds;
 pub use command::{DraftOutcome, DuplicatePolicy, Submission};
+pub use queries::BlockingQueries;
 pub use raw_content::RawContentLocation;
 pub use tail::{RecordedChange, TailBounds, take_within};
 pub use threads::JournalThreads;
@@ -336,6 +337,12 @@ impl Journal {
         let (cursor, head) = (cursor.0, self.head().0);
         let length = |(from, to): &(Seq, Seq)| to.0.min(head).saturating_sub(from.0.max(cursor));
         head.saturating_sub(cursor).saturating_sub(self.facts.skipped_ranges().iter().map(length).sum())
+    }
+
+    /// Returns the ranges of numbers that restores and failovers have skipped: after the first number, up to the second.
+    #[must_use]
+    pub fn skipped_ranges(&self) -> Arc<[(Seq, Seq)]> {
+        self.facts.skipped_ranges()
     }
 
     /// Returns how often a crawl has updated an object of the registry without a change. The number only grows.

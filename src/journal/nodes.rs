@@ -53,6 +53,12 @@ impl DutyName {
         Self("hub".into())
     }
 
+    /// Returns the duty of owning the name on D-Bus.
+    #[must_use]
+    pub fn dbus() -> Self {
+        Self("dbus".into())
+    }
+
     /// Returns the name as a store keeps it. A newer version may have duties that this version does not know.
     #[must_use]
     pub fn stored(name: &str) -> Self {

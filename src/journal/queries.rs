@@ -3,12 +3,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use foldhash::HashMap;
+
 use super::{
     Journal, JournalError, RecordedChange, metrics,
     quarantine::{QuarantineId, QuarantinedMessage},
     registry::ObjectState,
     seed::CrawlProgress,
-    store::{IncompleteChange, Store, StoreError, StoredChange},
+    store::{IncompleteChange, ObjectSelection, Store, StoreError, StoredChange},
 };
 use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
 
@@ -188,6 +190,18 @@ impl Journal {
         self.read(Store::incomplete_counts).await
     }
 
+    /// Runs several queries in a row on one blocking thread, with the computation between them.
+    ///
+    /// # Errors
+    /// As the queries.
+    pub async fn query_in_a_row<T: Send + 'static>(
+        &self,
+        queries: impl FnOnce(&BlockingQueries) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let journal = BlockingQueries(self.clone());
+        tokio::task::spawn_blocking(move || queries(&journal)).await.map_err(|_| JournalError::Closed)?
+    }
+
     /// Runs a query on a blocking thread, because it may wait for the disk.
     pub(super) async fn read<T: Send + 'static>(
         &self,
@@ -197,6 +211,49 @@ impl Journal {
         let task = tokio::task::spawn_blocking(move || read(&*store));
         let result = task.await.map_err(|_| JournalError::Closed);
         result.and_then(|result| result.map_err(JournalError::from)).inspect_err(metrics::failed)
+    }
+}
+
+/// Queries that block the thread.
+pub struct BlockingQueries(Journal);
+
+impl BlockingQueries {
+    /// Returns changes as [`Journal::after_within`] does.
+    ///
+    /// # Errors
+    /// As [`Journal::after_within`].
+    pub fn after_within(
+        &self,
+        after: Seq,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
+        let journal = &self.0;
+        let in_memory = journal.tail.after(after, limit, bytes);
+        metrics::tail_read(in_memory.is_some());
+        if let Some(changes) = in_memory {
+            return Ok(changes);
+        }
+        let stored =
+            journal.store.after(after, limit, bytes).map_err(JournalError::from).inspect_err(metrics::failed)?;
+        stored.map(recorded_changes).ok_or_else(|| JournalError::Gone { after, first: journal.first() })
+    }
+
+    /// Returns the state of several objects, each with the selected items, from one consistent snapshot. Objects that the
+    /// registry does not have are absent.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn objects(&self, selected: &ObjectSelection) -> Result<HashMap<Uri, ObjectState>, JournalError> {
+        self.0.store.objects(selected).map_err(JournalError::from).inspect_err(metrics::failed)
+    }
+
+    /// Returns up to `limit` objects of the registry, as [`Journal::registry`] does.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, JournalError> {
+        self.0.store.registry(after, limit).map_err(JournalError::from).inspect_err(metrics::failed)
     }
 }
 

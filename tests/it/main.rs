@@ -23,3 +23,4 @@ mod support;
 mod telemetry;
 mod views;
 mod web;
+mod xesam;

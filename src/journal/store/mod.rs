@@ -25,6 +25,7 @@ mod write_batch;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -36,7 +37,7 @@ pub use ingests::IngestStore;
 pub use limits::StoreLimits;
 pub use location::{StoreContent, StoreLocation};
 pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
-pub use prefetch::{ItemSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
+pub use prefetch::{ItemSelection, ObjectSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
@@ -221,6 +222,13 @@ pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
     /// # Errors
     /// Fails if the storage fails.
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError>;
+
+    /// Returns the state of several objects, each with the selected items, from one consistent snapshot. Objects that
+    /// the registry does not have are absent.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn objects(&self, selected: &ObjectSelection) -> Result<HashMap<Uri, ObjectState>, StoreError>;
 
     /// Returns up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot. A page
     /// may end early if objects have very many items; it is empty only if no object is left.

@@ -18,10 +18,13 @@ pub struct PrefetchKeys {
     /// Identifiers that changes may have already.
     pub ids: Vec<ChangeId>,
     /// Objects of the registry, with the items to read of each.
-    pub objects: HashMap<Uri, ItemSelection>,
+    pub objects: ObjectSelection,
     /// Terms of duties that the batch writes for.
     pub terms: Vec<Term>,
 }
+
+/// Objects to read, with the items to read of each.
+pub type ObjectSelection = HashMap<Uri, ItemSelection>;
 
 /// Items to read of one object.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,7 +75,7 @@ impl ItemSelection {
     }
 
     /// Extends the selection by the items of another one.
-    pub(in crate::journal) fn widen(&mut self, other: Self) {
+    pub fn widen(&mut self, other: Self) {
         match (&mut *self, other) {
             (Self::All, _) => {}
             (selection, Self::All) => *selection = Self::All,

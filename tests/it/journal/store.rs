@@ -6,12 +6,13 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use foldhash::HashMap;
 use tidings::{
     journal::{
         store::{ItemSelection, NewChange, PrefetchKeys, Store, StoreLimits, WriteBatch},
         subscriptions::{DefinitionText, MadeBy, NewDeadLetter, SubscriptionWrite},
     },
-    model::{Change, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp},
+    model::{Change, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
 
 use crate::support::tested_store::{
@@ -309,5 +310,28 @@ fn retention_removes_only_the_oldest_changes() {
         assert_eq!(store.registry(None, 9).unwrap(), [(object(), prefetched.unwrap())]);
         assert!(store.registry(Some(&object()), 9).unwrap().is_empty());
         assert_eq!(append(&*store, &[3, 11]).unwrap(), [Seq(3), Seq(11)]);
+    });
+}
+
+#[test]
+fn several_objects_are_read_with_the_selected_items() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        append(&*store, &[1, 2]).unwrap();
+        let whole = store.object(&object()).unwrap().unwrap();
+        let unknown = Uri::parse("http://localhost/unknown").unwrap();
+        let read = |items: ItemSelection| {
+            let selected = [(object(), items), (unknown.clone(), ItemSelection::All)].into_iter().collect();
+            store.objects(&selected).unwrap()
+        };
+        let all = read(ItemSelection::All);
+        assert_eq!((all.len(), &all[&object()]), (1, &whole), "an unknown object is absent");
+        assert!(!whole.items.is_empty());
+        let first = whole.items.keys().next().unwrap().clone();
+        let some = read(ItemSelection::these([first.clone(), unknown.clone()])).remove(&object()).unwrap();
+        assert_eq!(some.items.keys().collect::<Vec<_>>(), [&first]);
+        assert_eq!((&some.types, some.items.get(&first)), (&whole.types, whole.items.get(&first)));
+        assert!(read(ItemSelection::these([]))[&object()].items.is_empty());
+        assert!(store.objects(&HashMap::default()).unwrap().is_empty());
     });
 }

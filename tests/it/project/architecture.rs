@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 28] = [
+const TABLE: [(&str, &[&str]); 29] = [
     ("named", &[]),
     ("model", &[]),
     ("supervision", &[]),
@@ -21,6 +21,7 @@ const TABLE: [(&str, &[&str]); 28] = [
     ("amqp", &["broker"]),
     ("stomp", &["broker", "web"]),
     ("kafka", &["broker", "web"]),
+    ("dbus", &["broker"]),
     ("http_client", &["web"]),
     ("format", &["model", "suggestion"]),
     ("journal", &["model", "retry", "supervision"]),
@@ -33,8 +34,10 @@ const TABLE: [(&str, &[&str]); 28] = [
         "delivery",
         &[
             "amqp",
+            "broker",
             "cache",
             "cluster",
+            "dbus",
             "http_client",
             "journal",
             "kafka",
@@ -58,6 +61,7 @@ const TABLE: [(&str, &[&str]); 28] = [
             "amqp",
             "stomp",
             "cluster",
+            "dbus",
             "delivery",
             "files",
             "harvest",

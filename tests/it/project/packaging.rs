@@ -219,3 +219,34 @@ fn systemd_unit_confines_the_program() {
         assert!(arguments[0] != "verify" || stdout.is_empty(), "{stdout}");
     }
 }
+
+#[test]
+fn systemd_unit_of_a_session_is_valid() {
+    let unit = read("packaging/tidings-user.service");
+    let commands = ["ExecStartPre=/usr/bin/tidings check", "ExecStart=/usr/bin/tidings serve"];
+    let [checked, served] = commands.map(|start| unit.lines().find_map(|line| line.strip_prefix(start)).unwrap());
+    assert_eq!(checked, served, "check and serve agree");
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("tidings.service");
+    // The program is not in /usr/bin on this machine.
+    fs::write(&copy, unit.replace("/usr/bin/tidings", env!("CARGO_BIN_EXE_tidings"))).unwrap();
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["--user", "verify"]).arg(&copy).env("XDG_RUNTIME_DIR", folder.path()).env("HOME", folder.path());
+    match analyze.output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && !text.contains("tidings.service:"), "{text}");
+        }
+        Err(error) => eprintln!("the unit is not verified: systemd-analyze cannot be run ({error}); install systemd"),
+    }
+}
+
+#[test]
+fn policy_of_the_system_bus_is_valid_xml_for_the_default_name() {
+    let policy = path("packaging/org.tidings.Tidings1.conf");
+    let checked = Command::new("xmllint").args(["--nonet", "--noout"]).arg(&policy).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let name = tidings::config::DEFAULTS.lines().find_map(|line| line.strip_prefix("name = ")).unwrap();
+    let policy = fs::read_to_string(policy).unwrap();
+    assert!(policy.contains(&format!("<allow own={name}/>")) && name.contains("org.tidings"), "{name}");
+}

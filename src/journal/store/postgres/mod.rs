@@ -53,6 +53,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -68,8 +69,8 @@ use self::{
     writing::{CALL_LIMIT, WriteSide},
 };
 use super::{
-    CommitId, IncompleteChange, QuarantineReceipt, StateWatch, Store, StoreError, StoreLimits, StoredChange,
-    Transaction,
+    CommitId, IncompleteChange, ObjectSelection, QuarantineReceipt, StateWatch, Store, StoreError, StoreLimits,
+    StoredChange, Transaction,
 };
 use crate::{
     journal::{
@@ -226,6 +227,10 @@ impl Store for PostgresStore {
 
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError> {
         self.read(async |session| registry::object(session, object).await)
+    }
+
+    fn objects(&self, selected: &ObjectSelection) -> Result<HashMap<Uri, ObjectState>, StoreError> {
+        self.read(async |session| registry::objects(session, selected).await)
     }
 
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {

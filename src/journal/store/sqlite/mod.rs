@@ -36,6 +36,7 @@ use std::{
 };
 
 use dedupe::EventKeys;
+use foldhash::HashMap;
 use readers::Readers;
 use rusqlite::Connection;
 use uuid::Uuid;
@@ -45,7 +46,8 @@ pub use open::OpenError;
 
 use self::{registry::ItemCounts, transaction::SqliteTransaction};
 use super::{
-    IncompleteChange, QuarantineReceipt, Remedy, Store, StoreError, StoreLimits, StoredChange, Transaction, rows,
+    IncompleteChange, ObjectSelection, QuarantineReceipt, Remedy, Store, StoreError, StoreLimits, StoredChange,
+    Transaction, rows,
 };
 use crate::{
     journal::{
@@ -183,6 +185,10 @@ impl Store for SqliteStore {
 
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError> {
         self.readers.read(|connection| registry::object(connection, object))
+    }
+
+    fn objects(&self, selected: &ObjectSelection) -> Result<HashMap<Uri, ObjectState>, StoreError> {
+        self.readers.read(|connection| registry::objects(connection, selected))
     }
 
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {

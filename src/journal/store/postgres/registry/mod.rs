@@ -8,6 +8,6 @@ mod page;
 mod read;
 mod write;
 
-pub(super) use page::{object, page};
+pub(super) use page::{object, objects, page};
 pub(super) use read::{ALL_ITEMS, OBJECTS, SELECTED_ITEMS, prefetch};
 pub(super) use write::{PUT_ITEMS, PUT_OBJECTS, write};

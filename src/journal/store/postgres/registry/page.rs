@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use foldhash::HashMap;
 use tokio_postgres::Row;
 
 use super::{
     super::{connection::Session, readers::in_snapshot, row},
     columns::{self, item_columns, object_columns},
+    read,
 };
 use crate::{
     journal::{
         registry::{ItemRecord, ObjectState},
-        store::{StoreError, rows},
+        store::{ObjectSelection, StoreError, rows},
     },
     model::Uri,
 };
@@ -45,6 +47,19 @@ pub(in super::super) async fn object(session: &Session, uri: &Uri) -> Result<Opt
             state.items.extend([columns::item(&item, 1)?]);
         }
         Ok(Some(state))
+    })
+    .await
+}
+
+/// Reads objects with the selected items, from one consistent snapshot.
+pub(in super::super) async fn objects(
+    session: &Session,
+    selected: &ObjectSelection,
+) -> Result<HashMap<Uri, ObjectState>, StoreError> {
+    in_snapshot(session, async |session| {
+        let rows = read::prefetch(session, selected).await?;
+        let found = rows.into_iter().filter(|(_, found)| found.row.is_some());
+        Ok(found.map(|(uri, found)| (uri, found.prefetched.state)).collect())
     })
     .await
 }

@@ -11,6 +11,6 @@ mod write;
 
 pub(super) use columns::initial_state;
 pub(super) use counts::ItemCounts;
-pub(super) use page::{object, page};
+pub(super) use page::{object, objects, page};
 pub(super) use read::RegistryReader;
 pub(super) use write::RegistryWriter;

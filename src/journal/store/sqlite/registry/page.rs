@@ -1,12 +1,13 @@
 //! Reading of whole objects, for views.
 
+use foldhash::HashMap;
 use rusqlite::{Connection, params};
 
 use super::{super::rows, RegistryReader};
 use crate::{
     journal::{
         registry::ObjectState,
-        store::{ItemSelection, StoreError},
+        store::{ItemSelection, ObjectSelection, StoreError},
     },
     model::Uri,
 };
@@ -22,6 +23,20 @@ pub(in super::super) fn object(connection: &Connection, uri: &Uri) -> Result<Opt
     let transaction = connection.unchecked_transaction()?;
     let object = RegistryReader::new(&transaction)?.object(uri, &ItemSelection::All)?;
     Ok(object.map(|(_, state)| state))
+}
+
+/// Reads objects with the selected items, from one consistent snapshot.
+pub(in super::super) fn objects(
+    connection: &Connection,
+    selected: &ObjectSelection,
+) -> Result<HashMap<Uri, ObjectState>, StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut reader = RegistryReader::new(&transaction)?;
+    let mut found = HashMap::default();
+    for (uri, items) in selected {
+        found.extend(reader.object(uri, items)?.map(|(_, state)| (uri.clone(), state)));
+    }
+    Ok(found)
 }
 
 /// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot.

@@ -1,0 +1,297 @@
+//! Records: the facts of the registry about an object and its items, as a crawler gets them.
+//!
+//! An object is one subject, and each of its items is one. If an item has the URI of its object, it is the record of the
+//! object. A subject is NORMAL while the item exists (the object: while it has such an item), and otherwise DELETED.
+//!
+//! The records of a change have the state of the registry when they are read, which includes the change and possibly later
+//! ones. Later changes have records of their own. So the last record of a subject is always right, also after late events,
+//! and a full dump has the same records.
+
+use foldhash::{HashMap, HashSet};
+
+use super::{
+    categories::{self, CONTENT, FILE, RESOURCE},
+    timestamps::WireTime,
+};
+use crate::{
+    journal::{
+        RawContentLocation,
+        registry::ObjectState,
+        store::{ItemSelection, ObjectSelection, StoreError},
+    },
+    model::{Aspect, Change, ContentLocation, DigestAlgorithm, ItemChange, Timestamp, Uri, UriPrefix, is_public},
+};
+
+/// Maximum size of the fields of a record, in bytes. Fields beyond it are omitted.
+const MAX_FIELD_BYTES: usize = 1024 * 1024;
+
+/// Size of a record beside its texts, in bytes: the lengths, the padding and the state on the wire.
+const RECORD_OVERHEAD: usize = 64;
+
+/// Size of a field beside its texts, in bytes.
+const FIELD_OVERHEAD: usize = 16;
+
+/// The subjects that crawlers can get.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Whether only items that the public can see are subjects.
+    pub visibility: bool,
+    /// Beginnings of the objects' URIs; without any, all objects are selected.
+    pub objects: Vec<UriPrefix>,
+}
+
+impl Selection {
+    fn includes(&self, object: &Uri) -> bool {
+        self.objects.is_empty() || self.objects.iter().any(|prefix| prefix.is_prefix_of(object))
+    }
+
+    fn includes_item(&self, state: &ObjectState, item: &Uri) -> bool {
+        state.is_live(item) && (!self.visibility || is_public(state.state(item)))
+    }
+
+    fn includes_any_of(&self, state: &ObjectState) -> bool {
+        state.items.keys().any(|item| self.includes_item(state, item))
+    }
+}
+
+/// A record.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) uri: Uri,
+    pub(super) time: WireTime,
+    /// Facts about the subject; `None` if it is deleted.
+    pub(super) facts: Option<Facts>,
+    /// Whether no crawler can have the subject, because it did not exist before the change. A crawler that does not want it
+    /// need not delete it.
+    pub(super) is_new: bool,
+    /// Whether the categories of the subject never change.
+    pub(super) has_fixed_categories: bool,
+    /// Approximate size on the wire, in bytes.
+    pub(super) bytes: usize,
+}
+
+/// Facts about an existing subject.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) content_cat: &'static str,
+    pub(super) source_cat: &'static str,
+    pub(super) fields: Vec<(&'static str, Box<str>)>,
+}
+
+/// A change whose records are to be read.
+pub(super) struct ChangedSubjects<'c> {
+    change: &'c Change,
+    /// Items of the change, each once, with whether they are new. The object's own item is not among them.
+    items: Vec<(&'c Uri, bool)>,
+    /// Whether the change only adds items.
+    only_adds: bool,
+}
+
+impl<'c> ChangedSubjects<'c> {
+    /// Returns the subjects of a change. `unlisted` are items that it affects although it does not list them.
+    pub(super) fn of(change: &'c Change, unlisted: impl IntoIterator<Item = &'c Uri>) -> Self {
+        let mut is_new: HashMap<&Uri, bool> = HashMap::default();
+        let mut order = Vec::new();
+        for (at, item) in change.modification.items.iter().enumerate() {
+            let is_late = change.settlement.items.get(at).is_some_and(|notes| notes.late.contains(Aspect::Existence));
+            let adds = matches!(item.change, ItemChange::Add { .. }) && !is_late;
+            *is_new.entry(&item.uri).or_insert_with(|| {
+                order.push(&item.uri);
+                true
+            }) &= adds;
+        }
+        for item in unlisted {
+            is_new.entry(item).or_insert_with(|| {
+                order.push(item);
+                false
+            });
+        }
+        let only_adds = is_new.values().all(|is_new| *is_new);
+        let object = &change.modification.object;
+        let items = order.into_iter().filter(|item| *item != object).map(|item| (item, is_new[item])).collect();
+        Self { change, items, only_adds }
+    }
+
+    /// Returns the time of receipt of the change.
+    pub(super) fn received(&self) -> Timestamp {
+        self.change.received
+    }
+
+    fn object(&self) -> &'c Uri {
+        &self.change.modification.object
+    }
+
+    /// Adds the rows of the registry that the records need.
+    pub(super) fn select(&self, rows: &mut ObjectSelection) {
+        let items = self.items.iter().map(|(item, _)| *item).chain([self.object()]).cloned();
+        rows.entry(self.object().clone())
+            .or_insert_with(|| ItemSelection::these([]))
+            .widen(ItemSelection::these(items));
+    }
+
+    /// Returns the records, and the timestamp of the last of them. The records of a change are numbered even if the
+    /// selection excludes them. `visible` are the objects that have an item in the selection.
+    pub(super) fn records(
+        &self,
+        selection: &Selection,
+        (rows, visible): (&HashMap<Uri, ObjectState>, &HashSet<Uri>),
+        before: WireTime,
+    ) -> Result<(Vec<Record>, WireTime), StoreError> {
+        let first = before.next_in(self.change.received);
+        let last = first.plus(self.items.len());
+        let (object, unknown) = (self.object(), ObjectState::default());
+        if !selection.includes(object) {
+            return Ok((Vec::new(), last));
+        }
+        let state = rows.get(object).unwrap_or(&unknown);
+        let reader = RecordReader { selection, object, state };
+        let mut records = Vec::with_capacity(1 + self.items.len());
+        records.push(reader.object(visible.contains(object), self.only_adds, first)?);
+        for (at, (item, is_new)) in self.items.iter().enumerate() {
+            records.push(reader.item(item, *is_new, first.plus(at + 1))?);
+        }
+        Ok((records, last))
+    }
+}
+
+/// Returns the objects whose rows do not show yet that they have an item in the selection. All their items must be read.
+pub(super) fn rows_to_complete(rows: &HashMap<Uri, ObjectState>, selection: &Selection) -> ObjectSelection {
+    let incomplete = rows.iter().filter(|(uri, state)| selection.includes(uri) && !selection.includes_any_of(state));
+    incomplete.map(|(uri, _)| (uri.clone(), ItemSelection::All)).collect()
+}
+
+/// Returns the objects that have an item in the selection.
+pub(super) fn visible_objects<'r>(
+    rows: impl IntoIterator<Item = (&'r Uri, &'r ObjectState)>,
+    selection: &Selection,
+) -> HashSet<Uri> {
+    rows.into_iter().filter(|(_, state)| selection.includes_any_of(state)).map(|(uri, _)| uri.clone()).collect()
+}
+
+/// Returns the records of an object of the registry with all its existing items, without timestamps. They are new to a
+/// crawler, which has removed everything.
+pub(super) fn of_object(selection: &Selection, object: &Uri, state: &ObjectState) -> Result<Vec<Record>, StoreError> {
+    if !selection.includes(object) || !selection.includes_any_of(state) {
+        return Ok(Vec::new());
+    }
+    let reader = RecordReader { selection, object, state };
+    let items = state.items.keys().filter(|item| *item != object && selection.includes_item(state, item));
+    let items = items.map(|item| reader.item(item, true, WireTime::OF_DUMP));
+    [reader.object(true, true, WireTime::OF_DUMP)].into_iter().chain(items).collect()
+}
+
+/// Reads the records of one object.
+struct RecordReader<'a> {
+    selection: &'a Selection,
+    object: &'a Uri,
+    state: &'a ObjectState,
+}
+
+impl RecordReader<'_> {
+    /// Returns the record of the object; `exists` says whether the selection has any item of it.
+    fn object(&self, exists: bool, is_new: bool, time: WireTime) -> Result<Record, StoreError> {
+        let mut fields = Fields::default();
+        let mut categories = (CONTENT, RESOURCE);
+        if self.selection.includes_item(self.state, self.object) {
+            categories = self.describe_item(self.object, &mut fields)?;
+        } else {
+            fields.add("xesam:url", self.object.as_str());
+            let known = [self.state.parent.clock, self.state.types.clock];
+            fields.add_time(known.into_iter().filter_map(|clock| clock.at).max());
+        }
+        if let Some(parent) = self.state.parent() {
+            fields.add("tidings:parent", parent.as_str());
+        }
+        self.state.types().iter().for_each(|kind| fields.add("tidings:type", kind.as_str()));
+        let has_fixed_categories = !self.state.items.contains_key(self.object);
+        Ok(record(self.object, time, exists.then(|| fields.facts(categories)), (is_new, has_fixed_categories)))
+    }
+
+    fn item(&self, item: &Uri, is_new: bool, time: WireTime) -> Result<Record, StoreError> {
+        if !self.selection.includes_item(self.state, item) {
+            return Ok(record(item, time, None, (is_new, false)));
+        }
+        let mut fields = Fields::default();
+        let categories = self.describe_item(item, &mut fields)?;
+        fields.add("tidings:object", self.object.as_str());
+        Ok(record(item, time, Some(fields.facts(categories)), (is_new, false)))
+    }
+
+    /// Adds the facts about an item, and returns its categories.
+    fn describe_item(&self, item: &Uri, fields: &mut Fields) -> Result<(&'static str, &'static str), StoreError> {
+        let content = self.state.content(item).map(RawContentLocation::parse).transpose()?;
+        let categories = match &content {
+            Some(content) => {
+                fields.add_content(content);
+                (categories::of_media_type(content.media_type.as_ref()), FILE)
+            }
+            None => {
+                fields.add("xesam:url", item.as_str());
+                (CONTENT, RESOURCE)
+            }
+        };
+        let record = self.state.items.get(item);
+        let clocks = record.map(|record| [record.existence.clock, record.content.clock]);
+        fields.add_time(clocks.into_iter().flatten().filter_map(|clock| clock.at).max());
+        if let Some(state) = self.state.state(item) {
+            fields.add("tidings:state", state.as_str());
+        }
+        Ok(categories)
+    }
+}
+
+fn record(uri: &Uri, time: WireTime, facts: Option<Facts>, (is_new, has_fixed_categories): (bool, bool)) -> Record {
+    let size = |facts: &Facts| -> usize {
+        facts.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_OVERHEAD).sum()
+    };
+    let bytes = RECORD_OVERHEAD + uri.as_str().len() + facts.as_ref().map_or(0, size);
+    Record { uri: uri.clone(), time, facts, is_new, has_fixed_categories, bytes }
+}
+
+/// Fields of a record, within their limit.
+#[derive(Default)]
+struct Fields {
+    fields: Vec<(&'static str, Box<str>)>,
+    bytes: usize,
+}
+
+impl Fields {
+    fn add(&mut self, name: &'static str, value: &str) {
+        self.bytes += name.len() + value.len() + FIELD_OVERHEAD;
+        if self.bytes <= MAX_FIELD_BYTES {
+            self.fields.push((name, crate::dbus::clean(value).into()));
+        }
+    }
+
+    /// Adds the source's time of the newest fact.
+    fn add_time(&mut self, time: Option<Timestamp>) {
+        if let Some(time) = time {
+            self.add("xesam:sourceModified", &time.to_string());
+        }
+    }
+
+    fn add_content(&mut self, content: &ContentLocation) {
+        self.add("xesam:url", content.url.as_str());
+        if let Some(media_type) = &content.media_type {
+            self.add("xesam:mimeType", media_type.as_str());
+        }
+        if let Some(size) = content.size {
+            self.add("xesam:size", &size.to_string());
+        }
+        match &content.digest {
+            Some(digest) if digest.algorithm() == DigestAlgorithm::Md5 => self.add("xesam:md5Hash", digest.hex()),
+            Some(digest) if digest.algorithm() == DigestAlgorithm::Sha1 => self.add("xesam:sha1Hash", digest.hex()),
+            Some(digest) => {
+                self.add("tidings:digest", &format!("{}:{}", digest.algorithm().name(), digest.hex()));
+            }
+            None => {}
+        }
+        if let Some(original) = &content.original {
+            self.add("xesam:originURL", original.url.as_str());
+        }
+    }
+
+    fn facts(self, (content_cat, source_cat): (&'static str, &'static str)) -> Facts {
+        Facts { content_cat, source_cat, fields: self.fields }
+    }
+}
