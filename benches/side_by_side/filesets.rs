@@ -83,13 +83,13 @@ fn server(runtime: &Runtime, files: usize, bytes: usize) -> String {
     let router = Router::new()
         .route("/records/17", get(|| async { Html("<title>A dataset</title>") }))
         .route("/api/records/17", get(list))
-        .route("/files/{number}", get(move |number| file(number, bytes)));
+        .route("/files/{number}", get(move |extract::Path(number)| async move { file(number, bytes) }));
     runtime.spawn(async move { axum::serve(listener, router).await.unwrap() });
     url
 }
 
 /// Returns a file. Small ones differ from each other, and large ones are made while they are sent.
-async fn file(extract::Path(number): extract::Path<u64>, bytes: usize) -> Response {
+fn file(number: u64, bytes: usize) -> Response {
     let media_type = (CONTENT_TYPE, "application/x-bench".to_owned());
     if bytes <= BYTES {
         let mut content = vec![b'x'; bytes];

@@ -25,7 +25,7 @@ pub(in crate::format) static RESULT_FORMAT: FormatKind = FormatKind {
     about: "results of archiving datasets, as Sandcrawler sends them; other changes have no message",
     write: |change| write(&change.modification),
     write_modification: write,
-    covers: Some(|change| has_result(change)),
+    covers: Some(has_result),
     extra_headers: ExtraHeaders::None,
     routed: None,
     batch: None,

@@ -135,9 +135,9 @@ impl DatasetServer {
             let mut script = self.script.lock().unwrap();
             let requests = script.requests.entry(path.to_owned()).or_default();
             if offset.is_some() {
-                requests.rest += 1
+                requests.rest += 1;
             } else {
-                requests.whole += 1
+                requests.whole += 1;
             }
             script.files.iter().find(|(name, _)| name == path).unwrap().1.content.clone()
         };

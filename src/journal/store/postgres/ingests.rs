@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     journal::{
-        ingest::{IngestJob, JobId, JobSelection, ObjectResult},
+        ingest::{IngestJob, JobId, JobSelection, JobState, ObjectResult},
         store::{IngestStore, NewChange, StoreError, rows},
     },
     model::{SourceName, Timestamp, Uri},
@@ -120,7 +120,7 @@ async fn jobs(session: &Session, selection: &JobSelection, limit: usize) -> Resu
             let sql = jobs_where!(
                 "($1::text IS NULL OR id < $1) AND ($2::text IS NULL OR state = $2) ORDER BY id DESC LIMIT $3::bigint"
             );
-            let (before, state) = (before.map(|id| id.to_string()), state.map(|state| state.name()));
+            let (before, state) = (before.map(|id| id.to_string()), state.map(JobState::name));
             session.query(sql, &[&before, &state, &limit]).await?
         }
         JobSelection::Some(ids) => {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{SqliteStore, rows};
 use crate::{
     journal::{
-        ingest::{IngestJob, JobId, JobSelection, ObjectResult},
+        ingest::{IngestJob, JobId, JobSelection, JobState, ObjectResult},
         store::{IngestStore, NewChange, StoreError},
     },
     model::{SourceName, Timestamp, Uri},
@@ -112,7 +112,7 @@ fn jobs(connection: &Connection, selection: &JobSelection, limit: usize) -> Resu
         }
         JobSelection::All { before, state } => query(
             "WHERE (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR state = ?2) ORDER BY id DESC LIMIT ?3",
-            &[&before.map(|id| id.to_string()), &state.map(|state| state.name()), &limit],
+            &[&before.map(|id| id.to_string()), &state.map(JobState::name), &limit],
         ),
         JobSelection::Some(ids) => {
             let mut jobs = Vec::new();
