@@ -447,6 +447,7 @@ mod tests {
                 "_changes",
                 "_streams",
                 "_subscriptions",
+                "_crawlers",
                 "_duties",
                 "_paused",
                 "_head",

@@ -43,7 +43,10 @@ impl Bus {
         if let Some((_, bus)) = STANDARD.iter().find(|(name, _)| *name == text) {
             return Ok(bus.clone());
         }
-        let is_address = text.contains(':') && Address::try_from(text).is_ok();
+        // The parser of the library accepts a `%` without digits.
+        let is_hex = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|digit| digit.is_ascii_hexdigit());
+        let is_escaped = text.split('%').skip(1).all(is_hex);
+        let is_address = text.contains(':') && is_escaped && Address::try_from(text).is_ok();
         is_address.then(|| Self::Address(text.into())).ok_or_else(|| InvalidBus(text.to_owned()))
     }
 
