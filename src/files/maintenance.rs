@@ -86,6 +86,21 @@ impl FileStore {
         Ok(report)
     }
 
+    /// Returns whether the store has a file, with the bytes of its name. A damaged one is removed: a crash of the machine may
+    /// leave one that was not on disk yet.
+    pub(super) async fn is_intact(&self, digest: FileDigest) -> Result<bool, FileStoreError> {
+        let Some(mut content) = self.read(digest, None).await? else { return Ok(false) };
+        let mut hash = Sha256::default();
+        while let Some(piece) = content.pieces.try_next().await? {
+            hash.update(&piece);
+        }
+        let is_intact = FileDigest::new(hash.finalize().into()) == digest;
+        if !is_intact {
+            self.found(self.objects.delete(&digest.path()).await)?;
+        }
+        Ok(is_intact)
+    }
+
     /// Removes the files that are not in `referenced` and older than `grace`, and what interrupted downloads have left.
     /// The time protects files whose change is not in the journal yet, and readers of an earlier change.
     ///

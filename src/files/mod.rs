@@ -145,6 +145,16 @@ impl FileStore {
         Ok(NewFile::new(self.clone(), name, upload))
     }
 
+    /// Writes stored files to the disk. In a bucket, they are safe already.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written, or lacks a file.
+    pub async fn sync(&self, files: Vec<FileDigest>) -> Result<(), FileStoreError> {
+        let FileStoreLocation::Folder(folder) = &*self.location else { return Ok(()) };
+        let paths = files.iter().map(|digest| folder.join(digest.path().as_ref())).collect();
+        part_file::sync_all(folder.clone(), paths).await.map_err(|error| self.io_failed(&error))
+    }
+
     /// Copies stored files to paths below the name of an item, where other programs find them. Equal copies are replaced. In
     /// a folder, a copy is another name of the same file, and all names are on disk on return.
     ///

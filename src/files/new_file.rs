@@ -98,23 +98,26 @@ impl NewFile {
         }
     }
 
-    /// Writes all bytes of an unfinished file of a workspace to the disk, so that a record may name its digest.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be written.
-    pub async fn sync(&mut self) -> Result<(), FileStoreError> {
-        match &mut self.place {
-            Place::Upload(..) => Ok(()),
-            Place::Part(part) => part.sync().await.map_err(|error| self.store.io_failed(&error)),
-        }
-    }
-
     /// Moves the file to its name. It is on disk on return.
     ///
     /// # Errors
     /// Fails if the store cannot be written.
-    pub async fn finish(mut self) -> Result<StoredFile, FileStoreError> {
-        self.sync().await?;
+    pub async fn finish(self) -> Result<StoredFile, FileStoreError> {
+        // An upload is on disk when it has ended.
+        let unsynced = matches!(self.place, Place::Part(_)).then(|| self.store.clone());
+        let stored = self.finish_unsynced().await?;
+        if let Some(store) = unsynced {
+            store.sync(vec![stored.digest]).await?;
+        }
+        Ok(stored)
+    }
+
+    /// Moves the file to its name. An unfinished file of a workspace may be lost in a crash of the machine until
+    /// [`FileStore::sync`] has returned, which serves many files at once.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn finish_unsynced(self) -> Result<StoredFile, FileStoreError> {
         let Self { store, place, hasher } = self;
         let failed = |error: object_store::Error| store.failed(&error);
         let FileFacts { digest, size, media_type } = hasher.finish();
@@ -129,8 +132,10 @@ impl NewFile {
                 }
                 Ok(StoredFile { digest, size, media_type, is_new })
             }
-            Place::Part(part) => {
-                let is_new = store.size(digest).await?.is_none();
+            Place::Part(mut part) => {
+                part.flush().await.map_err(|error| store.io_failed(&error))?;
+                // A crash of the machine may have left a shorter one.
+                let is_new = store.size(digest).await? != Some(size);
                 let moved = match &*store.location {
                     FileStoreLocation::Folder(folder) if is_new => {
                         part.rename(folder.join(digest.path().as_ref())).await
@@ -164,7 +169,7 @@ impl NewFile {
         match place {
             // A bucket would keep the parts, and nobody could continue them.
             Place::Upload(_, upload) => upload.abort().await.map_err(|error| store.failed(&error)),
-            Place::Part(mut part) => part.sync().await.map_err(|error| store.io_failed(&error)),
+            Place::Part(mut part) => part.flush().await.map_err(|error| store.io_failed(&error)),
         }
     }
 }

@@ -79,7 +79,8 @@ impl PartFile {
         if self.pending < WRITE_BYTES { Ok(()) } else { self.flush().await }
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
+    /// Passes all bytes to the operating system, so that they survive the end of the process.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
         let mut file = self.file.take().ok_or_else(failed_before)?;
         let pieces = std::mem::take(&mut self.pieces);
         self.pending = 0;
@@ -91,15 +92,7 @@ impl PartFile {
         Ok(())
     }
 
-    /// Writes all bytes to the disk.
-    pub(super) async fn sync(&mut self) -> io::Result<()> {
-        self.flush().await?;
-        let file = self.file.take().ok_or_else(failed_before)?;
-        self.file = Some(blocking(move || file.sync_all().map(|()| file)).await?);
-        Ok(())
-    }
-
-    /// Moves the file, which was synced, to its name. The new name is on disk on return.
+    /// Moves the file, which was flushed, to its name.
     pub(super) async fn rename(self, name: PathBuf) -> io::Result<()> {
         let Self { path, file, .. } = self;
         // The lock ends after the file has its new name.
@@ -113,15 +106,23 @@ impl PartFile {
     }
 }
 
-/// Moves a file to another name. The new name is on disk on return.
+/// Moves a file to another name.
 fn rename(path: &FilePath, name: &FilePath) -> io::Result<()> {
-    let folder = name.parent().unwrap_or(FilePath::new("."));
-    if !folder.exists() {
-        fs::create_dir_all(folder)?;
-        folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
-    }
-    fs::rename(path, name)?;
-    File::open(folder)?.sync_all()
+    fs::create_dir_all(name.parent().unwrap_or(FilePath::new(".")))?;
+    fs::rename(path, name)
+}
+
+/// Writes files and their names below a folder to the disk.
+pub(super) async fn sync_all(root: PathBuf, files: Vec<PathBuf>) -> io::Result<()> {
+    let sync = move || {
+        let mut folders = BTreeSet::new();
+        for file in &files {
+            File::open(file)?.sync_all()?;
+            folders.extend(file.ancestors().skip(1).take_while(|folder| folder.starts_with(&root)));
+        }
+        folders.iter().try_for_each(|folder| File::open(folder)?.sync_all())
+    };
+    blocking(sync).await
 }
 
 /// Gives files other names below a folder. All names are on disk on return.

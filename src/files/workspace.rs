@@ -55,7 +55,7 @@ impl Workspace {
     /// # Errors
     /// Fails if the store cannot be read or written.
     pub async fn finish(&self, name: &str, digest: FileDigest) -> Result<bool, FileStoreError> {
-        if self.store.size(digest).await?.is_some() {
+        if self.store.is_intact(digest).await? {
             return Ok(true);
         }
         let Some(path) = self.file_path(name).filter(|path| path.exists()) else { return Ok(false) };
@@ -68,7 +68,7 @@ impl Workspace {
             part.remove().await.map_err(failed)?;
             return Ok(false);
         }
-        NewFile::of_part(self.store.clone(), part, hasher).finish().await.map(|_| true)
+        NewFile::of_part(self.store.clone(), part, hasher).finish_unsynced().await.map(|_| true)
     }
 
     /// Returns a record; `None` if there is none.

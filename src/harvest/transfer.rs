@@ -304,7 +304,7 @@ impl Transfers {
 
     async fn complete(
         &self,
-        mut file: NewFile,
+        file: NewFile,
         receiver: &mut dyn Receiver,
         place: Option<PartPlace<'_>>,
         head: ResponseHead,
@@ -312,10 +312,11 @@ impl Transfers {
         if let Some(place) = place
             && let Some(record) = receiver.record(&file.facts(), &head)
         {
-            file.sync().await?;
             place.workspace.write_record(&place.record_name(), record).await?;
         }
-        Ok(TransferredFile { stored: file.finish().await?, head })
+        // The ingest writes all files to the disk at its end.
+        let stored = if place.is_some() { file.finish_unsynced().await? } else { file.finish().await? };
+        Ok(TransferredFile { stored, head })
     }
 
     /// Writes the body of a response up to its end, and continues it if it breaks off.

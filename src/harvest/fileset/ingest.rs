@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::{
-    ClientLimits, IngestFailure, IngestProgress, LandingPage, PlatformClient, PlatformToken, RetryRule,
+    ClientLimits, IngestFailure, IngestProgress, PlatformClient, PlatformToken, RetryRule,
     archiving::{self, store_failure},
     existing::ExistingFiles,
     files::{self, ArchivedFile, DownloadContext},
@@ -24,16 +24,12 @@ use crate::{
     files::{FileDigest, FileStore, FileStoreError, Workspace},
     format::fileset::{
         FilesetRequest,
-        message::{FileMeta, FilesetResult, ManifestFile, Terminal},
+        message::{FilesetResult, ManifestFile},
         status::IngestStatus,
     },
     harvest::{Hosts, transfer::Transfers},
     http_client::{Client, ClientError, ClientSettings, OutboundPolicy},
 };
-
-/// Number of files above which a result lists only the first ones, and how many.
-const LISTED_FILES: usize = 10_000;
-const LISTED_OF_MANY: usize = 200;
 
 /// Maximum length of the reason in a result, in characters.
 const MESSAGE_CHARS: usize = 1600;
@@ -164,6 +160,10 @@ impl Ingester {
             let seconds = self.settings.max_time.as_secs();
             Err(IngestFailure::transient(IngestStatus::TIMEOUT, format!("the ingest takes more than {seconds} s")))
         });
+        let outcome = match outcome {
+            Ok(status) => self.sync(&result).await.map(|()| status),
+            failed => failed,
+        };
         let retry = match outcome {
             Ok(status) => {
                 (result.hit, result.status) = (true, status);
@@ -185,6 +185,24 @@ impl Ingester {
             tracing::debug!(%error, "cannot clean the workspace of an ingest");
         }
         Ingested { result, retry, new_bytes }
+    }
+
+    /// Writes the files of a result to the disk.
+    async fn sync(&self, result: &FilesetResult) -> Result<(), IngestFailure> {
+        let files = result.manifest.iter().flatten().map(|file| file.sha256.as_deref());
+        let bundle = result.fileset_bundle.as_ref().and_then(|bundle| bundle.capture.file_meta.as_ref());
+        let digests = match bundle {
+            Some(meta) => vec![FileDigest::parse(&meta.sha256hex)],
+            None => files.map(|digest| FileDigest::parse(digest?)).collect(),
+        };
+        let mut stored = Vec::new();
+        for digest in digests.into_iter().flatten() {
+            // An item of archive.org may have the files instead.
+            if self.transfers.files.size(digest).await.map_err(|error| store_failure(&error))?.is_some() {
+                stored.push(digest);
+            }
+        }
+        self.transfers.files.sync(stored).await.map_err(|error| store_failure(&error))
     }
 
     /// Returns the recorded result of an ingest that has succeeded, until [`Self::forget`] removes it.
@@ -369,63 +387,4 @@ async fn record_result(workspace: &Workspace, result: &FilesetResult) -> Result<
     let record = serde_json::to_vec(&result.publishable()).unwrap_or_default();
     workspace.write_record(RESULT, record.into()).await?;
     workspace.remove_all_but(RESULT).await
-}
-
-impl FilesetResult {
-    /// Begins the result of a request.
-    fn begin(request: FilesetRequest) -> Self {
-        let hops = vec![request.base_url.to_string()];
-        Self { hops, ..Self::new(request, IngestStatus::NO_CAPTURE) }
-    }
-
-    /// Takes the archive of a previous result over.
-    fn take_over(&mut self, previous: &Self) {
-        let FilesetResult {
-            manifest,
-            total_size,
-            ingest_strategy,
-            archive_url,
-            warc_sha256,
-            cdx_sha256,
-            fileset_bundle,
-            fileset_file,
-            ..
-        } = previous.clone();
-        self.manifest = manifest;
-        (self.total_size, self.ingest_strategy, self.archive_url) = (total_size, ingest_strategy, archive_url);
-        (self.warc_sha256, self.cdx_sha256) = (warc_sha256, cdx_sha256);
-        (self.fileset_bundle, self.fileset_file) = (fileset_bundle, fileset_file);
-    }
-
-    fn describe_page(&mut self, page: &LandingPage) {
-        self.hops = page.hops.iter().map(Url::to_string).collect();
-        let meta = page.body.as_deref().map(|body| FileMeta {
-            size_bytes: body.len() as u64,
-            md5hex: hex::encode(md5::Md5::digest(body)),
-            sha1hex: hex::encode(sha1::Sha1::digest(body)),
-            sha256hex: hex::encode(sha2::Sha256::digest(body)),
-            mimetype: Some("text/html".to_owned()),
-        });
-        self.landing_page.terminal = Some(Terminal {
-            terminal_url: page.url.to_string(),
-            terminal_dt: Some(page.time.datetime().format("%Y%m%d%H%M%S").to_string()),
-            terminal_status_code: Some(page.status.as_u16()),
-            terminal_sha1hex: meta.as_ref().map(|meta| meta.sha1hex.clone()),
-        });
-        self.landing_page.file_meta = meta;
-    }
-
-    fn describe_dataset(&mut self, dataset: &Dataset) {
-        let Dataset { platform_name, platform_domain, platform_id, archiveorg_item_name, base_url, files, .. } =
-            dataset;
-        let listed = if files.len() > LISTED_FILES { LISTED_OF_MANY } else { files.len() };
-        self.platform_name = Some((*platform_name).to_owned());
-        self.platform_domain = Some(platform_domain.clone());
-        self.platform_id = Some(platform_id.clone());
-        self.platform_base_url.clone_from(base_url);
-        self.archiveorg_item_name = Some(archiveorg_item_name.clone());
-        self.manifest = Some(files.iter().take(listed).map(|file| file.manifest.clone()).collect());
-        self.file_count = Some(files.len() as u64);
-        self.total_size = Some(dataset.total_size());
-    }
 }

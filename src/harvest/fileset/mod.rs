@@ -8,7 +8,7 @@
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
-//! * `ingest` executes an ingest, `existing` finds the files of earlier ones, `files` downloads the others, and `check` compares
+//! * `ingest` executes an ingest, `description` puts its facts into the result, `existing` finds the files of earlier ones, `files` downloads the others, and `check` compares
 //!   them with the manifest;
 //! * `archiving` archives the files, `bundle` reads a file that encloses them, and `warc` writes a web archive;
 //! * `wayback` uses a configured web archive instead, and `item` uploads to archive.org.
@@ -17,6 +17,7 @@ mod archiving;
 mod bundle;
 mod check;
 mod client;
+mod description;
 mod existing;
 mod files;
 mod harvest;

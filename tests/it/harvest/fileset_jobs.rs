@@ -9,7 +9,9 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{
+    event_stream::Stream,
     gateway::Gateway,
+    http_receiver::{Receiver, Reply},
     journal_fixture::configuration,
     scripted_dataset::{DatasetServer, FileRequests},
 };
@@ -246,6 +248,29 @@ async fn fileset_job_can_be_cancelled() {
     let listed = gateway.json("/filesets?state=cancelled").await;
     assert_eq!((listed["filesets"].as_array().unwrap().len(), &listed["next"]), (1, &Value::Null));
     assert_eq!(gateway.json("/filesets?state=running").await["filesets"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fileset_results_reach_streams_and_webhooks_and_other_changes_do_not() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), DatasetServer::start().await);
+    server.put("a.csv", "one");
+    let receiver = Receiver::start(|_, _| Reply::of(204)).await;
+    let hook = format!(
+        "[subscriptions.catalogue]\ndelivery = \"webhook\"\nurl = \"{}\"\nformat = \"fileset-file-result\"\n\
+         start = \"beginning\"\nsecrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]\n",
+        receiver.url()
+    );
+    let gateway = start(folder.path(), &server, &hook);
+    post_request(&gateway, &server, 1).await;
+    let mut stream = Stream::open(&gateway, "?after=0&format=fileset-result", None).await;
+    let result: Value = serde_json::from_str(&stream.event().await.data.unwrap()).unwrap();
+    assert_eq!((&result["hit"], &result["status"]), (&json!(true), &json!("success-file")));
+    assert_eq!(result["request"]["link_source"], "doi");
+    let delivered = receiver.until(1).await;
+    let file: Value = serde_json::from_slice(&delivered[0].body).unwrap();
+    assert_eq!((&file["status"], &file["request"]["ingest_type"]), (&json!("success"), &json!("dataset-file")));
+    assert_eq!(file["file_meta"], result["fileset_file"]["file_meta"]);
+    assert_eq!(gateway.head().await, 2, "the request is no message");
 }
 
 #[tokio::test(flavor = "multi_thread")]

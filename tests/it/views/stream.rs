@@ -49,7 +49,9 @@ async fn stream_formats_equal_those_of_other_views() {
     let gateway = gateway(folder.path(), "");
     post(&gateway, 1).await;
     let id = gateway.changes().await[0]["id"].as_str().unwrap().to_owned();
-    for format in tidings::format::FORMATS.iter().copied().filter(|format| format.is_self_contained()) {
+    // Formats that leave changes out have a test of their own.
+    let formats = tidings::format::FORMATS.iter().copied();
+    for format in formats.filter(|format| format.is_self_contained() && format.covers.is_none()) {
         let mut stream = Stream::open(&gateway, &format!("?after=0&format={}", format.name), None).await;
         let data = stream.event().await.data.unwrap();
         let one = gateway.http.get(format!("{}/changes/{id}", gateway.url)).header("accept", format.media_type);
