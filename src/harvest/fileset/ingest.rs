@@ -316,17 +316,20 @@ impl Ingester {
         result: &mut FilesetResult,
     ) -> Result<Vec<ArchivedFile>, IngestFailure> {
         // Boxed, because the compiler cannot see otherwise that the stream can move between threads.
-        let download = |file| -> BoxFuture<'_, _> { Box::pin(self.file(file, dataset, existing, context)) };
-        let downloads: Vec<_> = dataset.files.iter().map(download).collect();
-        let mut downloads = stream::iter(downloads).buffered(self.settings.concurrency);
-        let mut files = Vec::new();
-        while let Some(downloaded) = downloads.next().await {
-            let entry = result.manifest.as_mut().and_then(|manifest| manifest.get_mut(files.len()));
+        let download = |(index, file)| -> BoxFuture<'_, _> {
+            Box::pin(async move { (index, self.file(file, dataset, existing, context).await) })
+        };
+        let downloads: Vec<_> = dataset.files.iter().enumerate().map(download).collect();
+        // In any order, so that a slow file does not hold up the ones after it.
+        let mut downloads = stream::iter(downloads).buffer_unordered(self.settings.concurrency);
+        let mut files: Vec<_> = dataset.files.iter().map(|_| None).collect();
+        while let Some((index, downloaded)) = downloads.next().await {
+            let entry = result.manifest.as_mut().and_then(|manifest| manifest.get_mut(index));
             match downloaded {
                 Ok(mut file) => {
                     file.manifest.archive_url = self.archive_url(file.stored.digest);
                     entry.into_iter().for_each(|entry| *entry = file.manifest.clone());
-                    files.push(file);
+                    files[index] = Some(file);
                     context.progress.done_files.fetch_add(1, Ordering::Relaxed);
                 }
                 Err((manifest, failure)) => {
@@ -335,6 +338,7 @@ impl Ingester {
                 }
             }
         }
+        let files: Vec<ArchivedFile> = files.into_iter().flatten().collect();
         result.total_size = Some(files.iter().map(|file| file.stored.size).sum());
         Ok(files)
     }
