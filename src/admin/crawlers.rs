@@ -96,9 +96,12 @@ pub async fn invalidate(
 ) -> Result<Response, Problem> {
     let Invalidation { mut reason } = match body.is_empty() {
         true => Invalidation::default(),
-        false => serde_json::from_slice(&body).map_err(|error| {
-            Problem::new(ProblemCode::BadRequest, format!("The body is invalid: {error}. Send {{\"reason\": \"…\"}}."))
-        })?,
+        false => serde_json::from_slice::<Option<Invalidation>>(&body)
+            .map_err(|error| {
+                let detail = format!("The body is invalid: {error}. Send {{\"reason\": \"…\"}}.");
+                Problem::new(ProblemCode::BadRequest, detail)
+            })?
+            .unwrap_or_default(),
     };
     if let Some((end, _)) = reason.char_indices().nth(MAX_REASON) {
         reason.truncate(end);
