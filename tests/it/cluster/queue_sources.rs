@@ -1,27 +1,29 @@
 //! A queue or a topic has one reader among the nodes, which changes when its node is killed. Every message becomes one change.
 
+use std::time::{Duration, Instant};
+
 use lapin::BasicProperties;
 
 use crate::support::{
     amqp_source::{EXCHANGE, SOURCE, connection, events, numbers, until_head, until_state},
-    gateway::Gateway,
+    gateway::{Gateway, PATIENCE},
     kafka,
-    nodes_fixture::{SharedJournal, duties},
+    nodes_fixture::SharedJournal,
     rabbitmq::Broker,
 };
 
-/// Starts two nodes; returns the one that reads the source, and the other one.
-async fn reader_and_other(journal: &SharedJournal) -> [Gateway; 2] {
-    let [a, b] = [journal.node("a"), journal.node("b")];
-    let is_read_by_b = loop {
-        let duties = duties(&a).await;
-        if let Some((_, node)) = duties.iter().find(|(name, _)| *name == format!("source/{SOURCE}")) {
-            break node == "b";
+/// Returns the node that reads the source, and then the other one. The source may move once, after both have started.
+async fn by_reader([a, b]: [Gateway; 2]) -> [Gateway; 2] {
+    let began = Instant::now();
+    loop {
+        let states = [connection(&a).await, connection(&b).await].map(|connection| connection["state"].clone());
+        match [states[0].as_str(), states[1].as_str()] {
+            [Some("connected"), Some("elsewhere")] => return [a, b],
+            [Some("elsewhere"), Some("connected")] => return [b, a],
+            _ => assert!(began.elapsed() < 2 * PATIENCE, "no node reads the source: {states:?}"),
         }
-    };
-    let nodes = if is_read_by_b { [b, a] } else { [a, b] };
-    until_state(&nodes[0], "connected").await;
-    nodes
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,7 +34,7 @@ async fn a_queue_is_read_by_one_node_and_by_another_one_after_its_death() {
          exchange = \"{EXCHANGE}\"\nqueue = \"tidings.events\"\nbindings = [\"events.*\"]\nprefetch = 50\n",
         vhost.url()
     ));
-    let [mut reader, other] = reader_and_other(&journal).await;
+    let [mut reader, other] = by_reader([journal.node("a"), journal.node("b")]).await;
     let (reader, other) = (&mut reader, &other);
     assert_eq!(connection(other).await["state"], "elsewhere");
     assert_eq!(other.json("/readyz").await["status"], "ready");
@@ -58,10 +60,10 @@ async fn a_topic_is_read_by_one_node_and_by_another_one_after_its_death() {
          topics = [\"tests.events\"]\nprefetch = 50\nfetch_bytes = 65536\n",
         broker.address
     ));
-    let [mut reader, other] = reader_and_other(&journal).await;
-    until_state(&other, "elsewhere").await;
+    let nodes = [journal.node("a"), journal.node("b")];
     broker.publish("tests.events", 0, events(0..1000), kafka::CODECS[0]).await;
-    until_head(&reader, 200).await;
+    until_head(&nodes[0], 200).await;
+    let [mut reader, other] = by_reader(nodes).await;
     reader.kill();
     broker.publish("tests.events", 1, events(1000..1100), kafka::CODECS[4]).await;
     until_state(&other, "connected").await;
