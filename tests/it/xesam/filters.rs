@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::xesam_fixture::{Record, Target, state_after, uri};
+use crate::support::xesam_fixture::{Record, Target, state_after, until, uri};
 
 fn content(uri: &str, change: &str, media_type: &str) -> Value {
     json!({ "uri": uri, "change": change, "content": { "url": format!("{uri}/file"), "mediaType": media_type } })
@@ -103,6 +103,8 @@ async fn crawlers_get_only_what_the_public_sees() {
     crawler.until_event("installed").await;
     let hidden = json!({ "uri": item, "change": "ADD", "stateAfter": "INACTIVE", "content": { "url": item } });
     target.post(&json!({ "object": object, "items": [hidden] })).await;
+    // Otherwise its records could be read when the item is visible already.
+    until("it is read", async || target.crawlers().await[0]["position"] == 1).await;
     target.post(&state("ACTIVE")).await;
     let records = crawler.until_records(2).await;
     assert_eq!(states(&records), [(object.as_str(), false), (item.as_str(), false)], "a hidden item is no record");
@@ -143,7 +145,7 @@ async fn purge_deletes_the_object_and_its_items() {
     assert_eq!(states(&records)[3..], [(object.as_str(), false), (items[0].as_str(), true)], "the object has an item");
     target.post(&json!({ "object": object, "purge": true })).await;
     let records = crawler.until_record_of(&object).await;
-    crate::support::xesam_fixture::until("all is deleted", async || state_after(&crawler.records()).is_empty()).await;
+    until("all is deleted", async || state_after(&crawler.records()).is_empty()).await;
     assert!(!records.is_empty());
     crawler.check_order();
 }
@@ -200,14 +202,14 @@ async fn changes_and_full_dump_end_with_the_same_records() {
         }
         for (content, crawler) in categories.iter().zip(&following) {
             crawler.until_record_of(&last).await;
-            crate::support::xesam_fixture::until("it has all changes", async || {
+            until("it has all changes", async || {
                 target.crawlers().await.iter().all(|crawler| crawler["state"] == "current")
             })
             .await;
             let full = target.crawler_with(&options(0, content));
             full.until_event("CleanUp").await;
             let expected = state_after(&crawler.records());
-            crate::support::xesam_fixture::until("it has everything", async || {
+            until("it has everything", async || {
                 let crawlers = target.crawlers().await;
                 crawlers.iter().all(|crawler| crawler["state"] == "current" && crawler["unansweredSeconds"].is_null())
             })
