@@ -190,3 +190,13 @@ pub(crate) fn start(folder: &Path, brokers: &str, topic: &str, lines: &str) -> G
     let config = source(folder, brokers, topic, lines);
     Gateway::start_logging(&folder.join("data"), &["--config", &config], &folder.join("log"))
 }
+
+/// Panics if a message of the source was read a second time since the gateway started. Without their keys, the journal
+/// would have such messages twice.
+pub(crate) async fn assert_no_repeats(gateway: &Gateway) {
+    let sources = gateway.json("/sources").await;
+    let source = sources["sources"].as_array().unwrap().iter().find(|source| source["name"] == SOURCE).unwrap();
+    let counts = &source["messages"];
+    assert!(counts["accepted"].as_u64().unwrap() > 0, "{counts}");
+    assert_eq!((counts["duplicate"].as_u64(), counts["unchanged"].as_u64()), (Some(0), Some(0)), "{counts}");
+}
