@@ -33,8 +33,8 @@ impl<'r> Batch<'r> {
     }
 
     /// Adds a record if the crawler gets it. Returns whether the record is done: added or omitted.
-    fn add(&mut self, record: &'r Record, time: WireTime) -> bool {
-        let Some(mut payload) = self.request.payload(record) else { return true };
+    fn add(&mut self, record: &'r Record, payload: Option<Payload<'r>>, time: WireTime) -> bool {
+        let Some(mut payload) = payload else { return true };
         let is_full = self.payloads.len() >= self.request.batch || self.bytes + record.bytes > self.max_bytes;
         if is_full && !self.payloads.is_empty() {
             return false;
@@ -57,7 +57,7 @@ impl<'r> Batch<'r> {
             for record in change.records.iter().skip(position.done).filter(|_| is_wanted) {
                 // Only changes that retention removed meanwhile can have moved the timestamps.
                 let time = record.time.max(position.time.plus(1));
-                if !self.add(record, time) {
+                if !self.add(record, self.request.payload(record), time) {
                     return position;
                 }
                 position.done += 1;
@@ -73,7 +73,7 @@ impl<'r> Batch<'r> {
     pub(super) fn add_dump(&mut self, page: &'r RegistryPage, mut position: DumpPosition) -> Option<DumpPosition> {
         for (object, record) in position.clone().rest_of(page) {
             let time = position.time.plus(1);
-            if !self.add(record, time) {
+            if !self.add(record, self.request.dumped(record), time) {
                 return Some(position);
             }
             position.last = Some((object.clone(), record.uri.clone()));

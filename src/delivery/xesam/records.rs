@@ -19,7 +19,7 @@ use crate::{
         registry::ObjectState,
         store::{ItemSelection, ObjectSelection, StoreError},
     },
-    model::{Aspect, Change, ContentLocation, DigestAlgorithm, ItemChange, Timestamp, Uri, UriPrefix, is_public},
+    model::{Change, ContentLocation, DigestAlgorithm, Timestamp, Uri, UriPrefix, is_public},
 };
 
 /// Maximum size of the fields of a record, in bytes. Fields beyond it are omitted.
@@ -61,9 +61,6 @@ pub(super) struct Record {
     pub(super) time: WireTime,
     /// Facts about the subject; `None` if it is deleted.
     pub(super) facts: Option<Facts>,
-    /// Whether no crawler can have the subject, because it did not exist before the change. A crawler that does not want it
-    /// need not delete it.
-    pub(super) is_new: bool,
     /// Whether the categories of the subject never change.
     pub(super) has_fixed_categories: bool,
     /// Approximate size on the wire, in bytes.
@@ -81,35 +78,17 @@ pub(super) struct Facts {
 /// A change whose records are to be read.
 pub(super) struct ChangedSubjects<'c> {
     change: &'c Change,
-    /// Items of the change, each once, with whether they are new. The object's own item is not among them.
-    items: Vec<(&'c Uri, bool)>,
-    /// Whether the change only adds items.
-    only_adds: bool,
+    /// Items of the change, each once. The object's own item is not among them.
+    items: Vec<&'c Uri>,
 }
 
 impl<'c> ChangedSubjects<'c> {
     /// Returns the subjects of a change. `unlisted` are items that it affects although it does not list them.
     pub(super) fn of(change: &'c Change, unlisted: impl IntoIterator<Item = &'c Uri>) -> Self {
-        let mut is_new: HashMap<&Uri, bool> = HashMap::default();
-        let mut order = Vec::new();
-        for (at, item) in change.modification.items.iter().enumerate() {
-            let is_late = change.settlement.items.get(at).is_some_and(|notes| notes.late.contains(Aspect::Existence));
-            let adds = matches!(item.change, ItemChange::Add { .. }) && !is_late;
-            *is_new.entry(&item.uri).or_insert_with(|| {
-                order.push(&item.uri);
-                true
-            }) &= adds;
-        }
-        for item in unlisted {
-            is_new.entry(item).or_insert_with(|| {
-                order.push(item);
-                false
-            });
-        }
-        let only_adds = is_new.values().all(|is_new| *is_new);
-        let object = &change.modification.object;
-        let items = order.into_iter().filter(|item| *item != object).map(|item| (item, is_new[item])).collect();
-        Self { change, items, only_adds }
+        let mut known: HashSet<&Uri> = HashSet::default();
+        known.insert(&change.modification.object);
+        let listed = change.modification.items.iter().map(|item| &item.uri);
+        Self { change, items: listed.chain(unlisted).filter(|item| known.insert(item)).collect() }
     }
 
     /// Returns the time of receipt of the change.
@@ -123,7 +102,7 @@ impl<'c> ChangedSubjects<'c> {
 
     /// Adds the rows of the registry that the records need.
     pub(super) fn select(&self, rows: &mut ObjectSelection) {
-        let items = self.items.iter().map(|(item, _)| *item).chain([self.object()]).cloned();
+        let items = self.items.iter().copied().chain([self.object()]).cloned();
         rows.entry(self.object().clone())
             .or_insert_with(|| ItemSelection::these([]))
             .widen(ItemSelection::these(items));
@@ -146,9 +125,9 @@ impl<'c> ChangedSubjects<'c> {
         let state = rows.get(object).unwrap_or(&unknown);
         let reader = RecordReader { selection, object, state };
         let mut records = Vec::with_capacity(1 + self.items.len());
-        records.push(reader.object(visible.contains(object), self.only_adds, first)?);
-        for (at, (item, is_new)) in self.items.iter().enumerate() {
-            records.push(reader.item(item, *is_new, first.plus(at + 1))?);
+        records.push(reader.object(visible.contains(object), first)?);
+        for (at, item) in self.items.iter().enumerate() {
+            records.push(reader.item(item, first.plus(at + 1))?);
         }
         Ok((records, last))
     }
@@ -168,16 +147,15 @@ pub(super) fn visible_objects<'r>(
     rows.into_iter().filter(|(_, state)| selection.includes_any_of(state)).map(|(uri, _)| uri.clone()).collect()
 }
 
-/// Returns the records of an object of the registry with all its existing items, without timestamps. They are new to a
-/// crawler, which has removed everything.
+/// Returns the records of an object of the registry with all its existing items, without timestamps.
 pub(super) fn of_object(selection: &Selection, object: &Uri, state: &ObjectState) -> Result<Vec<Record>, StoreError> {
     if !selection.includes(object) || !selection.includes_any_of(state) {
         return Ok(Vec::new());
     }
     let reader = RecordReader { selection, object, state };
     let items = state.items.keys().filter(|item| *item != object && selection.includes_item(state, item));
-    let items = items.map(|item| reader.item(item, true, WireTime::OF_DUMP));
-    [reader.object(true, true, WireTime::OF_DUMP)].into_iter().chain(items).collect()
+    let items = items.map(|item| reader.item(item, WireTime::OF_DUMP));
+    [reader.object(true, WireTime::OF_DUMP)].into_iter().chain(items).collect()
 }
 
 /// Reads the records of one object.
@@ -189,7 +167,7 @@ struct RecordReader<'a> {
 
 impl RecordReader<'_> {
     /// Returns the record of the object; `exists` says whether the selection has any item of it.
-    fn object(&self, exists: bool, is_new: bool, time: WireTime) -> Result<Record, StoreError> {
+    fn object(&self, exists: bool, time: WireTime) -> Result<Record, StoreError> {
         let mut fields = Fields::default();
         let mut categories = (CONTENT, RESOURCE);
         if self.selection.includes_item(self.state, self.object) {
@@ -204,17 +182,17 @@ impl RecordReader<'_> {
         }
         self.state.types().iter().for_each(|kind| fields.add("tidings:type", kind.as_str()));
         let has_fixed_categories = !self.state.items.contains_key(self.object);
-        Ok(record(self.object, time, exists.then(|| fields.facts(categories)), (is_new, has_fixed_categories)))
+        Ok(record(self.object, time, exists.then(|| fields.facts(categories)), has_fixed_categories))
     }
 
-    fn item(&self, item: &Uri, is_new: bool, time: WireTime) -> Result<Record, StoreError> {
+    fn item(&self, item: &Uri, time: WireTime) -> Result<Record, StoreError> {
         if !self.selection.includes_item(self.state, item) {
-            return Ok(record(item, time, None, (is_new, false)));
+            return Ok(record(item, time, None, false));
         }
         let mut fields = Fields::default();
         let categories = self.describe_item(item, &mut fields)?;
         fields.add("tidings:object", self.object.as_str());
-        Ok(record(item, time, Some(fields.facts(categories)), (is_new, false)))
+        Ok(record(item, time, Some(fields.facts(categories)), false))
     }
 
     /// Adds the facts about an item, and returns its categories.
@@ -240,12 +218,12 @@ impl RecordReader<'_> {
     }
 }
 
-fn record(uri: &Uri, time: WireTime, facts: Option<Facts>, (is_new, has_fixed_categories): (bool, bool)) -> Record {
+fn record(uri: &Uri, time: WireTime, facts: Option<Facts>, has_fixed_categories: bool) -> Record {
     let size = |facts: &Facts| -> usize {
         facts.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_OVERHEAD).sum()
     };
     let bytes = RECORD_OVERHEAD + uri.as_str().len() + facts.as_ref().map_or(0, size);
-    Record { uri: uri.clone(), time, facts, is_new, has_fixed_categories, bytes }
+    Record { uri: uri.clone(), time, facts, has_fixed_categories, bytes }
 }
 
 /// Fields of a record, within their limit.

@@ -39,22 +39,26 @@ impl Request {
         Self { mtime, fields, content_cats, source_cats, batch }
     }
 
-    /// Returns a record as this crawler gets it; `None` if it does not get the record.
+    /// Returns a record of a change as this crawler gets it; `None` if it does not get the record.
     ///
-    /// A subject that exists and is not in the wanted categories may have been in them before. The crawler then has it,
-    /// and gets it as deleted.
+    /// A subject that is not in the wanted categories may have been in them before, even if the change adds it: a source
+    /// may report the addition of an item that exists. The crawler then has it, and gets it as deleted.
     pub(super) fn payload<'r>(&self, record: &'r Record) -> Option<Payload<'r>> {
+        let was_never_wanted = || record.has_fixed_categories && !self.wants_categories(CONTENT, RESOURCE);
+        let deleted =
+            || (!was_never_wanted()).then(|| (record.uri.as_str(), String::new(), "", "", DELETED, Vec::new()));
+        self.dumped(record).or_else(deleted)
+    }
+
+    /// Returns a record of a full dump as this crawler gets it; `None` if it does not get the record. The crawler has
+    /// removed everything, so it has nothing to delete.
+    pub(super) fn dumped<'r>(&self, record: &'r Record) -> Option<Payload<'r>> {
         let wants = |facts: &&Facts| self.wants_categories(facts.content_cat, facts.source_cat);
-        let wanted = record.facts.as_ref().filter(wants);
-        match wanted {
-            Some(facts) => {
-                let fields = facts.fields.iter().filter(|(name, _)| self.wants_field(name));
-                let fields = fields.map(|(name, value)| (*name, &**value)).collect();
-                Some((record.uri.as_str(), String::new(), facts.content_cat, facts.source_cat, NORMAL, fields))
-            }
-            None if record.is_new || (record.has_fixed_categories && !self.wants_categories(CONTENT, RESOURCE)) => None,
-            None => Some((record.uri.as_str(), String::new(), "", "", DELETED, Vec::new())),
-        }
+        record.facts.as_ref().filter(wants).map(|facts| {
+            let fields = facts.fields.iter().filter(|(name, _)| self.wants_field(name));
+            let fields = fields.map(|(name, value)| (*name, &**value)).collect();
+            (record.uri.as_str(), String::new(), facts.content_cat, facts.source_cat, NORMAL, fields)
+        })
     }
 
     fn wants_categories(&self, content_cat: &str, source_cat: &str) -> bool {

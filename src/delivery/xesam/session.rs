@@ -173,7 +173,7 @@ impl Session<'_> {
     async fn skip_unwanted(&self, mut position: Option<DumpPosition>, head: Seq) -> Result<Option<DumpPosition>, End> {
         while let Some(at) = position {
             let page = self.read(|| self.pages.registry_after(at.page.as_ref(), head)).await?;
-            if at.rest_of(&page).any(|(_, record)| self.crawler.request.payload(record).is_some()) {
+            if at.rest_of(&page).any(|(_, record)| self.crawler.request.dumped(record).is_some()) {
                 return Ok(Some(at));
             }
             position = at.on_page_after(&page);
