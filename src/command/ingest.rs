@@ -1,11 +1,6 @@
 //! `tidings ingest`: archives datasets in a folder.
 
-use std::{
-    io::{self, BufRead},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use tidings::{
@@ -15,7 +10,10 @@ use tidings::{
     harvest::fileset::{IngestContext, IngestNumbers, IngestProgress, Ingester},
     http_client::OutboundPolicy,
 };
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::{MissedTickBehavior, interval},
+};
 
 use super::{ConfigFile, Failure, print, runtime, say};
 
@@ -68,33 +66,52 @@ impl Ingest {
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
         let ingester = runtime.block_on(Ingester::new(config.filesets, policy, store));
         let ingester = ingester.map_err(|error| failed(error.to_string()))?;
-        let mut counts = (0, 0);
-        let mut archive = |text: &str| {
-            let request = request(text).map_err(Failure::Usage)?;
-            let result = runtime.block_on(ingest(&ingester, &request));
-            counts = (counts.0 + u64::from(result.hit), counts.1 + 1);
-            print(&if self.json { line(&result)? } else { summary(&result) })?;
-            if result.status == IngestStatus::CANCELLED {
-                return Err(failed("interrupted; the datasets after this one are not archived".to_owned()));
-            }
-            Ok(())
-        };
-        if self.datasets.is_empty() {
-            for text in io::stdin().lock().lines() {
-                let text = text.map_err(|error| failed(format!("cannot read standard input: {error}")))?;
-                if !text.trim().is_empty() {
-                    archive(&text)?;
-                }
+        let outcome = runtime.block_on(archive_all(&ingester, self.datasets, self.json));
+        // A read of standard input may still wait.
+        runtime.shutdown_background();
+        outcome
+    }
+}
+
+/// Archives datasets one after the other, and prints their results. Without arguments, the datasets are the lines of standard
+/// input.
+async fn archive_all(ingester: &Ingester, arguments: Vec<String>, json: bool) -> Result<(), Failure> {
+    // Once, before the first request, so that Ctrl-C has an effect at every moment.
+    let interrupts = signal(SignalKind::interrupt());
+    let mut interrupts = interrupts.map_err(|error| Failure::Failed(format!("cannot handle Ctrl-C: {error}")))?;
+    let interrupted = || Failure::Failed("interrupted; the datasets after this one are not archived".to_owned());
+    let is_input = arguments.is_empty();
+    let mut arguments = arguments.into_iter();
+    let (mut archived, mut all) = (0_u64, 0_u64);
+    loop {
+        let text = if is_input {
+            tokio::select! {
+                line = next_line() => line?,
+                _ = interrupts.recv() => return Err(interrupted()),
             }
         } else {
-            self.datasets.iter().try_for_each(|text| archive(text))?;
-        }
-        runtime.shutdown_background();
-        match counts {
-            (archived, all) if archived == all => Ok(()),
-            (archived, all) => Err(failed(format!("{archived} of {all} datasets are archived"))),
+            arguments.next()
+        };
+        let Some(text) = text else { break };
+        let request = request(&text).map_err(Failure::Usage)?;
+        let result = Box::pin(ingest(ingester, &request, &mut interrupts)).await;
+        (archived, all) = (archived + u64::from(result.hit), all + 1);
+        print(&if json { line(&result)? } else { summary(&result) })?;
+        if result.status == IngestStatus::CANCELLED {
+            return Err(interrupted());
         }
     }
+    if archived == all { Ok(()) } else { Err(Failure::Failed(format!("{archived} of {all} datasets are archived"))) }
+}
+
+/// Returns the next line of standard input that is not empty; `None` at the end.
+async fn next_line() -> Result<Option<String>, Failure> {
+    let read = tokio::task::spawn_blocking(|| {
+        let is_dataset = |line: &io::Result<String>| line.as_ref().map_or(true, |line| !line.trim().is_empty());
+        io::stdin().lines().find(is_dataset).transpose()
+    });
+    let read = read.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    read.map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))
 }
 
 /// Reads a request: JSON, a URL or an identifier.
@@ -112,8 +129,8 @@ fn request(text: &str) -> Result<FilesetRequest, String> {
     }
 }
 
-/// Archives a dataset, and shows the progress.
-async fn ingest(ingester: &Ingester, request: &FilesetRequest) -> FilesetResult {
+/// Archives a dataset, and shows the progress. Ctrl-C ends it.
+async fn ingest(ingester: &Ingester, request: &FilesetRequest, interrupts: &mut Signal) -> FilesetResult {
     let progress = Arc::new(IngestProgress::default());
     let mut ticks = interval(STEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -138,7 +155,7 @@ async fn ingest(ingester: &Ingester, request: &FilesetRequest) -> FilesetResult 
                     request.base_url
                 ));
             }
-            _ = tokio::signal::ctrl_c() => {
+            _ = interrupts.recv() => {
                 let mut result = FilesetResult::new(request.clone(), IngestStatus::CANCELLED);
                 result.error_message = Some("Ctrl-C was pressed; the files that are downloaded stay".to_owned());
                 return result;

@@ -106,14 +106,7 @@ impl Workspace {
     /// # Errors
     /// Fails if the store cannot be written.
     pub async fn remove_all_but(&self, name: &str) -> Result<(), FileStoreError> {
-        let failed = |error: object_store::Error| self.store.failed(&error);
-        let mut files = self.store.objects.list(Some(&Path::from_iter([WORKSPACES, &self.job])));
-        while let Some(file) = files.try_next().await.map_err(failed)? {
-            if file.location != self.path(name) {
-                self.store.objects.delete(&file.location).await.map_err(failed)?;
-            }
-        }
-        Ok(())
+        self.remove_objects(Some(&self.path(name))).await
     }
 
     /// Removes the workspace.
@@ -127,10 +120,16 @@ impl Workspace {
                 _ => Ok(()),
             };
         }
+        self.remove_objects(None).await
+    }
+
+    async fn remove_objects(&self, kept: Option<&Path>) -> Result<(), FileStoreError> {
         let failed = |error: object_store::Error| self.store.failed(&error);
         let mut files = self.store.objects.list(Some(&Path::from_iter([WORKSPACES, &self.job])));
         while let Some(file) = files.try_next().await.map_err(failed)? {
-            self.store.objects.delete(&file.location).await.map_err(failed)?;
+            if Some(&file.location) != kept {
+                self.store.objects.delete(&file.location).await.map_err(failed)?;
+            }
         }
         Ok(())
     }

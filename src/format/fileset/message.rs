@@ -101,6 +101,16 @@ impl FilesetResult {
 }
 
 impl FilesetResult {
+    /// Returns the SHA-256 of each file that was downloaded: the bundle, or else all files. `None` for one without it.
+    #[must_use]
+    pub fn downloaded_sha256(&self) -> Vec<Option<&str>> {
+        let bundle = self.fileset_bundle.as_ref().and_then(|bundle| bundle.capture.file_meta.as_ref());
+        match bundle {
+            Some(meta) => vec![Some(&meta.sha256hex)],
+            None => self.manifest.iter().flatten().map(|file| file.sha256.as_deref()).collect(),
+        }
+    }
+
     /// Returns the result without signed URLs, which are credentials, and without SHA-1s that are the MD5.
     #[must_use]
     pub fn publishable(&self) -> Self {

@@ -94,7 +94,7 @@ pub(super) fn is_refused(failure: &IngestFailure) -> bool {
 
 /// Returns the path of a bundle in an item.
 pub(super) fn path_in_item(item: &str, bundle: &ArchivedFile) -> String {
-    let extension = match bundle.stored.media_type {
+    let extension = match bundle.manifest.mimetype.as_deref() {
         Some("application/gzip") => "tar.gz",
         Some("application/x-tar") => "tar",
         _ => "zip",

@@ -37,14 +37,10 @@ impl<'a> ExistingFiles<'a> {
         if !is_same {
             return Ok(None);
         }
-        let bundle = previous.fileset_bundle.as_ref().and_then(|bundle| bundle.capture.file_meta.as_ref());
-        let digests: Vec<_> = match bundle {
-            Some(meta) => vec![Some(&meta.sha256hex)],
-            None => manifest.iter().map(|file| file.sha256.as_ref()).collect(),
-        };
-        let archives = [&previous.warc_sha256, &previous.cdx_sha256].into_iter().flatten().map(Some);
-        for digest in digests.into_iter().chain(archives) {
-            let Some(digest) = digest.and_then(|digest| FileDigest::parse(digest)) else { return Ok(None) };
+        let archives = [&previous.warc_sha256, &previous.cdx_sha256].into_iter().flatten();
+        let archives = archives.map(|digest| Some(digest.as_str()));
+        for digest in previous.downloaded_sha256().into_iter().chain(archives) {
+            let Some(digest) = digest.and_then(FileDigest::parse) else { return Ok(None) };
             if self.store.size(digest).await?.is_none() {
                 return Ok(None);
             }

@@ -1,13 +1,15 @@
 //! Downloads of the files of a dataset into the file store, each verified in the pass that stores it.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, header::AUTHORIZATION};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha1::Digest;
 
-use super::{IngestFailure, IngestProgress, PlatformToken, check::FileCheck, platform::PlatformFile};
+use super::{
+    IngestFailure, IngestProgress, PlatformToken, archiving::store_failure, check::FileCheck, platform::PlatformFile,
+};
 use crate::{
     files::{FileDigest, FileFacts, FileStoreError, StoredFile, Workspace},
     format::fileset::{
@@ -55,13 +57,41 @@ pub(super) struct DownloadContext<'a> {
     pub(super) workspace: &'a Workspace,
 }
 
-/// Downloads a file and compares it with its entry of the manifest. The result for a failure is the entry with its status.
+/// Failure of a file, with its entry of the manifest.
+pub(super) type FileFailure = (ManifestFile, IngestFailure);
+
+/// Returns a file that an interrupted attempt has stored, or downloads it.
 pub(super) async fn download(
     file: &PlatformFile,
     transfers: &Transfers,
     token: Option<&PlatformToken>,
     context: DownloadContext<'_>,
-) -> Result<ArchivedFile, (ManifestFile, IngestFailure)> {
+) -> Result<ArchivedFile, FileFailure> {
+    match resumed(file, context).await? {
+        Some(file) => Ok(file),
+        None => fetch(file, transfers, token, context).await,
+    }
+}
+
+/// Returns a file that an interrupted attempt of this ingest has stored.
+pub(super) async fn resumed(
+    file: &PlatformFile,
+    context: DownloadContext<'_>,
+) -> Result<Option<ArchivedFile>, FileFailure> {
+    let name = part_name(file);
+    let resumed = ArchivedFile::of_record(PartPlace { workspace: context.workspace, name: &name }).await;
+    let resumed = resumed.map_err(|error| (file.manifest.clone(), store_failure(&error)))?;
+    resumed.iter().for_each(|file| context.progress.add_known(file.stored.size));
+    Ok(resumed)
+}
+
+/// Downloads a file and compares it with its entry of the manifest. The result for a failure is the entry with its status.
+pub(super) async fn fetch(
+    file: &PlatformFile,
+    transfers: &Transfers,
+    token: Option<&PlatformToken>,
+    context: DownloadContext<'_>,
+) -> Result<ArchivedFile, FileFailure> {
     let failed = |failure: IngestFailure| {
         let manifest = ManifestFile { status: Some(failure.status.clone()), ..file.manifest.clone() };
         (manifest, failure)
@@ -74,14 +104,6 @@ pub(super) async fn download(
     let url = OutboundUrl::parse(url, &transfers.policy).map_err(|error| refused(format!("{path}: {error}")))?;
     let name = part_name(file);
     let place = PartPlace { workspace: context.workspace, name: &name };
-    let interrupted = |error: FileStoreError| {
-        failed(IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, format!("{path}: {error}")))
-    };
-    if let Some(file) = ArchivedFile::of_record(place).await.map_err(interrupted)? {
-        context.progress.done_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
-        context.progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
-        return Ok(file);
-    }
     let headers = token.map(|token| (AUTHORIZATION, token.header())).into_iter().collect::<HeaderMap>();
     let mut check = FileCheck::new(file, context.max_bytes, Some(context.progress));
     let mut permit = transfers.hosts.permit(&url.origin()).await;
@@ -98,7 +120,7 @@ pub(super) async fn download(
             let message = format!("{path}: {error}");
             Err(match error {
                 TransferError::Permanent(_) => refused(message),
-                TransferError::Store(error) => interrupted(error),
+                TransferError::Store(error) => failed(IngestFailure { message, ..store_failure(&error) }),
                 TransferError::Transient(_) => {
                     failed(IngestFailure::transient(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message))
                 }
@@ -144,7 +166,8 @@ impl ArchivedFile {
         if !place.workspace.finish(place.name, digest).await? {
             return Ok(None);
         }
-        let stored = StoredFile { digest, size, media_type: None, is_new: false };
+        // No earlier ingest has counted it.
+        let stored = StoredFile { digest, size, media_type: None, is_new: true };
         Ok(Some(Self { manifest, stored, headers: head.headers(), time: head.time }))
     }
 }

@@ -15,7 +15,8 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    FilesetHarvestSettings, IngestContext, IngestMonitor, IngestProgress, Ingested, Ingester, outcome::Outcome,
+    FilesetHarvestSettings, IngestContext, IngestMonitor, IngestProgress, Ingested, Ingester,
+    outcome::{Outcome, is_archived},
 };
 use crate::{
     format::fileset::{FilesetRequest, message::FilesetResult, status::IngestStatus},
@@ -58,7 +59,7 @@ pub(super) struct FilesetHarvest {
 /// Running jobs, and those of the last page.
 struct Pool {
     running: HashMap<JobId, RunningJob>,
-    /// Jobs that have ended, with their results.
+    /// Jobs that have ended, with their results: at most as many as run.
     ended: mpsc::UnboundedReceiver<(JobId, Ingested)>,
     end: mpsc::UnboundedSender<(JobId, Ingested)>,
     /// Jobs whose results were on the last page, which may not be on disk.
@@ -344,9 +345,8 @@ impl FilesetHarvest {
         if let Ok(request) = serde_json::from_str::<FilesetRequest>(job.request.as_str()) {
             let result = FilesetResult::new(request, IngestStatus::CANCELLED);
             // The copy of a dataset that is only watched stays.
-            let is_archived = job.status.as_deref().is_some_and(|status| status.starts_with("success"));
             let result = FilesetResult { error_message: Some(message.clone()), ..result };
-            progress.results.extend((!is_archived).then_some(result));
+            progress.results.extend((!is_archived(&job)).then_some(result));
         }
         metrics::ingested(&self.source, &IngestStatus::CANCELLED);
         progress.jobs.push(IngestJob {

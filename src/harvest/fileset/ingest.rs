@@ -14,7 +14,7 @@ use super::{
     ClientLimits, IngestFailure, IngestProgress, PlatformClient, PlatformToken, RetryRule,
     archiving::{self, store_failure},
     existing::ExistingFiles,
-    files::{self, ArchivedFile, DownloadContext},
+    files::{self, ArchivedFile, DownloadContext, FileFailure},
     item::ItemSettings,
     platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of},
     strategy::Thresholds,
@@ -22,11 +22,7 @@ use super::{
 };
 use crate::{
     files::{FileDigest, FileStore, FileStoreError, Workspace},
-    format::fileset::{
-        FilesetRequest,
-        message::{FilesetResult, ManifestFile},
-        status::IngestStatus,
-    },
+    format::fileset::{FilesetRequest, message::FilesetResult, status::IngestStatus},
     harvest::{Hosts, transfer::Transfers},
     http_client::{Client, ClientError, ClientSettings, OutboundPolicy},
 };
@@ -154,7 +150,7 @@ impl Ingester {
         let mut result = FilesetResult::begin(request.clone());
         let workspace = self.workspace(request);
         let mut new_bytes = 0;
-        let work = self.run(&mut result, context, &workspace, (progress, &mut new_bytes));
+        let work = Box::pin(self.run(&mut result, context, &workspace, (progress, &mut new_bytes)));
         let outcome = tokio::time::timeout(self.settings.max_time, work).await;
         let outcome = outcome.unwrap_or_else(|_| {
             let seconds = self.settings.max_time.as_secs();
@@ -189,14 +185,8 @@ impl Ingester {
 
     /// Writes the files of a result to the disk.
     async fn sync(&self, result: &FilesetResult) -> Result<(), IngestFailure> {
-        let files = result.manifest.iter().flatten().map(|file| file.sha256.as_deref());
-        let bundle = result.fileset_bundle.as_ref().and_then(|bundle| bundle.capture.file_meta.as_ref());
-        let digests = match bundle {
-            Some(meta) => vec![FileDigest::parse(&meta.sha256hex)],
-            None => files.map(|digest| FileDigest::parse(digest?)).collect(),
-        };
         let mut stored = Vec::new();
-        for digest in digests.into_iter().flatten() {
+        for digest in result.downloaded_sha256().into_iter().flatten().filter_map(FileDigest::parse) {
             // An item of archive.org may have the files instead.
             if self.transfers.files.size(digest).await.map_err(|error| store_failure(&error))?.is_some() {
                 stored.push(digest);
@@ -350,11 +340,14 @@ impl Ingester {
         dataset: &Dataset,
         existing: ExistingFiles<'_>,
         context: DownloadContext<'_>,
-    ) -> Result<ArchivedFile, (ManifestFile, IngestFailure)> {
+    ) -> Result<ArchivedFile, FileFailure> {
+        // First, because the store has these files too, as if an earlier ingest had archived them.
+        if let Some(file) = files::resumed(file, context).await? {
+            return Ok(file);
+        }
         let failed = |error: FileStoreError| (file.manifest.clone(), store_failure(&error));
         if let Some(file) = existing.file(file).await.map_err(failed)? {
-            context.progress.done_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
-            context.progress.known_bytes.fetch_add(file.stored.size, Ordering::Relaxed);
+            context.progress.add_known(file.stored.size);
             return Ok(file);
         }
         // A task of its own, because hashing would hold up the other transfers.
@@ -363,7 +356,7 @@ impl Ingester {
         let (downloaded_file, token) = (file.clone(), self.token(dataset, file).cloned());
         let download = tokio::spawn(async move {
             let context = DownloadContext { max_bytes, progress: &progress, workspace: &workspace };
-            files::download(&downloaded_file, &transfers, token.as_ref(), context).await
+            files::fetch(&downloaded_file, &transfers, token.as_ref(), context).await
         });
         match AbortOnDropHandle::new(download).await {
             Ok(downloaded) => downloaded,

@@ -3,13 +3,14 @@
 //! A request names a URL. Its redirections lead to the landing page of the dataset, from which a platform is recognized; the
 //! interface of the platform has the list of the files, the manifest. The manifest decides how the files are archived.
 //!
-//! * `settings` are those of a source, `harvest` executes requests as jobs, `outcome` decides about the next attempt of a job, and `monitor` has the progress;
+//! * `settings` are those of a source, `harvest` executes requests as jobs, `outcome` decides about the next attempt of a
+//!   job, and `monitor` has the progress;
 //! * `client` sends the requests, and classifies their failures ([`IngestFailure`]);
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
-//! * `ingest` executes an ingest, `description` puts its facts into the result, `existing` finds the files of earlier ones, `files` downloads the others, and `check` compares
-//!   them with the manifest;
+//! * `ingest` executes an ingest, `description` puts its facts into the result, `existing` finds the files of earlier ones,
+//!   `files` downloads the others, and `check` compares them with the manifest;
 //! * `archiving` archives the files, `bundle` reads a file that encloses them, and `warc` writes a web archive;
 //! * `wayback` uses a configured web archive instead, and `item` uploads to archive.org.
 

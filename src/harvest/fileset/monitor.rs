@@ -50,6 +50,12 @@ pub struct IngestNumbers {
 }
 
 impl IngestProgress {
+    /// Counts the bytes of a file that was stored before the ingest began.
+    pub(super) fn add_known(&self, bytes: u64) {
+        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.known_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Returns the numbers at this moment.
     #[must_use]
     pub fn numbers(&self) -> IngestNumbers {

@@ -21,12 +21,17 @@ pub(super) struct Outcome {
     pub(super) is_reported: bool,
 }
 
+/// Returns whether the dataset of a job is archived. It stays so while its platform fails for a time.
+pub(super) fn is_archived(job: &IngestJob) -> bool {
+    job.status.as_deref().is_some_and(|status| status.starts_with("success"))
+}
+
 impl FilesetHarvestSettings {
     /// Decides about the next attempt of a job.
     pub(super) fn outcome(&self, job: IngestJob, ingested: &Ingested) -> Outcome {
         let now = Timestamp::now();
         let result = &ingested.result;
-        let was_archived = job.status.as_deref().is_some_and(|status| status.starts_with("success"));
+        let was_archived = is_archived(&job);
         let failures = job.attempts.saturating_add(1);
         let is_passing = matches!(ingested.retry, Some(RetryRule::Backoff(_) | RetryRule::AfterFix));
         let (state, due, attempts) = match ingested.retry {

@@ -1,115 +1,32 @@
 //! Ingests of datasets: the files in the store, the web archive, and each way in which a file is not what its manifest says.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    process::Stdio,
+};
 
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use tidings::{
-    config::{Config, Flags},
-    files::{FileStore, FileStoreLocation},
-    format::{
-        DIALECTS,
-        fileset::{FilesetRequest, dataset_url},
-    },
-    harvest::fileset::{
-        IngestContext, IngestProgress, IngestSettings, Ingested, Ingester, RetryRule, platform::DatasetLimits,
-        strategy::Thresholds,
-    },
-    http_client::{AllowList, OutboundPolicy},
-};
-use url::Url;
+use tidings::harvest::fileset::{IngestSettings, Ingested, RetryRule, platform::DatasetLimits, strategy::Thresholds};
 
 use crate::support::{
     command_line::{command, ended},
+    ingest_fixture::{IngestFixture, defaults, md5, sha256, table},
     python,
-    scripted_platform::{Answer, PlatformServer},
+    scripted_platform::Answer,
 };
-
-/// Returns the settings of the default configuration.
-fn defaults() -> IngestSettings {
-    Config::load_with(None, [], &Flags::default(), DIALECTS).unwrap().filesets
-}
-
-/// A server that plays Zenodo, and an ingester with a store in a folder.
-struct Ingest {
-    server: PlatformServer,
-    ingester: Ingester,
-    folder: tempfile::TempDir,
-}
-
-impl Ingest {
-    async fn start(change: impl FnOnce(&mut IngestSettings)) -> Self {
-        let server = PlatformServer::start().await;
-        let policy = OutboundPolicy::public_files(AllowList::parse(&["127.0.0.1"]).unwrap());
-        let base = Url::parse(&format!("{}/", server.url)).unwrap();
-        let mut settings = defaults();
-        settings.platforms.invenio = vec![base];
-        settings.files_url = Some("https://t.example/files".into());
-        change(&mut settings);
-        let folder = tempfile::tempdir().unwrap();
-        let files = FileStore::open(&FileStoreLocation::Folder(folder.path().to_owned())).unwrap();
-        let ingester = Ingester::new(settings, policy, files).await.unwrap();
-        server.put("/records/17", Answer::html("<html><title>A dataset</title></html>").with("set-cookie", "secret=1"));
-        Self { server, ingester, folder }
-    }
-
-    /// Publishes files, and archives the dataset.
-    async fn ingest(&self, files: &[(&str, Answer, Value)]) -> Ingested {
-        let mut entries = Vec::new();
-        for (index, (path, answer, facts)) in files.iter().enumerate() {
-            self.server.put(&format!("/f/{index}"), answer.clone());
-            let mut entry = json!({ "key": path, "links": { "content": format!("{}/f/{index}", self.server.url) } });
-            entry.as_object_mut().unwrap().extend(facts.as_object().unwrap().clone());
-            entries.push(entry);
-        }
-        let record = json!({ "id": 17, "metadata": { "access_right": "open" }, "files": entries });
-        self.server.put("/api/records/17", Answer::json(&record));
-        self.server.put("/doi/17", Answer::redirect("/records/17"));
-        let url = dataset_url(&format!("{}/doi/17", self.server.url)).unwrap();
-        self.ingester
-            .ingest(&FilesetRequest::new(url, "test"), &IngestContext::default(), &Arc::new(IngestProgress::default()))
-            .await
-    }
-
-    /// Returns the paths of the files in the store, each with its size.
-    fn stored(&self) -> Vec<(String, u64)> {
-        fn walk(folder: &Path, base: &Path, found: &mut Vec<(String, u64)>) {
-            for entry in fs::read_dir(folder).unwrap() {
-                let entry = entry.unwrap();
-                if entry.file_type().unwrap().is_dir() {
-                    walk(&entry.path(), base, found);
-                } else {
-                    let path = entry.path().strip_prefix(base).unwrap().to_str().unwrap().to_owned();
-                    found.push((path, entry.metadata().unwrap().len()));
-                }
-            }
-        }
-        let mut found = Vec::new();
-        walk(self.folder.path(), self.folder.path(), &mut found);
-        found.sort();
-        found
-    }
-}
-
-fn file(content: &str) -> Answer {
-    Answer::new(200, content).with("content-type", "text/csv")
-}
-
-fn sha256(content: &[u8]) -> String {
-    hex::encode(Sha256::digest(content))
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fileset_ingest_writes_a_web_archive_that_others_read() {
-    let ingest = Ingest::start(|_| {}).await;
+    let ingest = IngestFixture::start(|_, _| {}).await;
     let big = "0123456789".repeat(30_000);
-    let Ingested { result, retry, .. } = ingest
-        .ingest(&[
-            ("a b.csv", file("one"), json!({ "size": 3, "checksum": "md5:f97c5d29941bfb1b2fdab0874906ab82" })),
-            ("deep/er/big.txt", file(&big), json!({})),
-        ])
-        .await;
+    ingest.publish(&[
+        ("a b.csv", table("one"), json!({ "size": 3, "checksum": "md5:f97c5d29941bfb1b2fdab0874906ab82" })),
+        ("deep/er/big.txt", table(&big), json!({})),
+    ]);
+    ingest.server.put("/doi/17", Answer::redirect("/records/17"));
+    let Ingested { result, retry, .. } = ingest.ingest_at("/doi/17").await;
     assert_eq!((result.status.as_str(), result.hit, retry), ("success", true, None), "{:?}", result.error_message);
     let manifest = result.manifest.as_ref().unwrap();
     assert_eq!(manifest[0].sha1.as_deref(), Some("fe05bcdcdc4928012781a5f1a2a77cbb5398e106"));
@@ -144,16 +61,16 @@ async fn fileset_ingest_writes_a_web_archive_that_others_read() {
 
 #[tokio::test]
 async fn fileset_ingest_of_a_large_dataset_fills_an_item() {
-    let ingest = Ingest::start(|settings| settings.thresholds.web_files = 1).await;
+    let ingest = IngestFixture::start(|settings, _| settings.thresholds.web_files = 1).await;
     let Ingested { result, .. } =
-        ingest.ingest(&[("a.csv", file("one"), json!({})), ("deep/er/b.csv", file("two"), json!({}))]).await;
+        ingest.ingest(&[("a.csv", table("one"), json!({})), ("deep/er/b.csv", table("two"), json!({}))]).await;
     assert_eq!((result.status.as_str(), result.ingest_strategy.unwrap().name()), ("success", "archiveorg-fileset"));
     let item = result.archiveorg_item_name.unwrap();
-    let paths: Vec<_> = ingest.stored().into_iter().map(|(path, _)| path).collect();
+    let paths = ingest.stored();
     assert!(paths.contains(&format!("items/{item}/a.csv")) && paths.contains(&format!("items/{item}/deep/er/b.csv")));
     let others = paths.iter().filter(|path| path.starts_with("work/") && path.ends_with("/result"));
     assert_eq!((paths.len(), others.count()), (5, 1), "each file under its digest and in the item: {paths:?}");
-    let Ingested { result, .. } = ingest.ingest(&[("a.csv", file("one"), json!({}))]).await;
+    let Ingested { result, .. } = ingest.ingest(&[("a.csv", table("one"), json!({}))]).await;
     assert_eq!(result.status.as_str(), "success-file");
     let file = result.fileset_file.unwrap();
     assert_eq!((file.file_meta.unwrap().size_bytes, file.cdx.is_some()), (3, true));
@@ -161,17 +78,17 @@ async fn fileset_ingest_of_a_large_dataset_fills_an_item() {
 
 #[tokio::test]
 async fn fileset_ingest_tells_how_a_file_differs() {
-    let ingest = Ingest::start(|settings| settings.max_file_bytes = 100).await;
+    let ingest = IngestFixture::start(|settings, _| settings.max_file_bytes = 100).await;
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-    std::io::Write::write_all(&mut gzip, b"one").unwrap();
+    gzip.write_all(b"one").unwrap();
     let wrong = "0".repeat(32);
     for (answer, facts, status) in [
-        (file("one"), json!({ "size": 4 }), "mismatch-size"),
-        (file("one more"), json!({ "size": 4 }), "mismatch-size"),
-        (file("one"), json!({ "checksum": format!("md5:{wrong}") }), "mismatch-md5"),
-        (file("one"), json!({ "checksum": format!("sha1:{wrong}00000000") }), "mismatch-sha1"),
-        (file("one"), json!({ "checksum": format!("sha256:{wrong}{wrong}") }), "mismatch-sha256"),
-        (file(&"x".repeat(101)), json!({}), "too-large-size"),
+        (table("one"), json!({ "size": 4 }), "mismatch-size"),
+        (table("one more"), json!({ "size": 4 }), "mismatch-size"),
+        (table("one"), json!({ "checksum": format!("md5:{wrong}") }), "mismatch-md5"),
+        (table("one"), json!({ "checksum": format!("sha1:{wrong}00000000") }), "mismatch-sha1"),
+        (table("one"), json!({ "checksum": format!("sha256:{wrong}{wrong}") }), "mismatch-sha256"),
+        (table(&"x".repeat(101)), json!({}), "too-large-size"),
         (Answer::new(202, ""), json!({}), "error-platform-download"),
         (
             Answer::new(200, "<html>Are you a robot?").with("content-type", "text/html"),
@@ -184,7 +101,7 @@ async fn fileset_ingest_tells_how_a_file_differs() {
         (Answer::redirect("file:///etc/passwd"), json!({}), "error-platform-download"),
     ] {
         let Ingested { result, retry, .. } =
-            ingest.ingest(&[("good.csv", file("good"), json!({})), ("x.csv", answer.clone(), facts)]).await;
+            ingest.ingest(&[("good.csv", table("good"), json!({})), ("x.csv", answer.clone(), facts)]).await;
         assert_eq!((result.status.as_str(), result.hit), (status, false), "{answer:?} {:?}", result.error_message);
         let manifest = result.manifest.unwrap();
         assert_eq!(manifest[1].status, Some(result.status), "{answer:?}");
@@ -197,7 +114,7 @@ async fn fileset_ingest_tells_how_a_file_differs() {
     }
     let good = sha256(b"good");
     assert!(
-        ingest.stored().iter().all(|(path, _)| path.ends_with(&good)),
+        ingest.stored().iter().all(|path| path.ends_with(&good)),
         "only the good file is left: {:?}",
         ingest.stored()
     );
@@ -206,8 +123,8 @@ async fn fileset_ingest_tells_how_a_file_differs() {
 /// The command archives datasets of which one does not exist, named as arguments and on standard input.
 #[tokio::test(flavor = "multi_thread")]
 async fn fileset_ingest_is_a_command() {
-    let ingest = Ingest::start(|_| {}).await;
-    ingest.ingest(&[("a b.csv", file("one"), json!({ "size": 3 }))]).await;
+    let ingest = IngestFixture::start(|_, _| {}).await;
+    ingest.ingest(&[("a b.csv", table("one"), json!({ "size": 3 }))]).await;
     let (url, folder) = (ingest.server.url.clone(), tempfile::tempdir().unwrap());
     let config = folder.path().join("tidings.toml");
     let text = format!("[delivery]\nallow = [\"127.0.0.1\"]\n[filesets.platforms]\nzenodo = [\"{url}\"]\n");
@@ -221,9 +138,9 @@ async fn fileset_ingest_is_a_command() {
     let run = move |arguments: &[&str], input: Option<&str>| {
         let options = ["ingest", "--config", config.to_str().unwrap(), "--folder", store.to_str().unwrap()];
         let mut command = command(&[&options[..], arguments].concat());
-        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        std::io::Write::write_all(&mut stdin, input.unwrap_or_default().as_bytes()).unwrap();
+        stdin.write_all(input.unwrap_or_default().as_bytes()).unwrap();
         drop(stdin);
         ended(child)
     };
@@ -239,6 +156,54 @@ async fn fileset_ingest_is_a_command() {
     assert!(code == 2 && errors.contains("write an http or https URL, or a DOI"), "{errors}");
     let (code, _, errors) = run(&[], Some("{\"ingest_type\": \"pdf\", \"base_url\": \"https://h.example/1\"}"));
     assert!(code == 2 && errors.contains("only \"dataset\" is archived"), "{errors}");
+}
+
+/// Presses Ctrl-C after the first dataset, while the command waits for the next line.
+#[tokio::test(flavor = "multi_thread")]
+async fn fileset_ingest_ends_while_it_waits_for_input() {
+    let ingest = IngestFixture::start(|_, _| {}).await;
+    ingest.publish(&[("a.csv", table("one"), json!({}))]);
+    let (url, folder) = (ingest.server.url.clone(), tempfile::tempdir().unwrap());
+    let config = folder.path().join("tidings.toml");
+    let text = format!("[delivery]\nallow = [\"127.0.0.1\"]\n[filesets.platforms]\nzenodo = [\"{url}\"]\n");
+    fs::write(&config, text).unwrap();
+    let store = folder.path().join("archive");
+    let options = ["ingest", "--config", config.to_str().unwrap(), "--folder", store.to_str().unwrap()];
+    let mut child = command(&options).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{url}/records/17").unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let (code, errors) = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert!(line.starts_with("success-file"), "{line}");
+        let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let (code, _, errors) = ended(child);
+        (code, errors)
+    })
+    .await
+    .unwrap();
+    drop(stdin);
+    assert!(code == 1 && errors.contains("interrupted"), "{code} {errors}");
+}
+
+/// The second attempt continues the first one, whose files it counts as new.
+#[tokio::test]
+async fn fileset_ingest_after_a_failure_counts_the_files_of_the_first_attempt() {
+    // One file after the other: a failure ends the downloads beside it.
+    let ingest = IngestFixture::start(|settings, _| settings.concurrency = 1).await;
+    let facts = json!({ "size": 3, "checksum": format!("sha256:{}", sha256(b"one")) });
+    let good = ("a.csv", table("one"), facts);
+    let Ingested { retry, .. } = ingest.ingest(&[good.clone(), ("b.csv", Answer::new(500, "x"), json!({}))]).await;
+    assert_eq!(retry, Some(RetryRule::Backoff(None)));
+    let Ingested { result, new_bytes, .. } = ingest.ingest(&[good, ("b.csv", table("more"), json!({}))]).await;
+    assert_eq!((result.status.as_str(), new_bytes), ("success", 7), "{:?}", result.error_message);
+    let manifest = result.manifest.unwrap();
+    assert_eq!(manifest[0].md5, Some(md5(b"one")));
+    assert!(manifest.iter().all(|file| file.status.as_ref().unwrap().as_str() == "success"), "{manifest:?}");
+    let requests = ingest.server.requests();
+    assert_eq!(requests.iter().filter(|request| request.place == "/f/0").count(), 1);
 }
 
 #[test]

@@ -139,7 +139,7 @@ async fn fileset_item_failures_are_repeated_later_or_never() {
     }
 }
 
-/// The bundle of a large dataset is one file of its item.
+/// The bundle of a large dataset is one file of its item, also after an upload that has failed.
 #[tokio::test]
 async fn fileset_item_gets_the_bundle() {
     let archive = FakeArchiveOrg::start().await;
@@ -156,6 +156,10 @@ async fn fileset_item_gets_the_bundle() {
     }
     let bundle = tar.into_inner().unwrap();
     fixture.server.put("/api/records/17/files-archive", Answer::new(200, bundle.clone()));
+    archive.items.lock().unwrap().refusals = vec![(503, "SlowDown"); 20];
+    let Ingested { result, .. } = fixture.ingest(&files()).await;
+    assert_eq!(result.status.as_str(), "error-archiveorg-upload", "{:?}", result.error_message);
+    archive.items.lock().unwrap().refusals.clear();
     for _ in 0..2 {
         let Ingested { result, .. } = fixture.ingest(&files()).await;
         assert_eq!(result.status.as_str(), "success", "{:?}", result.error_message);

@@ -93,12 +93,16 @@ fn states(changes: &[Value], dataset: &str) -> Vec<String> {
 async fn fileset_job_survives_kills_without_a_second_download() {
     const FILES: usize = 50;
     let (folder, server) = (tempfile::tempdir().unwrap(), DatasetServer::start().await);
+    let mut size = 0;
     for number in 0..FILES {
         let line = format!("{number};");
-        server.put(&format!("{number}.csv"), line.repeat(3_000_000 / line.len()));
+        let content = line.repeat(3_000_000 / line.len());
+        size += content.len();
+        server.put(&format!("{number}.csv"), content);
     }
     server.allow_ends(0);
-    let more = "[filesets]\nweb_file_count = 100\n";
+    let more = format!("[filesets]\nweb_file_count = 100\nmax_stored_size = {size}\n");
+    let more = more.as_str();
     let work = folder.path().join("files/work");
     // Bytes are written to the disk by the mebibyte.
     let is_part = |path: &str| fs::metadata(path).is_ok_and(|meta| meta.len() >= 1 << 20);
@@ -141,6 +145,11 @@ async fn fileset_job_survives_kills_without_a_second_download() {
     })
     .await;
     assert_eq!(files_below(&store).len(), FILES + 2, "the files, the WARC file and its index");
+    // Each file counts once, whichever process has stored it.
+    server.put("0.csv", "changed");
+    post_request(&gateway, &server, 2).await;
+    let blocked = wait_for_job(&gateway, is_in("blocked")).await;
+    assert!(blocked["message"].as_str().unwrap().contains(" 0 of max_stored_size are left"), "{blocked}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

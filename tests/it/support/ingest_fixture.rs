@@ -41,7 +41,7 @@ impl IngestFixture {
         let folder = tempfile::tempdir().unwrap();
         let files = FileStore::open(&FileStoreLocation::Folder(folder.path().to_owned())).unwrap();
         let ingester = Ingester::new(settings, policy, files).await.unwrap();
-        server.put("/records/17", Answer::html("<html><title>A dataset</title></html>"));
+        server.put("/records/17", Answer::html("<html><title>A dataset</title></html>").with("set-cookie", "secret=1"));
         Self { server, ingester, folder }
     }
 
@@ -64,8 +64,7 @@ impl IngestFixture {
     pub(crate) async fn ingest_at(&self, path: &str) -> Ingested {
         let url = dataset_url(&format!("{}{path}", self.server.url)).unwrap();
         let (request, context) = (FilesetRequest::new(url, "test"), IngestContext::default());
-        // The future is too large for a test with many of them.
-        Box::pin(self.ingester.ingest(&request, &context, &Arc::new(IngestProgress::default()))).await
+        self.ingester.ingest(&request, &context, &Arc::new(IngestProgress::default())).await
     }
 
     /// Publishes files, and archives the dataset.
