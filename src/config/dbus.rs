@@ -2,11 +2,15 @@
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::setting::bounded;
+use super::{
+    error::ConfigError,
+    setting::{Setting, bounded},
+    source::refuse_unknown_sources,
+};
 use crate::{
     dbus::{Bus, Name, Path},
     delivery::xesam::{Selection, TargetSettings},
-    model::UriPrefix,
+    model::{SourceName, UriPrefix},
 };
 
 /// `[dbus]`: the Xesam target on D-Bus.
@@ -36,9 +40,16 @@ pub struct DbusConfig {
     visibility: bool,
     /// Beginnings of the URIs of the objects that crawlers get.
     objects: Vec<UriPrefix>,
+    /// Sources of the objects that crawlers get.
+    sources: Vec<SourceName>,
 }
 
 impl DbusConfig {
+    /// Checks the names of sources. `names` contains those of all configured sources, including disabled ones.
+    pub(super) fn check_sources(&self, table: &Setting, names: &[String]) -> Result<(), ConfigError> {
+        refuse_unknown_sources(&self.sources, names, &table.at("sources"))
+    }
+
     /// Returns the settings of the target, if it is enabled.
     #[must_use]
     pub fn target(&self) -> Option<TargetSettings> {
@@ -49,7 +60,11 @@ impl DbusConfig {
             crawlers: self.crawlers,
             batch_records: self.batch_records,
             batch_bytes: self.batch_bytes,
-            selection: Selection { visibility: self.visibility, objects: self.objects.clone() },
+            selection: Selection {
+                visibility: self.visibility,
+                objects: self.objects.clone(),
+                sources: self.sources.clone(),
+            },
         })
     }
 }

@@ -271,6 +271,7 @@ impl Config {
             }
             names.push(name);
         }
+        dbus.check_sources(&root.entry("dbus")?, &names)?;
         let source_table = root.entry("sources")?;
         sources.iter().try_for_each(|(name, source)| {
             download::check_sources(name, source, &names, &source_table)?;

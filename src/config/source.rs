@@ -208,6 +208,19 @@ pub(super) fn unknown_name(what: &str, name: &str, known: &[&str]) -> String {
     format!("there is no {what} {name:?}; {}", advice(name, known))
 }
 
+/// Checks the names in a filter by source. `sources` contains the names of all configured sources, including disabled ones.
+pub(super) fn refuse_unknown_sources<'n>(
+    names: impl IntoIterator<Item = &'n SourceName>,
+    sources: &[String],
+    filter: &Setting,
+) -> Result<(), ConfigError> {
+    let is_unknown = |name: &&SourceName| !sources.iter().any(|known| known == name.as_str());
+    let Some(unknown) = names.into_iter().find(is_unknown) else { return Ok(()) };
+    let known: Vec<&str> = sources.iter().map(String::as_str).collect();
+    let advice = "a source whose changes are still in the journal can remain with enabled = false";
+    Err(filter.invalid(format!("{}; {advice}", unknown_name("source", unknown.as_str(), &known))))
+}
+
 /// Checks that the harvest that makes others has a name of its own.
 pub(super) fn check_announcements(
     source: &SourceConfig,

@@ -3,7 +3,7 @@
 
 use std::{ffi::OsString, sync::Arc};
 
-use super::{error::ConfigError, setting::Setting, source::unknown_name};
+use super::{error::ConfigError, setting::Setting, source::refuse_unknown_sources};
 use crate::{
     delivery::{Definition, DefinitionContext},
     http_client::OutboundPolicy,
@@ -26,12 +26,6 @@ pub(super) fn read(
     let definition = table.clone().read::<serde_json::Value>()?;
     let definition =
         Definition::read(definition, &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;
-    let is_known = |source: &str| sources.iter().any(|known| known == source);
-    if let Some(unknown_source) = definition.filter.sources.iter().find(|source| !is_known(source.as_str())) {
-        let known: Vec<&str> = sources.iter().map(String::as_str).collect();
-        let advice = "a source whose changes are still in the journal can remain with enabled = false";
-        let reason = format!("{}; {advice}", unknown_name("source", unknown_source.as_str(), &known));
-        return Err(table.at("filter.sources").invalid(reason));
-    }
+    refuse_unknown_sources(&definition.filter.sources, sources, &table.at("filter.sources"))?;
     Ok((name, Arc::new(definition)))
 }

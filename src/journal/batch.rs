@@ -23,7 +23,7 @@ use super::{
 };
 use crate::model::{
     Aspect, Change, ChangeId, ContentObjectModification, CrawledObject, Draft, ItemChange, LookupMark, MissingFacts,
-    Seq, Settlement, SubscriptionName, Timestamp, Uri, VisibilityNotes,
+    Seq, Settlement, SourceName, SubscriptionName, Timestamp, Uri, VisibilityNotes,
 };
 
 /// A settled batch.
@@ -176,7 +176,7 @@ struct ObjectInBatch {
     state: ObjectState,
     /// Number of items in the registry besides those in `state`, if the store has counted them.
     other_items: Option<usize>,
-    /// Whether parent, types or time of purge changed.
+    /// Whether source, parent, types or time of purge changed.
     object_changed: bool,
     /// URIs of the changed items, possibly with repetitions.
     changed_items: Vec<Uri>,
@@ -262,23 +262,23 @@ impl BatchSettler {
             let outcomes = if exceeds_bound { Vec::new() } else { self.submission(part.submission)? };
             if exceeds_bound || outcomes.contains(&DraftOutcome::TooManyItems) {
                 part_outcomes.push(CrawlPartOutcome { too_many_items: true, ..CrawlPartOutcome::default() });
-                crawled.push(Vec::new());
+                crawled.push((part.progress.source, Vec::new()));
                 continue;
             }
             part_outcomes.push(CrawlPartOutcome { outcomes, ..CrawlPartOutcome::default() });
-            crawled.push(part.crawled);
+            crawled.push((part.progress.source.clone(), part.crawled));
             self.crawls.push(part.progress);
         }
-        for (outcome, crawled) in part_outcomes.iter_mut().zip(crawled) {
-            outcome.updated_objects = crawled.iter().filter(|object| self.seed(object)).count();
+        for (outcome, (source, crawled)) in part_outcomes.iter_mut().zip(crawled) {
+            outcome.updated_objects = crawled.iter().filter(|object| self.seed(&source, object)).count();
         }
         Ok(part_outcomes)
     }
 
     /// Applies the new facts about a crawled object; returns whether there were any.
-    fn seed(&mut self, crawled: &CrawledObject) -> bool {
+    fn seed(&mut self, source: &SourceName, crawled: &CrawledObject) -> bool {
         let object = self.objects.entry(crawled.object.clone()).or_default();
-        let delta = RegistryDelta::from_crawl(crawled, self.received, &object.state);
+        let delta = RegistryDelta::from_crawl(source, crawled, self.received, &object.state);
         if delta.is_empty() {
             return false;
         }
@@ -400,9 +400,9 @@ impl ObjectInBatch {
         let parts = bounds.divide(modification, settlement).into_iter();
         let part = |(modification, settlement)| {
             let before = VisibilityBefore::of(state, &modification, &settlement);
+            self.object_changed |= state.is_changed_by(&modification, &settlement);
             state.apply(ordering_time, &modification, &settlement);
             let visibility = before.compare(state, &modification, &settlement)?;
-            self.object_changed |= ObjectState::is_object_changed_by(&modification, &settlement);
             self.changed_items.extend(modification.items.iter().map(|item| item.uri.clone()));
             Ok((modification, settlement, visibility))
         };

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use super::raw_content::RawContentLocation;
 use crate::model::{
-    Aspect, AspectSet, Change, ContentObjectModification, DraftItems, ItemChange, ItemNotes, Settlement, State,
-    Timestamp, Uri,
+    Aspect, AspectSet, Change, ContentObjectModification, DraftItems, ItemChange, ItemNotes, Settlement, SourceName,
+    State, Timestamp, Uri,
 };
 
 /// Clock of a fact: the time at which it was set, and the latest time at which it was confirmed.
@@ -90,6 +90,9 @@ pub struct ObjectState {
     pub types: Register<Vec<Uri>>,
     /// Time of the last purge, which invalidates older facts.
     pub purged: Clock,
+    /// Source whose change or crawl was the first about the object. It never changes. `None` only for an object that is
+    /// older than this fact, and of which no change is left.
+    pub source: Option<SourceName>,
     /// Items by URI: either the selected items or all. The records are boxed, because even a map with one record
     /// allocates room for eleven.
     pub items: BTreeMap<Uri, Box<ItemRecord>>,
@@ -227,6 +230,9 @@ impl ObjectState {
 
     /// Applies the facts of a change, except those that are late.
     pub fn apply(&mut self, time: Timestamp, modification: &ContentObjectModification, settlement: &Settlement) {
+        if self.source.is_none() {
+            self.source = Some(modification.origin.source.clone());
+        }
         let sets = |aspect| !settlement.filled.contains(aspect) && !settlement.late.contains(aspect);
         if modification.parent.is_some() && sets(Aspect::Parent) {
             self.parent.set(modification.parent.clone(), time);
@@ -242,13 +248,14 @@ impl ObjectState {
         }
     }
 
-    /// Returns whether [`apply`](Self::apply) sets a fact of the object itself: its parent, its types or its purge.
+    /// Returns whether [`apply`](Self::apply) sets a fact of the object itself: its source, its parent, its types or its
+    /// purge.
     #[must_use]
-    pub fn is_object_changed_by(modification: &ContentObjectModification, settlement: &Settlement) -> bool {
+    pub fn is_changed_by(&self, modification: &ContentObjectModification, settlement: &Settlement) -> bool {
         let sets = |aspect| !settlement.filled.contains(aspect) && !settlement.late.contains(aspect);
         let parent = modification.parent.is_some() && sets(Aspect::Parent);
         let types = !modification.types.is_empty() && sets(Aspect::Types);
-        parent || types || settlement.purge
+        self.source.is_none() || parent || types || settlement.purge
     }
 
     /// Returns the state without confirmations: the part that a replay of the journal rebuilds.

@@ -65,6 +65,9 @@ pub struct CrawlProgress {
 /// New facts about one object and its items, as a crawl found them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegistryDelta {
+    /// Source of the crawl, if no source has reported the object before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<SourceName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<Dated<Uri>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,31 +103,40 @@ struct ItemDelta {
 impl RegistryDelta {
     /// Returns the facts about a crawled object that the registry lacks, or has with an older clock.
     #[must_use]
-    pub fn from_crawl(crawled: &CrawledObject, received: Timestamp, registered: &ObjectState) -> Self {
+    pub fn from_crawl(
+        source: &SourceName,
+        crawled: &CrawledObject,
+        received: Timestamp,
+        registered: &ObjectState,
+    ) -> Self {
         let at = registered.valid_from(&crawled.object, ordering_time(crawled.at, received));
         let is_newer = |aspect| registered.is_newer(&crawled.object, aspect, at);
         let parent = crawled.parent.clone().filter(|_| is_newer(Aspect::Parent));
         let types = Some(crawled.types.clone()).filter(|types| !types.is_empty() && is_newer(Aspect::Types));
         let items = crawled.items.iter();
-        Self {
+        let items = items.filter_map(|item| ItemDelta::from_crawl(&crawled.object, item, received, registered));
+        let mut delta = Self {
+            source: None,
             parent: parent.map(|value| Dated { value, at }),
             types: types.map(|value| Dated { value, at }),
-            items: items
-                .filter_map(|item| ItemDelta::from_crawl(&crawled.object, item, received, registered))
-                .collect(),
+            items: items.collect(),
+        };
+        if registered.source.is_none() && !delta.is_empty() {
+            delta.source = Some(source.clone());
         }
+        delta
     }
 
     /// Returns whether there are no new facts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.parent.is_none() && self.types.is_none() && self.items.is_empty()
+        !self.changes_object() && self.items.is_empty()
     }
 
     /// Returns whether there are new facts about the object itself.
     #[must_use]
     pub fn changes_object(&self) -> bool {
-        self.parent.is_some() || self.types.is_some()
+        self.source.is_some() || self.parent.is_some() || self.types.is_some()
     }
 
     /// Returns the items with new facts.
@@ -170,6 +182,9 @@ impl ObjectState {
     /// Applies facts from a crawl. As with [`ObjectState::apply_change`], the result does not depend on the facts
     /// before.
     pub fn apply_delta(&mut self, delta: &RegistryDelta) {
+        if self.source.is_none() {
+            self.source.clone_from(&delta.source);
+        }
         if let Some(Dated { value, at }) = &delta.parent {
             self.parent.set(Some(value.clone()), *at);
         }

@@ -11,7 +11,7 @@ use crate::{
         registry::{ItemRecord, ObjectState},
         store::StoreError,
     },
-    model::{ContentLocation, State as ContentState, Timestamp, Uri},
+    model::{ContentLocation, SourceName, State as ContentState, Timestamp, Uri},
     web::{Problem, ProblemCode, Query, Spool, problems},
 };
 
@@ -44,6 +44,10 @@ pub(super) struct ObjectView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Timestamp, required = false)]
     purged: Option<Timestamp>,
+    /// Source that was the first to report the object, by a change or in a crawl.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = SourceName, required = false)]
+    source: Option<&'a SourceName>,
     /// Current and former items of the object.
     items: Vec<ItemView<'a>>,
 }
@@ -129,6 +133,7 @@ impl<'a> ObjectView<'a> {
             parent: state.parent(),
             types: state.types(),
             purged: state.purged.latest(),
+            source: state.source.as_ref(),
             items: state
                 .items
                 .iter()

@@ -19,7 +19,7 @@ use crate::{
         registry::ObjectState,
         store::{ItemSelection, ObjectSelection, StoreError},
     },
-    model::{Change, ContentLocation, DigestAlgorithm, Timestamp, Uri, UriPrefix, is_public},
+    model::{Change, ContentLocation, DigestAlgorithm, SourceName, Timestamp, Uri, UriPrefix, is_public},
 };
 
 /// Maximum size of the fields of a record, in bytes. Fields beyond it are omitted.
@@ -38,11 +38,16 @@ pub struct Selection {
     pub visibility: bool,
     /// Beginnings of the objects' URIs; without any, all objects are selected.
     pub objects: Vec<UriPrefix>,
+    /// Sources that were the first to report the objects; without any, all objects are selected. The first source of an
+    /// object never changes, so no object enters or leaves the selection.
+    pub sources: Vec<SourceName>,
 }
 
 impl Selection {
-    fn includes(&self, object: &Uri) -> bool {
-        self.objects.is_empty() || self.objects.iter().any(|prefix| prefix.is_prefix_of(object))
+    fn includes(&self, object: &Uri, state: &ObjectState) -> bool {
+        let has_prefix = || self.objects.iter().any(|prefix| prefix.is_prefix_of(object));
+        let has_source = || state.source.as_ref().is_some_and(|source| self.sources.contains(source));
+        (self.objects.is_empty() || has_prefix()) && (self.sources.is_empty() || has_source())
     }
 
     fn includes_item(&self, state: &ObjectState, item: &Uri) -> bool {
@@ -119,10 +124,10 @@ impl<'c> ChangedSubjects<'c> {
         let first = before.next_in(self.change.received);
         let last = first.plus(self.items.len());
         let (object, unknown) = (self.object(), ObjectState::default());
-        if !selection.includes(object) {
+        let state = rows.get(object).unwrap_or(&unknown);
+        if !selection.includes(object, state) {
             return Ok((Vec::new(), last));
         }
-        let state = rows.get(object).unwrap_or(&unknown);
         let reader = RecordReader { selection, object, state };
         let mut records = Vec::with_capacity(1 + self.items.len());
         records.push(reader.object(visible.contains(object), first)?);
@@ -135,7 +140,7 @@ impl<'c> ChangedSubjects<'c> {
 
 /// Returns the objects whose rows do not show yet that they have an item in the selection. All their items must be read.
 pub(super) fn rows_to_complete(rows: &HashMap<Uri, ObjectState>, selection: &Selection) -> ObjectSelection {
-    let incomplete = rows.iter().filter(|(uri, state)| selection.includes(uri) && !selection.includes_any_of(state));
+    let incomplete = rows.iter().filter(|(uri, state)| selection.includes(uri, state) && !selection.includes_any_of(state));
     incomplete.map(|(uri, _)| (uri.clone(), ItemSelection::All)).collect()
 }
 
@@ -149,7 +154,7 @@ pub(super) fn visible_objects<'r>(
 
 /// Returns the records of an object of the registry with all its existing items, without timestamps.
 pub(super) fn of_object(selection: &Selection, object: &Uri, state: &ObjectState) -> Result<Vec<Record>, StoreError> {
-    if !selection.includes(object) || !selection.includes_any_of(state) {
+    if !selection.includes(object, state) || !selection.includes_any_of(state) {
         return Ok(Vec::new());
     }
     let reader = RecordReader { selection, object, state };

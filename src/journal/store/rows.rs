@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     journal::{harvest::RunState, ingest::JobState, store::StoreError},
-    model::{Seq, Timestamp, Uri},
+    model::{Seq, SourceName, Timestamp, Uri},
 };
 
 /// Returns the error for a value that the gateway has not written.
@@ -23,6 +23,11 @@ pub(super) fn time(millis: i64) -> Result<Timestamp, StoreError> {
 /// Parses a URI.
 pub(super) fn uri(text: &str) -> Result<Uri, StoreError> {
     Uri::parse(text).map_err(damaged)
+}
+
+/// Parses the name of a source.
+pub(super) fn source(text: &str) -> Result<SourceName, StoreError> {
+    SourceName::parse(text).map_err(damaged)
 }
 
 /// Parses a value from JSON.

@@ -342,7 +342,7 @@ fn promise_4_crawl_parts_are_atomic() {
         let store = open(folder, StoreLimits::default());
         let decision = |second, part| {
             let crawl_result = crawl_result("http://h/1", second, "ACTIVE");
-            let delta = RegistryDelta::from_crawl(&crawl_result, time(100), &ObjectState::default());
+            let delta = RegistryDelta::from_crawl(&source(), &crawl_result, time(100), &ObjectState::default());
             let mut state = ObjectState::default();
             state.apply_delta(&delta);
             let items = state.items.keys().cloned().collect();

@@ -49,7 +49,8 @@ const DUMPED: [&str; 17] = [
     "SELECT * FROM restores ORDER BY head",
     "SELECT seq, id, received, checksum, json, sight FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
-    "SELECT uri, parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed
+    "SELECT uri, parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed,
+            source
      FROM objects ORDER BY uri",
     "SELECT o.uri, i.uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, state,
             state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, unheard

@@ -18,7 +18,7 @@ pub(super) enum Migration {
 
 /// Migrations from each version to the next; the version is `PRAGMA user_version`. A released migration never changes,
 /// because journals exist that it has migrated; new migrations are added at the end.
-pub(super) const MIGRATIONS: [Migration; 14] = [
+pub(super) const MIGRATIONS: [Migration; 15] = [
     Migration::Sql(
         "
     CREATE TABLE meta (
@@ -332,6 +332,16 @@ pub(super) const MIGRATIONS: [Migration; 14] = [
             result -> '$.manifest' AS manifest
         FROM results
         WHERE result ->> '$.platform_name' IS NOT NULL;
+    ",
+    ),
+    Migration::Sql(
+        "
+    -- Source whose change or crawl was the first about the object; null if no change about it is left.
+    ALTER TABLE objects ADD COLUMN source TEXT;
+    UPDATE objects SET source = oldest.source FROM (
+        SELECT json ->> '$.object' AS uri, json ->> '$.source' AS source, min(seq)
+        FROM changes WHERE json_valid(json) GROUP BY 1
+    ) AS oldest WHERE oldest.uri = objects.uri;
     ",
     ),
 ];

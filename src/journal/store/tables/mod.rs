@@ -137,6 +137,7 @@ impl Table {
                 ("types_confirmed", Integer),
                 ("purged_at", Integer),
                 ("purged_confirmed", Integer),
+                ("source", Text),
             ],
             Self::Items => ITEM_COLUMNS,
             Self::Seeds => &[("number", Integer), ("seq", Integer), ("object", Text), ("delta", Text)],

@@ -109,6 +109,7 @@ fn read_object(object: &Row, items: &[Row]) -> Result<ObjectState, StoreError> {
             clock: clock(object, "types_at", "types_confirmed")?,
         },
         purged: clock(object, "purged_at", "purged_confirmed")?,
+        source: object.optional_text("source")?.map(rows::source).transpose()?,
         items: items.iter().map(read_item).collect::<Result<_, _>>()?,
     })
 }
@@ -143,9 +144,9 @@ fn clock(row: &Row, at: &str, confirmed: &str) -> Result<Clock, StoreError> {
 
 /// Returns the stored state of an object, completed by the pending facts.
 fn with_pending(mut stored: ObjectState, pending: Option<&ObjectState>) -> ObjectState {
-    if let Some(ObjectState { parent, types, purged, items }) = pending.cloned() {
+    if let Some(ObjectState { parent, types, purged, source, items }) = pending.cloned() {
         stored.items.extend(items);
-        stored = ObjectState { parent, types, purged, items: stored.items };
+        stored = ObjectState { parent, types, purged, source, items: stored.items };
     }
     stored
 }
@@ -158,6 +159,8 @@ fn differences(expected: &ObjectState, stored: &ObjectState, complete: bool) -> 
     note(differs(&expected.types, &stored.types, complete), "its types");
     let purged = if complete { expected.purged != stored.purged } else { expected.purged.at > stored.purged.at };
     note(purged, "its time of purge");
+    // A backup of an older version has no sources, and the oldest change of a pruned journal was not the first.
+    note(complete && stored.source.is_some() && expected.source != stored.source, "its source");
     for (uri, expected) in &expected.items {
         let Some(stored) = stored.items.get(uri) else {
             note(true, &format!("item {uri}: it is missing"));

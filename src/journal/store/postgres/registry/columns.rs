@@ -20,7 +20,7 @@ pub(super) const NO_TYPES: &str = "[]";
 /// The columns of an object after its URI.
 macro_rules! object_columns {
     () => {
-        "parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed"
+        "parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed, source"
     };
 }
 
@@ -47,6 +47,7 @@ pub(super) fn object(row: &Row, index: usize) -> Result<ObjectState, StoreError>
             clock: clock(row, index + 4)?,
         },
         purged: clock(row, index + 6)?,
+        source: get::<Option<&str>>(row, index + 8)?.map(rows::source).transpose()?,
         items: BTreeMap::new(),
     })
 }

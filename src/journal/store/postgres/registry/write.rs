@@ -13,7 +13,7 @@ use crate::{
         registry::{Clock, InitialState, ItemRecord, ObjectState},
         store::{ObjectUpdate, StoreError, rows},
     },
-    model::{State, Timestamp, Uri},
+    model::{SourceName, State, Timestamp, Uri},
 };
 
 /// Statement that writes objects. An object that did not change ($2) is only inserted, if it has no row. For `NOT
@@ -24,14 +24,14 @@ pub(in super::super) const PUT_OBJECTS: &str = concat!(
     ") SELECT n.uri, n.items, ",
     object_columns!(),
     " FROM unnest($1::text[], $2::boolean[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-                  $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
+                  $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[])
           AS n(uri, changed, items, ",
     object_columns!(),
     ") WHERE n.changed OR (SELECT true FROM objects e WHERE e.uri = n.uri) IS NULL
      ON CONFLICT (uri) DO UPDATE SET items = coalesce(excluded.items, o.items),
          (parent, parent_at, parent_confirmed) = (excluded.parent, excluded.parent_at, excluded.parent_confirmed),
          (types, types_at, types_confirmed) = (excluded.types, excluded.types_at, excluded.types_confirmed),
-         (purged_at, purged_confirmed) = (excluded.purged_at, excluded.purged_confirmed)"
+         (purged_at, purged_confirmed) = (excluded.purged_at, excluded.purged_confirmed), source = excluded.source"
 );
 
 /// Statement that inserts or replaces items. Their objects have rows already.
@@ -67,6 +67,7 @@ struct ObjectColumns<'b> {
     types: Vec<String>,
     types_clock: ClockColumns,
     purged: ClockColumns,
+    source: Vec<Option<&'b str>>,
 }
 
 /// Items to write, one array per column.
@@ -128,7 +129,7 @@ pub(in super::super) async fn write(
 
 impl<'b> ObjectColumns<'b> {
     fn push(&mut self, update: &'b ObjectUpdate, changed: bool, items: Option<i64>) -> Result<(), StoreError> {
-        let ObjectState { parent, types, purged, items: _ } = &update.state;
+        let ObjectState { parent, types, purged, source, items: _ } = &update.state;
         self.uri.push(update.uri.as_str());
         self.changed.push(changed);
         self.items.push(items);
@@ -137,6 +138,7 @@ impl<'b> ObjectColumns<'b> {
         self.types.push(if types.value.is_empty() { NO_TYPES.to_owned() } else { rows::to_json(&types.value)? });
         self.types_clock.push(types.clock);
         self.purged.push(*purged);
+        self.source.push(source.as_ref().map(SourceName::as_str));
         Ok(())
     }
 
@@ -144,7 +146,7 @@ impl<'b> ObjectColumns<'b> {
         if self.uri.is_empty() {
             return Ok(());
         }
-        let Self { uri, changed, items, parent, parent_clock, types, types_clock, purged } = self;
+        let Self { uri, changed, items, parent, parent_clock, types, types_clock, purged, source } = self;
         let values: &[super::super::connection::Value<'_>] = &[
             uri,
             changed,
@@ -157,6 +159,7 @@ impl<'b> ObjectColumns<'b> {
             &types_clock.confirmed,
             &purged.at,
             &purged.confirmed,
+            source,
         ];
         session.execute(PUT_OBJECTS, values).await.map(drop)
     }

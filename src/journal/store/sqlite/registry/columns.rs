@@ -16,6 +16,13 @@ use crate::{
 /// The columns of an object after its number.
 macro_rules! object_columns {
     () => {
+        "parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed, source"
+    };
+}
+
+/// The columns of an object in a file of version 14 or earlier, which lacks the column `source`, for example a backup.
+macro_rules! object_columns_of_version_14 {
+    () => {
         "parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed"
     };
 }
@@ -36,7 +43,7 @@ macro_rules! item_columns_of_version_7 {
     };
 }
 
-pub(super) use {item_columns, item_columns_of_version_7, object_columns};
+pub(super) use {item_columns, item_columns_of_version_7, object_columns, object_columns_of_version_14};
 
 /// JSON of an empty list of types, as in most rows.
 const NO_TYPES: &str = "[]";
@@ -51,6 +58,7 @@ pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreEr
             clock: clock(row, index + 4)?,
         },
         purged: clock(row, index + 6)?,
+        source: text(row, index + 8)?.map(rows::source).transpose()?,
         items: std::collections::BTreeMap::new(),
     })
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use super::columns::{self, item_columns, item_columns_of_version_7, object_columns};
+use super::columns::{
+    self, item_columns, item_columns_of_version_7, object_columns, object_columns_of_version_14,
+};
 use crate::{
     journal::{
         registry::{ItemRecord, ObjectState},
@@ -15,6 +17,8 @@ use crate::{
 
 const NUMBER: &str = "SELECT object FROM objects WHERE uri = ?";
 const OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM objects WHERE uri = ?");
+const OBJECT_OF_VERSION_14: &str =
+    concat!("SELECT object, ", object_columns_of_version_14!(), ", NULL FROM objects WHERE uri = ?");
 const ITEMS: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ?");
 const ITEM: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ? AND uri = ?");
 const ITEMS_OF_VERSION_7: &str = concat!("SELECT ", item_columns_of_version_7!(), " FROM items WHERE object = ?");
@@ -33,7 +37,7 @@ impl<'c> RegistryReader<'c> {
     pub(in super::super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             number: connection.prepare_cached(NUMBER)?,
-            object: connection.prepare_cached(OBJECT)?,
+            object: connection.prepare_cached(OBJECT).or_else(|_| connection.prepare_cached(OBJECT_OF_VERSION_14))?,
             items: connection.prepare_cached(ITEMS).or_else(|_| connection.prepare_cached(ITEMS_OF_VERSION_7))?,
             item: connection.prepare_cached(ITEM).or_else(|_| connection.prepare_cached(ITEM_OF_VERSION_7))?,
         })

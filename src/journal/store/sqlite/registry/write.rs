@@ -5,7 +5,9 @@ use rusqlite::{
     types::{Null, ToSqlOutput},
 };
 
-use super::columns::{item_columns, object_columns, write_initial_state, write_types};
+use super::columns::{
+    item_columns, object_columns, object_columns_of_version_14, write_initial_state, write_types,
+};
 use crate::{
     journal::{
         RawContentLocation,
@@ -18,9 +20,19 @@ use crate::{
 // `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a
 // single statement. The gateway rolls back the whole transaction.
 const INSERT_OBJECT: &str =
-    concat!("INSERT OR FAIL INTO objects (", object_columns!(), ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    concat!("INSERT OR FAIL INTO objects (", object_columns!(), ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
 const UPDATE_OBJECT: &str =
-    concat!("UPDATE OR FAIL objects SET (", object_columns!(), ") = (?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?");
+    concat!("UPDATE OR FAIL objects SET (", object_columns!(), ") = (?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?");
+const INSERT_OBJECT_OF_VERSION_14: &str = concat!(
+    "INSERT OR FAIL INTO objects (",
+    object_columns_of_version_14!(),
+    ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
+const UPDATE_OBJECT_OF_VERSION_14: &str = concat!(
+    "UPDATE OR FAIL objects SET (",
+    object_columns_of_version_14!(),
+    ") = (?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?"
+);
 const PUT_ITEM: &str = concat!(
     "INSERT OR REPLACE INTO items (object, ",
     item_columns!(),
@@ -39,21 +51,27 @@ impl<'c> RegistryWriter<'c> {
     pub(in super::super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             connection,
-            insert: connection.prepare_cached(INSERT_OBJECT)?,
-            update: connection.prepare_cached(UPDATE_OBJECT)?,
+            insert: connection
+                .prepare_cached(INSERT_OBJECT)
+                .or_else(|_| connection.prepare_cached(INSERT_OBJECT_OF_VERSION_14))?,
+            update: connection
+                .prepare_cached(UPDATE_OBJECT)
+                .or_else(|_| connection.prepare_cached(UPDATE_OBJECT_OF_VERSION_14))?,
             put_item: connection.prepare_cached(PUT_ITEM)?,
         })
     }
 
     /// Inserts an object without items; returns its row number.
     pub(in super::super) fn insert(&mut self, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
-        self.insert.execute(params_from_iter(object_values(state)?.into_iter().chain([uri.as_str().into()])))?;
+        let values = object_values(state)?.into_iter().take(self.insert.parameter_count() - 1);
+        self.insert.execute(params_from_iter(values.chain([uri.as_str().into()])))?;
         Ok(self.connection.last_insert_rowid())
     }
 
     /// Updates the row of an object, without its items.
     pub(in super::super) fn update(&mut self, number: i64, state: &ObjectState) -> Result<(), StoreError> {
-        self.update.execute(params_from_iter(object_values(state)?.into_iter().chain([number.into()])))?;
+        let values = object_values(state)?.into_iter().take(self.update.parameter_count() - 1);
+        self.update.execute(params_from_iter(values.chain([number.into()])))?;
         Ok(())
     }
 
@@ -86,14 +104,15 @@ impl<'c> RegistryWriter<'c> {
 }
 
 /// Returns the values of [`object_columns`].
-fn object_values(state: &ObjectState) -> Result<[ToSqlOutput<'_>; 8], StoreError> {
-    let ObjectState { parent, types, purged, items: _ } = state;
+fn object_values(state: &ObjectState) -> Result<[ToSqlOutput<'_>; 9], StoreError> {
+    let ObjectState { parent, types, purged, source, items: _ } = state;
     let [parent_at, parent_confirmed] = times(parent.clock).map(time_value);
     let [types_at, types_confirmed] = times(types.clock).map(time_value);
     let [purged_at, purged_confirmed] = times(*purged).map(time_value);
     let parent = parent.value.as_ref().map_or(Null.into(), |parent| parent.as_str().into());
     let types = write_types(&types.value)?;
-    Ok([parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed])
+    let source = source.as_ref().map_or(Null.into(), |source| source.as_str().into());
+    Ok([parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed, source])
 }
 
 fn time_value(time: Option<i64>) -> ToSqlOutput<'static> {
