@@ -108,7 +108,7 @@ impl ChangesPage {
         for (change, subjects) in changes.iter().zip(subjects) {
             let (records, last) = subjects.records(selection, (&rows, &visible), before)?;
             bytes += records.iter().map(|record| record.bytes).sum::<usize>();
-            page.push(ChangeRecords { seq: change.seq(), received: subjects.received(), records, last });
+            page.push(ChangeRecords { seq: change.seq(), received: subjects.received, records, last });
             before = last;
         }
         Ok(Self { after, changes: page, bytes })
@@ -322,10 +322,9 @@ impl Pages {
 }
 
 /// Returns the subjects of a change. Only the public sees items change that the change does not list.
-fn subjects(recorded: &RecordedChange, has_visibility: bool) -> Result<ChangedSubjects<'_>, StoreError> {
-    let change = recorded.change()?;
+fn subjects(recorded: &RecordedChange, has_visibility: bool) -> Result<ChangedSubjects, StoreError> {
     let public = if has_visibility { recorded.public()? } else { None };
     let public = public.map(|public| public.change()).transpose()?;
     let affected = public.into_iter().flat_map(|public| public.modification.items.iter().map(|item| &item.uri));
-    Ok(ChangedSubjects::of(change, affected))
+    Ok(ChangedSubjects::of(recorded.subjects()?, affected))
 }

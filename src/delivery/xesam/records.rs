@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{
     journal::{
-        RawContentLocation,
+        ChangeSubjects, RawContentLocation,
         registry::ObjectState,
         store::{ItemSelection, ObjectSelection, StoreError},
     },
-    model::{Change, ContentLocation, DigestAlgorithm, SourceName, Timestamp, Uri, UriPrefix, is_public},
+    model::{ContentLocation, DigestAlgorithm, SourceName, Timestamp, Uri, UriPrefix, is_public},
 };
 
 /// Maximum size of the fields of a record, in bytes. Fields beyond it are omitted.
@@ -81,34 +81,28 @@ pub(super) struct Facts {
 }
 
 /// A change whose records are to be read.
-pub(super) struct ChangedSubjects<'c> {
-    change: &'c Change,
+pub(super) struct ChangedSubjects {
+    /// Time of receipt of the change.
+    pub(super) received: Timestamp,
+    object: Uri,
     /// Items of the change, each once. The object's own item is not among them.
-    items: Vec<&'c Uri>,
+    items: Vec<Uri>,
 }
 
-impl<'c> ChangedSubjects<'c> {
+impl ChangedSubjects {
     /// Returns the subjects of a change. `unlisted` are items that it affects although it does not list them.
-    pub(super) fn of(change: &'c Change, unlisted: impl IntoIterator<Item = &'c Uri>) -> Self {
-        let mut known: HashSet<&Uri> = HashSet::default();
-        known.insert(&change.modification.object);
-        let listed = change.modification.items.iter().map(|item| &item.uri);
-        Self { change, items: listed.chain(unlisted).filter(|item| known.insert(item)).collect() }
-    }
-
-    /// Returns the time of receipt of the change.
-    pub(super) fn received(&self) -> Timestamp {
-        self.change.received
-    }
-
-    fn object(&self) -> &'c Uri {
-        &self.change.modification.object
+    pub(super) fn of<'c>(change: ChangeSubjects, unlisted: impl IntoIterator<Item = &'c Uri>) -> Self {
+        let ChangeSubjects { received, object, items: listed } = change;
+        let mut known: HashSet<Uri> = HashSet::default();
+        known.insert(object.clone());
+        let listed = listed.into_iter().map(|item| item.uri).chain(unlisted.into_iter().cloned());
+        Self { received, object, items: listed.filter(|item| known.insert(item.clone())).collect() }
     }
 
     /// Adds the rows of the registry that the records need.
     pub(super) fn select(&self, rows: &mut ObjectSelection) {
-        let items = self.items.iter().copied().chain([self.object()]).cloned();
-        rows.entry(self.object().clone())
+        let items = self.items.iter().chain([&self.object]).cloned();
+        rows.entry(self.object.clone())
             .or_insert_with(|| ItemSelection::these([]))
             .widen(ItemSelection::these(items));
     }
@@ -121,9 +115,9 @@ impl<'c> ChangedSubjects<'c> {
         (rows, visible): (&HashMap<Uri, ObjectState>, &HashSet<Uri>),
         before: WireTime,
     ) -> Result<(Vec<Record>, WireTime), StoreError> {
-        let first = before.next_in(self.change.received);
+        let first = before.next_in(self.received);
         let last = first.plus(self.items.len());
-        let (object, unknown) = (self.object(), ObjectState::default());
+        let (object, unknown) = (&self.object, ObjectState::default());
         let state = rows.get(object).unwrap_or(&unknown);
         if !selection.includes(object, state) {
             return Ok((Vec::new(), last));
