@@ -23,7 +23,8 @@ pub(super) struct DumpPosition {
     pub(super) page: Option<Uri>,
     /// Object of the last record, and the URI of that record.
     last: Option<(Uri, Uri)>,
-    /// Timestamp of the last record.
+    /// Timestamp of the last record. Those of all records but the last are in the first second of 1970: a crawler that
+    /// knows no later time asks for everything again.
     time: WireTime,
 }
 
@@ -54,16 +55,16 @@ impl<'r> Batch<'r> {
     ) -> Position {
         for change in page.after(position.after) {
             let is_wanted = change.received >= not_before;
-            for record in change.records.iter().skip(position.done).filter(|_| is_wanted) {
+            for (index, record) in change.records.iter().enumerate().skip(position.done).filter(|_| is_wanted) {
                 // Only changes that retention removed meanwhile can have moved the timestamps.
-                let time = record.time.max(position.time.plus(1));
+                let time = change.first.plus(index).max(position.time.plus(1));
                 if !self.add(record, self.request.payload(record), time) {
                     return position;
                 }
                 position.done += 1;
                 position.time = time;
             }
-            position = Position { after: change.seq, done: 0, time: position.time.max(change.last) };
+            position = Position { after: change.seq, done: 0, time: position.time.max(change.last()) };
         }
         position
     }

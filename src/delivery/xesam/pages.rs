@@ -78,9 +78,41 @@ pub(super) struct ChangesPage {
 pub(super) struct ChangeRecords {
     pub(super) seq: Seq,
     pub(super) received: Timestamp,
+    /// Timestamp of the first record. The others follow it.
+    pub(super) first: WireTime,
+    /// The records. The selection may exclude all of them.
     pub(super) records: Vec<Record>,
-    /// Timestamp of the last record, which the selection may exclude.
-    pub(super) last: WireTime,
+    /// Number of subjects of the change. They have timestamps even if the selection excludes them.
+    subjects: usize,
+}
+
+impl ChangeRecords {
+    /// Reads the records of changes from the registry.
+    fn read(
+        journal: &BlockingQueries,
+        selection: &Selection,
+        changes: &[Arc<RecordedChange>],
+    ) -> Result<Vec<Self>, JournalError> {
+        let changes = changes.iter().map(|change| Ok((change.seq(), subjects(change, selection.visibility)?)));
+        let changes = changes.collect::<Result<Vec<_>, StoreError>>()?;
+        let mut rows = ObjectSelection::default();
+        changes.iter().for_each(|(_, subjects)| subjects.select(&mut rows));
+        let rows = journal.objects(&rows)?;
+        let incomplete = records::rows_to_complete(&rows, selection);
+        let whole = if incomplete.is_empty() { HashMap::default() } else { journal.objects(&incomplete)? };
+        let visible = records::visible_objects(rows.iter().chain(&whole), selection);
+        let read = |(seq, subjects): (Seq, ChangedSubjects)| {
+            let (received, count) = (subjects.received, subjects.count());
+            let records = subjects.records(selection, (&rows, &visible))?;
+            Ok(Self { seq, received, first: WireTime::default(), records, subjects: count })
+        };
+        changes.into_iter().map(read).collect()
+    }
+
+    /// Returns the timestamp of the last subject.
+    pub(super) fn last(&self) -> WireTime {
+        self.first.plus(self.subjects - 1)
+    }
 }
 
 impl ChangesPage {
@@ -89,29 +121,15 @@ impl ChangesPage {
         &self.changes[self.changes.partition_point(|change| change.seq <= seq)..]
     }
 
-    /// Reads the records of the changes after a number from the registry. `time` is the timestamp of the record before.
-    fn read(
-        journal: &BlockingQueries,
-        selection: &Selection,
-        (after, time): (Seq, WireTime),
-        changes: &[Arc<RecordedChange>],
-    ) -> Result<Self, JournalError> {
-        let subjects = changes.iter().map(|change| subjects(change, selection.visibility));
-        let subjects = subjects.collect::<Result<Vec<_>, StoreError>>()?;
-        let mut rows = ObjectSelection::default();
-        subjects.iter().for_each(|subjects| subjects.select(&mut rows));
-        let rows = journal.objects(&rows)?;
-        let incomplete = records::rows_to_complete(&rows, selection);
-        let whole = if incomplete.is_empty() { HashMap::default() } else { journal.objects(&incomplete)? };
-        let visible = records::visible_objects(rows.iter().chain(&whole), selection);
-        let (mut page, mut before, mut bytes) = (Vec::with_capacity(changes.len()), time, 0);
-        for (change, subjects) in changes.iter().zip(subjects) {
-            let (records, last) = subjects.records(selection, (&rows, &visible), before)?;
-            bytes += records.iter().map(|record| record.bytes).sum::<usize>();
-            page.push(ChangeRecords { seq: change.seq(), received: subjects.received, records, last });
-            before = last;
+    /// Returns the page after a position, and sets the timestamps.
+    fn new(position: Position, mut changes: Vec<ChangeRecords>) -> Self {
+        let mut time = position.time;
+        for change in &mut changes {
+            change.first = time.next_in(change.received);
+            time = change.last();
         }
-        Ok(Self { after, changes: page, bytes })
+        let bytes = changes.iter().flat_map(|change| &change.records).map(|record| record.bytes).sum();
+        Self { after: position.after, changes, bytes }
     }
 
     /// Returns the position after the page.
@@ -119,7 +137,7 @@ impl ChangesPage {
         self.changes.last().map_or(Position::at(self.after), |last| Position {
             after: last.seq,
             done: 0,
-            time: last.last,
+            time: last.last(),
         })
     }
 }
@@ -233,10 +251,10 @@ impl Pages {
         }
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
-        let (selection, time) = (Arc::clone(&self.selection), position.time);
+        let selection = Arc::clone(&self.selection);
         let page = self.journal.query_in_a_row(move |journal| {
             let changes = journal.after_within(after, PAGE_CHANGES, PAGE_BYTES)?;
-            ChangesPage::read(journal, &selection, (after, time), &changes)
+            Ok(ChangesPage::new(position, ChangeRecords::read(journal, &selection, &changes)?))
         });
         let page = Arc::new(page.await?);
         if page.changes.is_empty() {

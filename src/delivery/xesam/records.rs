@@ -9,10 +9,7 @@
 
 use foldhash::{HashMap, HashSet};
 
-use super::{
-    categories::{self, CONTENT, FILE, RESOURCE},
-    timestamps::WireTime,
-};
+use super::categories::{self, CONTENT, FILE, RESOURCE};
 use crate::{
     journal::{
         ChangeSubjects, RawContentLocation,
@@ -63,7 +60,6 @@ impl Selection {
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) uri: Uri,
-    pub(super) time: WireTime,
     /// Facts about the subject; `None` if it is deleted.
     pub(super) facts: Option<Facts>,
     /// Whether the categories of the subject never change.
@@ -102,39 +98,36 @@ impl ChangedSubjects {
     /// Adds the rows of the registry that the records need.
     pub(super) fn select(&self, rows: &mut ObjectSelection) {
         let items = self.items.iter().chain([&self.object]).cloned();
-        rows.entry(self.object.clone())
-            .or_insert_with(|| ItemSelection::these([]))
-            .widen(ItemSelection::these(items));
+        rows.entry(self.object.clone()).or_insert_with(|| ItemSelection::these([])).widen(ItemSelection::these(items));
     }
 
-    /// Returns the records, and the timestamp of the last of them. The records of a change are numbered even if the
-    /// selection excludes them. `visible` are the objects that have an item in the selection.
+    /// Returns the number of subjects.
+    pub(super) fn count(&self) -> usize {
+        1 + self.items.len()
+    }
+
+    /// Returns the record of each subject; none if the selection excludes the object. `visible` are the objects that have
+    /// an item in the selection.
     pub(super) fn records(
         &self,
         selection: &Selection,
         (rows, visible): (&HashMap<Uri, ObjectState>, &HashSet<Uri>),
-        before: WireTime,
-    ) -> Result<(Vec<Record>, WireTime), StoreError> {
-        let first = before.next_in(self.received);
-        let last = first.plus(self.items.len());
+    ) -> Result<Vec<Record>, StoreError> {
         let (object, unknown) = (&self.object, ObjectState::default());
         let state = rows.get(object).unwrap_or(&unknown);
         if !selection.includes(object, state) {
-            return Ok((Vec::new(), last));
+            return Ok(Vec::new());
         }
         let reader = RecordReader { selection, object, state };
-        let mut records = Vec::with_capacity(1 + self.items.len());
-        records.push(reader.object(visible.contains(object), first)?);
-        for (at, item) in self.items.iter().enumerate() {
-            records.push(reader.item(item, first.plus(at + 1))?);
-        }
-        Ok((records, last))
+        let of_object = reader.object(visible.contains(object));
+        [of_object].into_iter().chain(self.items.iter().map(|item| reader.item(item))).collect()
     }
 }
 
 /// Returns the objects whose rows do not show yet that they have an item in the selection. All their items must be read.
 pub(super) fn rows_to_complete(rows: &HashMap<Uri, ObjectState>, selection: &Selection) -> ObjectSelection {
-    let incomplete = rows.iter().filter(|(uri, state)| selection.includes(uri, state) && !selection.includes_any_of(state));
+    let incomplete =
+        rows.iter().filter(|(uri, state)| selection.includes(uri, state) && !selection.includes_any_of(state));
     incomplete.map(|(uri, _)| (uri.clone(), ItemSelection::All)).collect()
 }
 
@@ -146,15 +139,14 @@ pub(super) fn visible_objects<'r>(
     rows.into_iter().filter(|(_, state)| selection.includes_any_of(state)).map(|(uri, _)| uri.clone()).collect()
 }
 
-/// Returns the records of an object of the registry with all its existing items, without timestamps.
+/// Returns the records of an object of the registry with all its existing items.
 pub(super) fn of_object(selection: &Selection, object: &Uri, state: &ObjectState) -> Result<Vec<Record>, StoreError> {
     if !selection.includes(object, state) || !selection.includes_any_of(state) {
         return Ok(Vec::new());
     }
     let reader = RecordReader { selection, object, state };
     let items = state.items.keys().filter(|item| *item != object && selection.includes_item(state, item));
-    let items = items.map(|item| reader.item(item, WireTime::OF_DUMP));
-    [reader.object(true, WireTime::OF_DUMP)].into_iter().chain(items).collect()
+    [reader.object(true)].into_iter().chain(items.map(|item| reader.item(item))).collect()
 }
 
 /// Reads the records of one object.
@@ -166,7 +158,7 @@ struct RecordReader<'a> {
 
 impl RecordReader<'_> {
     /// Returns the record of the object; `exists` says whether the selection has any item of it.
-    fn object(&self, exists: bool, time: WireTime) -> Result<Record, StoreError> {
+    fn object(&self, exists: bool) -> Result<Record, StoreError> {
         let mut fields = Fields::default();
         let mut categories = (CONTENT, RESOURCE);
         if self.selection.includes_item(self.state, self.object) {
@@ -181,17 +173,17 @@ impl RecordReader<'_> {
         }
         self.state.types().iter().for_each(|kind| fields.add("tidings:type", kind.as_str()));
         let has_fixed_categories = !self.state.items.contains_key(self.object);
-        Ok(record(self.object, time, exists.then(|| fields.facts(categories)), has_fixed_categories))
+        Ok(record(self.object, exists.then(|| fields.facts(categories)), has_fixed_categories))
     }
 
-    fn item(&self, item: &Uri, time: WireTime) -> Result<Record, StoreError> {
+    fn item(&self, item: &Uri) -> Result<Record, StoreError> {
         if !self.selection.includes_item(self.state, item) {
-            return Ok(record(item, time, None, false));
+            return Ok(record(item, None, false));
         }
         let mut fields = Fields::default();
         let categories = self.describe_item(item, &mut fields)?;
         fields.add("tidings:object", self.object.as_str());
-        Ok(record(item, time, Some(fields.facts(categories)), false))
+        Ok(record(item, Some(fields.facts(categories)), false))
     }
 
     /// Adds the facts about an item, and returns its categories.
@@ -217,12 +209,12 @@ impl RecordReader<'_> {
     }
 }
 
-fn record(uri: &Uri, time: WireTime, facts: Option<Facts>, has_fixed_categories: bool) -> Record {
+fn record(uri: &Uri, facts: Option<Facts>, has_fixed_categories: bool) -> Record {
     let size = |facts: &Facts| -> usize {
         facts.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_OVERHEAD).sum()
     };
     let bytes = RECORD_OVERHEAD + uri.as_str().len() + facts.as_ref().map_or(0, size);
-    Record { uri: uri.clone(), time, facts, has_fixed_categories, bytes }
+    Record { uri: uri.clone(), facts, has_fixed_categories, bytes }
 }
 
 /// Fields of a record, within their limit.

@@ -138,7 +138,7 @@ impl Session<'_> {
         while position.after < head {
             let Some(page) = self.read(|| self.pages.changes_after(position)).await? else { break };
             for change in page.after(position.after).iter().take_while(|change| change.seq <= head) {
-                position = Position { after: change.seq, done: 0, time: change.last };
+                position = Position { after: change.seq, done: 0, time: change.last() };
             }
         }
         Ok(position)

@@ -23,10 +23,6 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 pub(super) struct WireTime(i64);
 
 impl WireTime {
-    /// Time before all records of a full dump except the last: the beginning of 1970. A crawler that knows no later
-    /// time asks for everything again.
-    pub(super) const OF_DUMP: Self = Self(0);
-
     /// Returns the timestamp of the first record of a change that follows a record with this timestamp. It exceeds the
     /// given one, unless a second has a billion records.
     pub(super) fn next_in(self, received: Timestamp) -> Self {

@@ -170,4 +170,7 @@ fn check_refuses_filters_with_unknown_sources() {
             && stderr.contains("there is no source \"fedora33\"; did you mean \"fedora3\"?"),
         "{stderr}"
     );
+    let crawlers = "[dbus]\nsources = [\"fedora3\", \"fedora33\"]\n";
+    let (code, _, stderr) = run("check", folder.path(), &configuration(folder.path(), crawlers));
+    assert!(code == 2 && stderr.contains("dbus.sources") && stderr.contains("did you mean"), "{stderr}");
 }

@@ -64,6 +64,7 @@ async fn seeded_fedora_3_purge_lists_earlier_items() {
     assert_eq!(gateway.changes().await.len(), 1, "a silent crawl made a change");
     assert_eq!(objects(&gateway).await.len(), 321);
     let details = gateway.json(&format!("/objects?uri={BASE}/objects/demo:5")).await;
+    assert_eq!(details["source"], "fedora3");
     assert_eq!(
         details["items"][1]["content"]["url"],
         format!("{BASE}/objects/demo:5/datastreams/DC/content?asOfDateTime=2021-01-01T00:00:00.005Z")

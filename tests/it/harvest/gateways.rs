@@ -99,14 +99,14 @@ impl Node {
         }
     }
 
-    /// Returns the registry without the times of purges, by object.
+    /// Returns the registry by object, without the times of purges and the sources.
     async fn registry(&self) -> BTreeMap<String, Value> {
         let snapshot = self.gateway.json("/snapshot?limit=1000").await;
         let objects = snapshot["objects"].as_array().unwrap().iter();
         let object = |object: &Value| {
             let mut object = object.clone();
-            // A copy that begins with the snapshot does not take over the time of a purge.
-            object.as_object_mut().unwrap().remove("purged");
+            // A copy that begins with the snapshot does not take over the time of a purge. Its source is its harvest.
+            object.as_object_mut().unwrap().retain(|member, _| !["purged", "source"].contains(&member.as_str()));
             (object["uri"].as_str().unwrap().to_owned(), object)
         };
         objects.map(object).collect()

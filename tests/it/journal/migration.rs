@@ -56,6 +56,14 @@ fn current_version() -> i64 {
     version(folder.path())
 }
 
+/// Returns the number of objects for each source.
+fn objects_by_source(folder: &Path) -> Vec<(Option<String>, u32)> {
+    let connection = Connection::open(journal_file(folder)).unwrap();
+    let mut statement = connection.prepare("SELECT source, count(*) FROM objects GROUP BY source").unwrap();
+    let counts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    counts.collect::<Result<_, _>>().unwrap()
+}
+
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     fs::copy(journal_file(from), journal_file(to)).unwrap();
@@ -127,6 +135,7 @@ async fn migration_survives_any_number_of_kills() {
         assert_eq!(post(&gateway, CHANGES + 1).await, CHANGES + 1);
         assert!(gateway.stop().success());
         assert_eq!(version(&data), current);
+        assert_eq!(objects_by_source(&data), [(Some("s".to_owned()), 100)]);
         assert_eq!(verify_ok(&journal_file(&data)).changes, CHANGES + 1);
         fs::remove_dir_all(data).unwrap();
     }

@@ -16,6 +16,7 @@ use tidings::{
 
 use crate::support::{
     cutting_proxy::CuttingProxy,
+    journal_fixture::OpenJournal,
     postgres::{self, Server, connection, options, query, tls},
     tested_store::{append, change, empty_batch, key, seqs},
 };
@@ -53,6 +54,34 @@ fn two_nodes_number_their_changes_without_gaps_and_detect_each_others_duplicates
     given.dedup();
     assert_eq!(seqs(&nodes[0], 0), (1..=nodes[1].head().unwrap().0).collect::<Vec<_>>());
     assert_eq!(given.iter().map(|seq| seq.0).collect::<Vec<_>>(), seqs(&nodes[1], 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_without_sources_of_objects_gets_those_of_the_oldest_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let fill = async |events: std::ops::Range<u64>| {
+        let journal = OpenJournal::of(open(folder.path(), "a"));
+        journal.append(events).await;
+        journal.close();
+    };
+    fill(0..250).await;
+    // Version 7 had no such column. The oldest change of an object counts, as long as there is one.
+    for sql in [
+        "ALTER TABLE objects DROP COLUMN source",
+        "DELETE FROM migrations WHERE version = 8",
+        "UPDATE changes SET json = replace(json, '\"source\":\"s\"', '\"source\":\"later\"') WHERE seq BETWEEN 101 AND 200",
+        "INSERT INTO objects (uri, types) VALUES ('http://h.example/without-change', '[]')",
+    ] {
+        query(folder.path(), sql);
+    }
+    fill(250..251).await;
+    let sources = "SELECT string_agg(found, ' ' ORDER BY found)
+        FROM (SELECT coalesce(source, '-') || count(*) AS found FROM objects GROUP BY source) AS counts";
+    assert_eq!(query(folder.path(), sources), "-1 s100");
+    // An object without a source gets that of its next change.
+    query(folder.path(), "UPDATE objects SET source = NULL");
+    fill(251..253).await;
+    assert_eq!(query(folder.path(), sources), "-99 s2");
 }
 
 #[test]

@@ -75,6 +75,7 @@ async fn object_shows_its_registry_state() {
     let expected = json!({
         "uri": format!("{BASE}/objects/demo:1"),
         "types": [],
+        "source": "fedora3",
         "items": [{
             "uri": item, "live": true, "since": "2026-03-01T10:00:01.125Z", "state": "ACTIVE", "content": { "url": item },
         }],

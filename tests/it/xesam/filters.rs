@@ -146,6 +146,37 @@ async fn crawlers_get_only_objects_with_the_configured_beginnings() {
 }
 
 #[tokio::test]
+async fn crawlers_get_only_objects_of_the_configured_sources() {
+    let other = "[sources.other]\ntransport = \"http\"\ndialect = \"content-change\"\n";
+    let target = Target::start_with("sources = [\"other\"]", other).await;
+    let post = async |source: &str, number: usize, media_type: &str| {
+        let uri = uri(number);
+        let message = json!({ "object": uri, "items": [content(&uri, "UPDATE", media_type)] });
+        assert_eq!(target.gateway.post(source, "application/json", message.to_string()).await.0, 201);
+    };
+    let following = target.crawler(1, 0);
+    following.until_event("installed").await;
+    for (first, second, number) in [("content-change", "other", 1), ("other", "content-change", 2)] {
+        post(first, number, "image/png").await;
+        post(second, number, "image/gif").await;
+    }
+    post("other", 3, "image/png").await;
+    following.until_record_of(&uri(3)).await;
+    let full = target.crawler(0, 0);
+    full.until_record_of(&uri(3)).await;
+    for crawler in [&following, &full] {
+        let state = state_after(&crawler.records());
+        assert_eq!(
+            state.keys().cloned().collect::<Vec<_>>(),
+            [uri(2), uri(3)],
+            "the source of the first change counts"
+        );
+        assert!(state[&uri(2)].contains(&("xesam:mimeType".to_owned(), "image/gif".to_owned())), "{state:?}");
+        assert!(crawler.records().iter().all(|record| record.uri != uri(1)));
+    }
+}
+
+#[tokio::test]
 async fn purge_deletes_the_object_and_its_items() {
     let target = Target::start().await;
     let (object, items) = (uri(1), ["a", "b"].map(|name| format!("{}/{name}", uri(1))));

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use super::columns::{
-    self, item_columns, item_columns_of_version_7, object_columns, object_columns_of_version_14,
-};
+use super::columns::{self, item_columns, item_columns_of_version_7, object_columns, object_columns_of_version_14};
 use crate::{
     journal::{
         registry::{ItemRecord, ObjectState},

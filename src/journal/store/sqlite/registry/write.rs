@@ -5,9 +5,7 @@ use rusqlite::{
     types::{Null, ToSqlOutput},
 };
 
-use super::columns::{
-    item_columns, object_columns, object_columns_of_version_14, write_initial_state, write_types,
-};
+use super::columns::{item_columns, object_columns, object_columns_of_version_14, write_initial_state, write_types};
 use crate::{
     journal::{
         RawContentLocation,
