@@ -16,6 +16,7 @@ use tidings::{
     model::Timestamp,
 };
 use tokio::sync::mpsc;
+use zbus::object_server::ResponseDispatchNotifier;
 
 use super::{Failure, runtime, say};
 
@@ -82,6 +83,8 @@ fn seconds(text: &str) -> Result<u64, String> {
 enum End {
     Interrupted,
     OutputClosed,
+    /// The target or another program has called `Invalidate`, with this text.
+    Invalidated(String),
     Failed(String),
 }
 
@@ -135,10 +138,15 @@ impl Crawler {
         self.print(b"{\"cleanUp\":true}\n".to_vec()).await;
     }
 
-    /// Ends the crawler.
-    async fn invalidate(&self, debug_message: &str) {
-        let reason = if debug_message.is_empty() { "it gave no reason" } else { debug_message };
-        self.end(End::Failed(format!("the target has ended the crawler: {reason}"))).await;
+    /// Ends the crawler, after the answer.
+    async fn invalidate(&self, debug_message: String) -> ResponseDispatchNotifier<()> {
+        let (answer, answered) = ResponseDispatchNotifier::new(());
+        let ends = self.ends.clone();
+        tokio::spawn(async move {
+            answered.await;
+            let _ = ends.send(End::Invalidated(debug_message)).await;
+        });
+        answer
     }
 }
 
@@ -178,6 +186,10 @@ impl Crawl {
         }
         match end {
             End::Interrupted | End::OutputClosed => Ok(()),
+            End::Invalidated(reason) if reason.is_empty() => {
+                Err(Failure::Failed("the crawler was invalidated without a reason".to_owned()))
+            }
+            End::Invalidated(reason) => Err(Failure::Failed(format!("the crawler was invalidated: {reason}"))),
             End::Failed(reason) => Err(Failure::Failed(reason)),
         }
     }
@@ -208,6 +220,7 @@ impl Crawl {
             end = interrupted => end,
             () = async { while incoming.next_signal().await.is_some() {} } => failed(BusError::Closed),
         };
+        // So the target frees the crawler at once. The draft demands it of a crawler that is invalidated.
         if !matches!(end, End::Failed(_)) {
             let _ = connection.emit(&path, (CRAWLER_INTERFACE, "Invalidated"), "the crawler has ended").await;
         }

@@ -62,7 +62,7 @@ async fn crawlers_are_shown_counted_and_invalidated() {
     target.add(1).await;
     let view = target.view().await;
     assert_eq!((&view["name"], &view["path"], &view["crawlers"]), (&json!(NAME), &json!(TARGET), &json!([])));
-    let crawler = target.crawler(1, 0);
+    let mut crawler = target.crawler(1, 0);
     crawler.until_records(1).await;
     until("the record is counted", async || target.crawlers().await[0]["records"] == 1).await;
     until("it waits for changes", async || target.crawlers().await[0]["state"] == "current").await;
@@ -101,6 +101,10 @@ async fn crawlers_are_shown_counted_and_invalidated() {
     let later = target.crawler(1, 0);
     later.until_records(2).await;
     assert_eq!(crawler.count(), 1, "an invalidated crawler gets no more records");
+    // The signal `Invalidated` that it has emitted since does not concern the crawler that it installs now.
+    crawler.tell("install");
+    crawler.until_records(3).await;
+    target.until_crawlers(2).await;
 }
 
 #[tokio::test]

@@ -1,13 +1,19 @@
 //! Crawlers over libraries of others, and our own.
 
-use std::{path::Path, process::Command};
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 
 use crate::support::{
     gateway,
-    xesam_fixture::{Crawler, NAME, Target, crawler_python, uri},
+    xesam_fixture::{Crawler, NAME, Target, crawler_python, until, uri},
 };
+
+const CRAWLER_INTERFACE: &str = "org.freedesktop.xesam.pmh.Crawler";
 
 fn support(file: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support").join(file)
@@ -70,7 +76,7 @@ async fn tidings_crawl_prints_records_as_json_lines() {
     let crawler = Crawler::run(crawl(&["--batch", "3", "--field", "xesam:url"]));
     let lines = || crawler.events();
     let until_lines = async |count: usize| {
-        crate::support::xesam_fixture::until("the lines are printed", async || lines().len() >= count).await;
+        until("the lines are printed", async || lines().len() >= count).await;
     };
     until_lines(26).await;
     assert_eq!(lines()[0], json!({ "cleanUp": true }));
@@ -94,7 +100,7 @@ async fn tidings_crawl_prints_records_as_json_lines() {
         format!("{} crawl --bus {} --since {since} | head -1", env!("CARGO_BIN_EXE_tidings"), target.bus.address());
     command.args(["-c", &line]);
     let done = tokio::task::spawn_blocking(move || command.output().unwrap());
-    crate::support::xesam_fixture::until("it is installed", async || {
+    until("it is installed", async || {
         target.add(fastrand::usize(100..100_000)).await;
         done.is_finished()
     })
@@ -105,4 +111,35 @@ async fn tidings_crawl_prints_records_as_json_lines() {
     let refused = crawl(&["--name", "org.example.Nobody1"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no target org.example.Nobody1"), "{refused:?}");
+}
+
+/// The draft: a call of `Invalidate`, by whomever, forces the crawler to emit `Invalidated`.
+#[tokio::test]
+async fn tidings_crawl_that_is_invalidated_says_so_on_the_bus() {
+    let target = target_with_records().await;
+    let mut crawl = gateway::command();
+    crawl.args(["crawl", "--bus", &target.bus.address()]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let crawl = crawl.spawn().unwrap();
+    until("it has all records", async || target.crawlers().await.iter().any(|crawler| crawler["records"] == 25)).await;
+    let owner = target.crawlers().await[0]["owner"].as_str().unwrap().to_owned();
+    let signal = format!("type='signal',sender='{owner}',member='Invalidated'");
+    let mut monitor = Command::new("dbus-monitor");
+    monitor.args(["--address", &target.bus.address(), &signal]).stdout(Stdio::piped());
+    let mut monitor = monitor.spawn().unwrap();
+    let mut lines = BufReader::new(monitor.stdout.take().unwrap()).lines();
+    // It monitors when it has lost the name that every connection gets.
+    assert!(lines.by_ref().any(|line| line.unwrap().contains("member=NameLost")));
+    let call = ["--user", "call", &owner, "/org/tidings/Crawler", CRAWLER_INTERFACE, "Invalidate", "s", "enough"];
+    target.bus.run("busctl", &call);
+    let ended = tokio::task::spawn_blocking(move || {
+        assert!(lines.any(|line| line.unwrap().contains("member=Invalidated")));
+        crawl.wait_with_output().unwrap()
+    });
+    let ended = ended.await.unwrap();
+    monitor.kill().unwrap();
+    monitor.wait().unwrap();
+    let errors = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(1) && errors.contains("the crawler was invalidated: enough"), "{errors}");
+    assert!(errors.contains("continue with --since "), "{errors}");
+    target.until_crawlers(0).await;
 }
