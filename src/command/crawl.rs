@@ -139,7 +139,7 @@ impl Crawler {
     }
 
     /// Ends the crawler, after the answer.
-    async fn invalidate(&self, debug_message: String) -> ResponseDispatchNotifier<()> {
+    fn invalidate(&self, debug_message: String) -> ResponseDispatchNotifier<()> {
         let (answer, answered) = ResponseDispatchNotifier::new(());
         let ends = self.ends.clone();
         tokio::spawn(async move {
