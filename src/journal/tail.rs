@@ -105,7 +105,7 @@ impl RecordedChange {
         }
     }
 
-    /// Returns what the change is about. Does not parse the rest of the change, which takes three times as long.
+    /// Returns what the change is about. Does not parse the rest of the change.
     ///
     /// # Errors
     /// As [`RecordedChange::change`].

@@ -55,16 +55,15 @@ impl<'r> Batch<'r> {
     ) -> Position {
         for change in page.after(position.after) {
             let is_wanted = change.received >= not_before;
-            for (index, record) in change.records.iter().enumerate().skip(position.done).filter(|_| is_wanted) {
-                // Only changes that retention removed meanwhile can have moved the timestamps.
-                let time = change.first.plus(index).max(position.time.plus(1));
+            for record in change.records.iter().skip(position.done).filter(|_| is_wanted) {
+                let time = position.time.next_in(change.received);
                 if !self.add(record, self.request.payload(record), time) {
                     return position;
                 }
                 position.done += 1;
                 position.time = time;
             }
-            position = Position { after: change.seq, done: 0, time: position.time.max(change.last()) };
+            position = change.end(position);
         }
         position
     }

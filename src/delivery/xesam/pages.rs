@@ -78,12 +78,7 @@ pub(super) struct ChangesPage {
 pub(super) struct ChangeRecords {
     pub(super) seq: Seq,
     pub(super) received: Timestamp,
-    /// Timestamp of the first record. The others follow it.
-    pub(super) first: WireTime,
-    /// The records. The selection may exclude all of them.
     pub(super) records: Vec<Record>,
-    /// Number of subjects of the change. They have timestamps even if the selection excludes them.
-    subjects: usize,
 }
 
 impl ChangeRecords {
@@ -102,16 +97,19 @@ impl ChangeRecords {
         let whole = if incomplete.is_empty() { HashMap::default() } else { journal.objects(&incomplete)? };
         let visible = records::visible_objects(rows.iter().chain(&whole), selection);
         let read = |(seq, subjects): (Seq, ChangedSubjects)| {
-            let (received, count) = (subjects.received, subjects.count());
             let records = subjects.records(selection, (&rows, &visible))?;
-            Ok(Self { seq, received, first: WireTime::default(), records, subjects: count })
+            Ok(Self { seq, received: subjects.received, records })
         };
         changes.into_iter().map(read).collect()
     }
 
-    /// Returns the timestamp of the last subject.
-    pub(super) fn last(&self) -> WireTime {
-        self.first.plus(self.subjects - 1)
+    /// Returns the position after the change, from a position before it or within it.
+    pub(super) fn end(&self, position: Position) -> Position {
+        let time = match self.records.len().saturating_sub(position.done) {
+            0 => position.time,
+            rest => position.time.next_in(self.received).plus(rest - 1),
+        };
+        Position { after: self.seq, done: 0, time }
     }
 }
 
@@ -121,24 +119,15 @@ impl ChangesPage {
         &self.changes[self.changes.partition_point(|change| change.seq <= seq)..]
     }
 
-    /// Returns the page after a position, and sets the timestamps.
-    fn new(position: Position, mut changes: Vec<ChangeRecords>) -> Self {
-        let mut time = position.time;
-        for change in &mut changes {
-            change.first = time.next_in(change.received);
-            time = change.last();
-        }
+    /// Returns the page after a number.
+    fn new(after: Seq, changes: Vec<ChangeRecords>) -> Self {
         let bytes = changes.iter().flat_map(|change| &change.records).map(|record| record.bytes).sum();
-        Self { after: position.after, changes, bytes }
+        Self { after, changes, bytes }
     }
 
-    /// Returns the position after the page.
-    pub(super) fn end(&self) -> Position {
-        self.changes.last().map_or(Position::at(self.after), |last| Position {
-            after: last.seq,
-            done: 0,
-            time: last.last(),
-        })
+    /// Returns the number of the last change.
+    pub(super) fn last(&self) -> Seq {
+        self.changes.last().map_or(self.after, |last| last.seq)
     }
 }
 
@@ -232,12 +221,11 @@ impl Pages {
         Ok(Some((Position::at(after), first)))
     }
 
-    /// Returns the changes after a position with their records; `None` if there are none yet.
+    /// Returns changes after a number with their records; `None` if there are none yet.
     ///
     /// # Errors
     /// As [`Journal::after`].
-    pub(super) async fn changes_after(&self, position: Position) -> Result<Option<Arc<ChangesPage>>, JournalError> {
-        let after = position.after;
+    pub(super) async fn changes_after(&self, after: Seq) -> Result<Option<Arc<ChangesPage>>, JournalError> {
         if after >= self.journal.head() {
             return Ok(None);
         }
@@ -254,7 +242,7 @@ impl Pages {
         let selection = Arc::clone(&self.selection);
         let page = self.journal.query_in_a_row(move |journal| {
             let changes = journal.after_within(after, PAGE_CHANGES, PAGE_BYTES)?;
-            Ok(ChangesPage::new(position, ChangeRecords::read(journal, &selection, &changes)?))
+            Ok(ChangesPage::new(after, ChangeRecords::read(journal, &selection, &changes)?))
         });
         let page = Arc::new(page.await?);
         if page.changes.is_empty() {
@@ -265,12 +253,12 @@ impl Pages {
         Ok(Some(page))
     }
 
-    /// Reads the next pages after a position into memory, as far as there are any, so that a crawler need not wait for them.
-    pub(super) async fn prefetch_after(&self, mut position: Position) {
+    /// Reads the next pages after a number into memory, as far as there are any, so that a crawler need not wait for them.
+    pub(super) async fn prefetch_after(&self, mut after: Seq) {
         for _ in 0..PAGES_AHEAD {
             // The crawler meets an error when it asks for the page.
-            let Ok(Some(page)) = self.changes_after(position).await else { return };
-            position = page.end();
+            let Ok(Some(page)) = self.changes_after(after).await else { return };
+            after = page.last();
         }
     }
 
@@ -318,7 +306,7 @@ impl Pages {
         if after.next() < self.journal.first() {
             return None;
         }
-        let follows = |page: &ChangesPage| page.after <= after && after < page.end().after;
+        let follows = |page: &ChangesPage| page.after <= after && after < page.last();
         self.caches().changes.find(follows)
     }
 

@@ -101,11 +101,6 @@ impl ChangedSubjects {
         rows.entry(self.object.clone()).or_insert_with(|| ItemSelection::these([])).widen(ItemSelection::these(items));
     }
 
-    /// Returns the number of subjects.
-    pub(super) fn count(&self) -> usize {
-        1 + self.items.len()
-    }
-
     /// Returns the record of each subject; none if the selection excludes the object. `visible` are the objects that have
     /// an item in the selection.
     pub(super) fn records(

@@ -136,10 +136,9 @@ impl Session<'_> {
     async fn position_at(&self, head: Seq) -> Result<Position, End> {
         let mut position = self.read(|| self.pages.second_of(head)).await?;
         while position.after < head {
-            let Some(page) = self.read(|| self.pages.changes_after(position)).await? else { break };
-            for change in page.after(position.after).iter().take_while(|change| change.seq <= head) {
-                position = Position { after: change.seq, done: 0, time: change.last() };
-            }
+            let Some(page) = self.read(|| self.pages.changes_after(position.after)).await? else { break };
+            let changes = page.after(position.after).iter().take_while(|change| change.seq <= head);
+            position = changes.fold(position, |position, change| change.end(position));
         }
         Ok(position)
     }
@@ -191,11 +190,11 @@ impl Session<'_> {
             let head = *self.head.borrow_and_update();
             let state = if position.after < head { CrawlerState::Behind } else { CrawlerState::Current };
             self.crawler.set_position(state, position.after);
-            let Some(page) = self.read(|| self.pages.changes_after(position)).await? else {
+            let Some(page) = self.read(|| self.pages.changes_after(position.after)).await? else {
                 self.head.changed().await.map_err(|_| End::Disconnected)?;
                 continue;
             };
-            self.prefetch_after(page.end());
+            self.prefetch_after(page.last());
             let permit = self.permit().await;
             let mut batch = Batch::new(&self.crawler.request, self.max_bytes);
             let next = batch.add_changes(&page, position, not_before);
@@ -211,14 +210,14 @@ impl Session<'_> {
         }
     }
 
-    /// Begins to read the pages after a position while the crawler is busy, unless an earlier read goes on.
-    fn prefetch_after(&mut self, position: Position) {
+    /// Begins to read the pages after a number while the crawler is busy, unless an earlier read goes on.
+    fn prefetch_after(&mut self, after: Seq) {
         let is_reading = self.prefetch.as_ref().is_some_and(|prefetch| !prefetch.is_finished());
-        if is_reading || position.after >= self.pages.journal().head() {
+        if is_reading || after >= self.pages.journal().head() {
             return;
         }
         let pages = Arc::clone(self.pages);
-        let prefetch = async move { pages.prefetch_after(position).await };
+        let prefetch = async move { pages.prefetch_after(after).await };
         self.prefetch = Some(AbortOnDropHandle::new(tokio::spawn(prefetch)));
     }
 

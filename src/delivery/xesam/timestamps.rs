@@ -8,7 +8,7 @@
 //!   the last second again, and misses none.
 //! * It stays within the second of receipt. Otherwise the crawler's second could be later than that of the next record.
 //!
-//! It depends on nothing but the changes of its second. So every crawler, every node and every run of the gateway gives a
+//! It depends on nothing but the selected records of its second. So every crawler, every node and every run of the gateway gives a
 //! record the same timestamp.
 
 use chrono::DateTime;

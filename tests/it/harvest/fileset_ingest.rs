@@ -12,6 +12,7 @@ use tidings::harvest::fileset::{IngestSettings, Ingested, RetryRule, platform::D
 
 use crate::support::{
     command_line::{command, ended},
+    gateway::PATIENCE,
     ingest_fixture::{IngestFixture, defaults, md5, sha256, table},
     python,
     scripted_platform::Answer,
@@ -173,7 +174,7 @@ async fn fileset_ingest_ends_while_it_waits_for_input() {
     let mut stdin = child.stdin.take().unwrap();
     writeln!(stdin, "{url}/records/17").unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
-    let (code, errors) = tokio::task::spawn_blocking(move || {
+    let interrupted = tokio::task::spawn_blocking(move || {
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         assert!(line.starts_with("success-file"), "{line}");
@@ -181,9 +182,9 @@ async fn fileset_ingest_ends_while_it_waits_for_input() {
         assert!(sent.success());
         let (code, _, errors) = ended(child);
         (code, errors)
-    })
-    .await
-    .unwrap();
+    });
+    let interrupted = tokio::time::timeout(PATIENCE, interrupted).await;
+    let (code, errors) = interrupted.expect("the command ends before its input").unwrap();
     drop(stdin);
     assert!(code == 1 && errors.contains("interrupted"), "{code} {errors}");
 }

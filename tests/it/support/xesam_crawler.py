@@ -11,6 +11,7 @@ JSON. Each line of standard input is a command:
   text              answer with a text from now on
   invalidated       emit Invalidated
   flood             emit Invalidated, and leave without waiting
+  flash COUNT       call ListRecords for so many objects, and emit Invalidated from each without waiting
   wrong             call ListRecords with wrong types
 """
 
@@ -70,6 +71,10 @@ def command(line):
         connection.send(new_signal(here, "Invalidated", "s", ("no more, please",)))
         if word == "flood":
             sys.exit()
+    elif word == "flash":
+        for number in range(int(rest)):
+            install(f"{path}/{number}")
+            connection.send(new_signal(DBusAddress(f"{path}/{number}", interface=CRAWLER), "Invalidated", "s", ("",)))
     elif word == "wrong":
         serial = next(connection.outgoing_serial)
         calls[serial] = path

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
+    sync::{Arc, Mutex},
 };
 
 use serde_json::{Value, json};
@@ -126,16 +127,18 @@ async fn tidings_crawl_that_is_invalidated_says_so_on_the_bus() {
     let mut monitor = Command::new("dbus-monitor");
     monitor.args(["--address", &target.bus.address(), &signal]).stdout(Stdio::piped());
     let mut monitor = monitor.spawn().unwrap();
-    let mut lines = BufReader::new(monitor.stdout.take().unwrap()).lines();
+    let (lines, output) = (Arc::<Mutex<Vec<String>>>::default(), monitor.stdout.take().unwrap());
+    let adding = Arc::clone(&lines);
+    std::thread::spawn(move || {
+        BufReader::new(output).lines().map_while(Result::ok).for_each(|line| adding.lock().unwrap().push(line));
+    });
+    let has_signal = |member: &str| lines.lock().unwrap().iter().any(|line| line.contains(member));
     // It monitors when it has lost the name that every connection gets.
-    assert!(lines.by_ref().any(|line| line.unwrap().contains("member=NameLost")));
+    until("the signals are monitored", async || has_signal("member=NameLost")).await;
     let call = ["--user", "call", &owner, "/org/tidings/Crawler", CRAWLER_INTERFACE, "Invalidate", "s", "enough"];
     target.bus.run("busctl", &call);
-    let ended = tokio::task::spawn_blocking(move || {
-        assert!(lines.any(|line| line.unwrap().contains("member=Invalidated")));
-        crawl.wait_with_output().unwrap()
-    });
-    let ended = ended.await.unwrap();
+    until("the signal is sent", async || has_signal("member=Invalidated")).await;
+    let ended = tokio::task::spawn_blocking(move || crawl.wait_with_output().unwrap()).await.unwrap();
     monitor.kill().unwrap();
     monitor.wait().unwrap();
     let errors = String::from_utf8(ended.stderr).unwrap();

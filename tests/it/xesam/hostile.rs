@@ -60,6 +60,14 @@ async fn requests_that_make_no_sense_harm_nobody() {
     }
     check(&target, &witness, 20).await;
     target.until_crawlers(1).await;
+    // A client that stays, and whose signals may be read before the requests that they follow.
+    let mut fickle = target.crawler_with(&json!({ "install": false }));
+    fickle.until_event("connected").await;
+    fickle.tell("flash 100");
+    let is_installed = |name: &String| name == "installed";
+    until("all requests are answered", async || fickle.names().iter().filter(|name| is_installed(name)).count() == 100)
+        .await;
+    target.until_crawlers(1).await;
 }
 
 #[tokio::test]
