@@ -39,18 +39,15 @@ impl Plan {
         let not_before = millis.and_then(Timestamp::from_millis);
         let Some(not_before) = not_before else {
             // No change will ever be that new.
-            let from = pages.second_of(head).await?;
             let end_of_time = Timestamp::from_datetime(chrono::DateTime::<chrono::Utc>::MAX_UTC);
-            return Ok(Self::Changes { from, not_before: end_of_time });
+            return Ok(Self::Changes { from: Position::at(head), not_before: end_of_time });
         };
         if mtime == 0 || lacks_changes(journal, not_before).await? {
             return Ok(full);
         }
-        let from = match pages.since(not_before).await? {
-            Some((from, _)) => from,
-            None => pages.second_of(head).await?,
-        };
-        Ok(Self::Changes { from, not_before })
+        let from = pages.since(not_before).await?.map(|(from, _)| from);
+        // Otherwise the next record that it gets is the first of its second.
+        Ok(Self::Changes { from: from.unwrap_or(Position::at(head)), not_before })
     }
 }
 
