@@ -112,25 +112,32 @@ def message(received):
         connection.send(new_error(received, "org.freedesktop.DBus.Error.UnknownObject", "s", ("no such object",)))
 
 
+def run():
+    # `hold` may stop the answers before the first call arrives, so commands are read first.
+    pending = b""
+    while True:
+        ready, _, _ = select.select([connection.sock, sys.stdin], [], [])
+        if sys.stdin in ready:
+            read = sys.stdin.buffer.read1()
+            if not read:
+                return
+            *lines, pending = (pending + read).split(b"\n")
+            for line in lines:
+                command(line.decode())
+        if connection.sock in ready:
+            data = connection.sock.recv(1 << 16)
+            if not data:
+                raise ConnectionResetError
+            connection.parser.add_data(data)
+            while (received := connection.parser.get_next_message()) is not None:
+                message(received)
+
+
 show("connected", owner=connection.unique_name)
-if options.get("install", True):
-    install(path)
-# `hold` may stop the answers before the first call arrives, so commands are read first.
-pending = b""
-while True:
-    ready, _, _ = select.select([connection.sock, sys.stdin], [], [])
-    if sys.stdin in ready:
-        read = sys.stdin.buffer.read1()
-        if not read:
-            break
-        *lines, pending = (pending + read).split(b"\n")
-        for line in lines:
-            command(line.decode())
-    if connection.sock in ready:
-        data = connection.sock.recv(1 << 16)
-        if not data:
-            show("disconnected")
-            break
-        connection.parser.add_data(data)
-        while (received := connection.parser.get_next_message()) is not None:
-            message(received)
+try:
+    if options.get("install", True):
+        install(path)
+    run()
+except ConnectionError:
+    # The bus may also end in the middle of an answer.
+    show("disconnected")
