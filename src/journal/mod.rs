@@ -69,7 +69,7 @@ pub use bounds::ChangeBounds;
 pub use command::{DraftOutcome, DuplicatePolicy, Submission};
 pub use queries::BlockingQueries;
 pub use raw_content::RawContentLocation;
-pub use tail::{ChangeSubjects, RecordedChange, TailBounds, take_within};
+pub use tail::{ChangeOutline, RecordedChange, TailBounds, take_within};
 pub use threads::JournalThreads;
 
 use crate::{

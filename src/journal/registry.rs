@@ -90,8 +90,8 @@ pub struct ObjectState {
     pub types: Register<Vec<Uri>>,
     /// Time of the last purge, which invalidates older facts.
     pub purged: Clock,
-    /// Source whose change or crawl was the first about the object. It never changes. `None` only for an object that is
-    /// older than this fact, and of which no change is left.
+    /// Source whose change or crawl was the first about the object. It never changes. An object can only be without it
+    /// (`None`) if a version that did not record it has written the object, and retention has removed its changes.
     pub source: Option<SourceName>,
     /// Items by URI: either the selected items or all. The records are boxed, because even a map with one record
     /// allocates room for eleven.
@@ -220,9 +220,9 @@ impl ObjectState {
         clock.and_then(Clock::latest).max(self.purged.latest())
     }
 
-    /// Applies a change of the journal. The values that a change sets do not depend on the state before. Replaying
-    /// changes that are applied already is therefore harmless, as long as the replay continues in order to the
-    /// newest change.
+    /// Applies a change of the journal. The values that a change sets do not depend on the state before, except that an
+    /// object keeps its first source. Replaying changes that are applied already is therefore harmless, as long as the
+    /// replay continues in order to the newest change.
     pub fn apply_change(&mut self, change: &Change) {
         let order = ordering_time(change.settlement.as_of.unwrap_or(change.modification.time), change.received);
         self.apply(order, &change.modification, &change.settlement);

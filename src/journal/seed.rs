@@ -180,7 +180,7 @@ impl ObjectState {
     }
 
     /// Applies facts from a crawl. As with [`ObjectState::apply_change`], the result does not depend on the facts
-    /// before.
+    /// before, except that an object keeps its first source.
     pub fn apply_delta(&mut self, delta: &RegistryDelta) {
         if self.source.is_none() {
             self.source.clone_from(&delta.source);

@@ -25,20 +25,25 @@ pub struct RecordedChange {
     encodings: Mutex<Vec<(EncodingKey, Bytes)>>,
 }
 
-/// What a change is about.
+/// Outline of a change: its times, its object and the URIs of its items.
 #[derive(Clone, Debug, Deserialize)]
-pub struct ChangeSubjects {
+pub struct ChangeOutline {
     /// Time of receipt, by the gateway's clock.
     pub received: Timestamp,
+    /// Time of the change, by the source's clock.
+    pub time: Timestamp,
     /// The object.
     pub object: Uri,
+    /// Whether the change purges the object.
+    #[serde(default)]
+    pub purge: bool,
     /// The items that the change lists.
-    pub items: Vec<ChangedItem>,
+    pub items: Vec<ItemOutline>,
 }
 
-/// An item that a change lists.
+/// Outline of an item in a change.
 #[derive(Clone, Debug, Deserialize)]
-pub struct ChangedItem {
+pub struct ItemOutline {
     /// The item.
     pub uri: Uri,
 }
@@ -105,16 +110,18 @@ impl RecordedChange {
         }
     }
 
-    /// Returns what the change is about. Does not parse the rest of the change.
+    /// Returns the outline of the change. Does not parse the rest of the change.
     ///
     /// # Errors
     /// As [`RecordedChange::change`].
-    pub fn subjects(&self) -> Result<ChangeSubjects, StoreError> {
+    pub fn outline(&self) -> Result<ChangeOutline, StoreError> {
         match self.change.get() {
-            Some(Change { received, modification, .. }) => Ok(ChangeSubjects {
+            Some(Change { received, modification, settlement, .. }) => Ok(ChangeOutline {
                 received: *received,
+                time: modification.time,
                 object: modification.object.clone(),
-                items: modification.items.iter().map(|item| ChangedItem { uri: item.uri.clone() }).collect(),
+                purge: settlement.purge,
+                items: modification.items.iter().map(|item| ItemOutline { uri: item.uri.clone() }).collect(),
             }),
             None => self.parse(),
         }

@@ -332,5 +332,5 @@ fn subjects(recorded: &RecordedChange, has_visibility: bool) -> Result<ChangedSu
     let public = if has_visibility { recorded.public()? } else { None };
     let public = public.map(|public| public.change()).transpose()?;
     let affected = public.into_iter().flat_map(|public| public.modification.items.iter().map(|item| &item.uri));
-    Ok(ChangedSubjects::of(recorded.subjects()?, affected))
+    Ok(ChangedSubjects::of(recorded.outline()?, affected))
 }

@@ -12,8 +12,8 @@ use foldhash::{HashMap, HashSet};
 use super::categories::{self, CONTENT, FILE, RESOURCE};
 use crate::{
     journal::{
-        ChangeSubjects, RawContentLocation,
-        registry::ObjectState,
+        ChangeOutline, RawContentLocation,
+        registry::{ItemRecord, ObjectState},
         store::{ItemSelection, ObjectSelection, StoreError},
     },
     model::{ContentLocation, DigestAlgorithm, SourceName, Timestamp, Uri, UriPrefix, is_public},
@@ -36,7 +36,7 @@ pub struct Selection {
     /// Beginnings of the objects' URIs; without any, all objects are selected.
     pub objects: Vec<UriPrefix>,
     /// Sources that were the first to report the objects; without any, all objects are selected. The first source of an
-    /// object never changes, so no object enters or leaves the selection.
+    /// object never changes, so an object neither enters nor leaves the selection.
     pub sources: Vec<SourceName>,
 }
 
@@ -83,22 +83,29 @@ pub(super) struct ChangedSubjects {
     object: Uri,
     /// Items of the change, each once. The object's own item is not among them.
     items: Vec<Uri>,
+    /// Time of the purge, if the change is one. A late purge spares newer items and does not list them, but takes older
+    /// facts from them.
+    purged: Option<Timestamp>,
 }
 
 impl ChangedSubjects {
     /// Returns the subjects of a change. `unlisted` are items that it affects although it does not list them.
-    pub(super) fn of<'c>(change: ChangeSubjects, unlisted: impl IntoIterator<Item = &'c Uri>) -> Self {
-        let ChangeSubjects { received, object, items: listed } = change;
+    pub(super) fn of<'c>(change: ChangeOutline, unlisted: impl IntoIterator<Item = &'c Uri>) -> Self {
+        let ChangeOutline { received, time, object, purge, items: listed } = change;
         let mut known: HashSet<Uri> = HashSet::default();
         known.insert(object.clone());
         let listed = listed.into_iter().map(|item| item.uri).chain(unlisted.into_iter().cloned());
-        Self { received, object, items: listed.filter(|item| known.insert(item.clone())).collect() }
+        let items = listed.filter(|item| known.insert(item.clone())).collect();
+        Self { received, object, items, purged: purge.then(|| time.min(received)) }
     }
 
     /// Adds the rows of the registry that the records need.
     pub(super) fn select(&self, rows: &mut ObjectSelection) {
-        let items = self.items.iter().chain([&self.object]).cloned();
-        rows.entry(self.object.clone()).or_insert_with(|| ItemSelection::these([])).widen(ItemSelection::these(items));
+        let items = match self.purged {
+            Some(_) => ItemSelection::All,
+            None => ItemSelection::these(self.items.iter().chain([&self.object]).cloned()),
+        };
+        rows.entry(self.object.clone()).or_insert_with(|| ItemSelection::these([])).widen(items);
     }
 
     /// Returns the record of each subject; none if the selection excludes the object. `visible` are the objects that have
@@ -115,7 +122,21 @@ impl ChangedSubjects {
         }
         let reader = RecordReader { selection, object, state };
         let of_object = reader.object(visible.contains(object));
-        [of_object].into_iter().chain(self.items.iter().map(|item| reader.item(item))).collect()
+        let items = self.items.iter().chain(self.spared(state));
+        [of_object].into_iter().chain(items.map(|item| reader.item(item))).collect()
+    }
+
+    /// Returns the items that a late purge has spared, in order of their URIs. Later changes can add items to them, but
+    /// remove none, so a crawler that has some of their records gets the others.
+    fn spared<'s>(&'s self, state: &'s ObjectState) -> impl Iterator<Item = &'s Uri> {
+        let listed: HashSet<&Uri> = self.purged.iter().flat_map(|_| self.items.iter().chain([&self.object])).collect();
+        let is_newer = |record: &ItemRecord, purged| {
+            let latest = record.existence.clock.latest();
+            latest > Some(purged) || (latest == Some(purged) && record.existence.value)
+        };
+        let is_spared = move |record: &ItemRecord| self.purged.is_some_and(|purged| is_newer(record, purged));
+        let items = state.items.iter().filter(move |(item, record)| is_spared(record) && !listed.contains(item));
+        items.map(|(item, _)| item)
     }
 }
 

@@ -194,6 +194,31 @@ async fn purge_deletes_the_object_and_its_items() {
     crawler.check_order();
 }
 
+#[tokio::test]
+async fn late_purge_takes_older_facts_from_the_items_that_it_spares() {
+    let target = Target::start().await;
+    let (object, item) = (uri(1), format!("{}/item", uri(1)));
+    let post = async |day: u8, mut message: Value| {
+        message["object"] = json!(object);
+        message["time"] = json!(format!("2026-01-{day:02}T00:00:00Z"));
+        target.post(&message).await;
+    };
+    let crawler = target.crawler(1, 0);
+    post(10, json!({ "items": [content(&item, "ADD", "image/png")] })).await;
+    post(20, json!({ "items": [{ "uri": item, "change": "UPDATE" }] })).await;
+    let before = state_after(&crawler.until_records(4).await);
+    assert_eq!(before[&item][0].1, format!("{item}/file"));
+    post(15, json!({ "purge": true })).await;
+    target.add(2).await;
+    let changed = state_after(&crawler.until_record_of(&uri(2)).await);
+    let full = target.crawler(0, 0);
+    let dumped = state_after(&full.until_record_of(&uri(2)).await);
+    let url = |state: &std::collections::BTreeMap<String, Vec<(String, String)>>| state[&item][0].1.clone();
+    assert_eq!(url(&dumped), item, "the content is older than the purge");
+    assert_eq!(changed, dumped);
+    crawler.check_order();
+}
+
 /// Returns a message about one of a few objects, possibly late or about the whole object.
 fn random_message(random: &mut fastrand::Rng) -> Value {
     let object = uri(random.usize(0..6));

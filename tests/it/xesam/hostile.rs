@@ -1,4 +1,4 @@
-//! Records and crawlers that could harm others. Whatever happens to one crawler, another one gets everything.
+//! Records and crawlers that could harm others: another crawler still gets everything.
 
 use serde_json::json;
 

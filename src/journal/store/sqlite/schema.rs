@@ -338,10 +338,12 @@ pub(super) const MIGRATIONS: [Migration; 15] = [
         "
     -- Source whose change or crawl was the first about the object; null if no change about it is left.
     ALTER TABLE objects ADD COLUMN source TEXT;
-    UPDATE objects SET source = oldest.source FROM (
-        SELECT json ->> '$.object' AS uri, json ->> '$.source' AS source, min(seq)
-        FROM changes WHERE json_valid(json) GROUP BY 1
-    ) AS oldest WHERE oldest.uri = objects.uri;
+    -- In the order of the changes, because grouping would sort the JSON of the whole journal.
+    CREATE TEMP TABLE oldest_changes (object TEXT PRIMARY KEY, source TEXT) WITHOUT ROWID;
+    INSERT OR IGNORE INTO oldest_changes
+        SELECT json ->> '$.object', json ->> '$.source' FROM changes WHERE json_valid(json) ORDER BY seq;
+    UPDATE objects SET source = (SELECT source FROM oldest_changes WHERE object = objects.uri);
+    DROP TABLE oldest_changes;
     ",
     ),
 ];
