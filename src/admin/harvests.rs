@@ -15,7 +15,10 @@ use utoipa::ToSchema;
 
 use super::{journal_problem, sentence};
 use crate::{
-    harvest::{Harvest, HarvestOperationError, Harvests, status::HarvestView},
+    harvest::{
+        Harvest, HarvestOperationError, Harvests,
+        status::{HarvestState, HarvestView},
+    },
     journal::{
         harvest::{HarvestRun, KEPT_RUNS, RunCounts, RunState},
         subscriptions::MadeBy,
@@ -143,8 +146,8 @@ impl RunView {
 }
 
 impl HarvestSummary {
-    fn of(harvest: &Harvest, run: Option<RunView>) -> Self {
-        let HarvestView { state, next, last_error, remarks } = harvest.status.view();
+    fn of(harvest: &Harvest, view: HarvestView, run: Option<RunView>) -> Self {
+        let HarvestView { state, next, last_error, remarks } = view;
         Self {
             source: harvest.source.name().to_string(),
             from: harvest.made_by,
@@ -163,9 +166,22 @@ fn get(harvests: &Harvests, name: &SourceName) -> Result<Arc<Harvest>, Problem> 
     harvests.get(name).ok_or_else(|| problem(HarvestOperationError::Unknown(name.clone())))
 }
 
-async fn runs(harvests: &Harvests, source: &SourceName, limit: usize) -> Result<Vec<RunView>, Problem> {
-    let runs = harvests.journal().harvest_runs(source.clone(), None, limit).await.map_err(journal_problem)?;
-    Ok(runs.into_iter().map(RunView::of).collect())
+/// Returns the newest runs of a harvest, newest first, and its state. If the state says that a run has ended, the run has
+/// ended in the list too.
+async fn newest_runs(
+    harvests: &Harvests,
+    harvest: &Harvest,
+    limit: usize,
+) -> Result<(Vec<RunView>, HarvestView), Problem> {
+    let read = || harvests.journal().harvest_runs(harvest.source.name().clone(), None, limit);
+    let mut runs = read().await.map_err(journal_problem)?;
+    let view = harvest.status.view();
+    let has_ended = runs.first().is_some_and(|run| run.state != RunState::Running);
+    if !has_ended && matches!(view.state, HarvestState::Waiting | HarvestState::Finished) {
+        // It may have ended since the list was read. The engine writes the end of a run before it changes the state.
+        runs = read().await.map_err(journal_problem)?;
+    }
+    Ok((runs.into_iter().map(RunView::of).collect(), view))
 }
 
 /// Returns the problem of a failed operation.
@@ -205,8 +221,8 @@ problems!(RemoveProblems: NotFound, Conflict, Unavailable);
 pub async fn list(State(harvests): State<Harvests>) -> Result<Response, Problem> {
     let mut views = Vec::new();
     for harvest in harvests.list() {
-        let run = runs(&harvests, harvest.source.name(), 1).await?.pop();
-        views.push(HarvestSummary::of(&harvest, run));
+        let (mut runs, view) = newest_runs(&harvests, &harvest, 1).await?;
+        views.push(HarvestSummary::of(&harvest, view, runs.pop()));
     }
     Ok(Json(HarvestsView { harvests: views }).into_response())
 }
@@ -222,12 +238,12 @@ pub async fn list(State(harvests): State<Harvests>) -> Result<Response, Problem>
 )]
 pub async fn one(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
     let harvest = get(&harvests, &source)?;
-    let runs = runs(&harvests, &source, KEPT_RUNS).await?;
+    let (runs, view) = newest_runs(&harvests, &harvest, KEPT_RUNS).await?;
     let stored = harvests.journal().harvest(source).await.map_err(journal_problem)?;
     let lease = stored.as_ref().and_then(|stored| stored.lease);
     let position = stored.map(|stored| stored.position.to_string()).filter(|position| !position.is_empty());
     let announced = position.as_deref().and_then(|position| harvest.announced(position));
-    let summary = HarvestSummary::of(&harvest, runs.first().cloned());
+    let summary = HarvestSummary::of(&harvest, view, runs.first().cloned());
     Ok(Json(HarvestHistory { summary, position, announced, lease, runs }).into_response())
 }
 
@@ -268,7 +284,7 @@ pub async fn add(State(harvests): State<Harvests>, Body(body): Body) -> Result<R
     })?;
     harvests.add(&name, &Value::Object(settings)).await.map_err(problem)?;
     let harvest = get(&harvests, &name)?;
-    Ok((StatusCode::CREATED, Json(HarvestSummary::of(&harvest, None))).into_response())
+    Ok((StatusCode::CREATED, Json(HarvestSummary::of(&harvest, harvest.status.view(), None))).into_response())
 }
 
 /// Removes a harvest that was made over HTTP, with its position and its history. Its changes stay in the journal.
