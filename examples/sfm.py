@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Simulates Social Feed Manager: publishes messages with kombu to the durable topic exchange sfm_exchange, as persistent
-JSON without a message id, like its components.
+JSON without a message id, like its components. Unlike them, it waits for the broker's confirmations.
 
 Each line of standard input is a message, [routing key, body]. A body that is a string is sent unchanged.
 
@@ -16,8 +16,8 @@ from kombu import Connection, Exchange
 if len(sys.argv) != 2:
     sys.exit(__doc__)
 exchange = Exchange("sfm_exchange", type="topic", durable=True)
-# The connection is closed properly, because the broker may otherwise lose messages that it has not read yet.
-with Connection(sys.argv[1]) as broker:
+# Each message is confirmed, because a quorum queue can lose the last messages of a connection that is closed at once.
+with Connection(sys.argv[1], transport_options={"confirm_publish": True}) as broker:
     producer = broker.Producer()
     for line in sys.stdin:
         routing_key, body = json.loads(line)
