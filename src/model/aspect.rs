@@ -37,6 +37,14 @@ impl AspectSet {
     /// The empty set.
     pub const EMPTY: Self = Self(0);
 
+    /// Returns the aspects with these names, separated by white space (an XML Schema list). Ignores unknown names, which
+    /// are from a later version.
+    #[must_use]
+    pub fn of_names(names: &str) -> Self {
+        let aspect = |name| Aspect::ALL.into_iter().find(|aspect| aspect.name() == name);
+        names.split_whitespace().filter_map(aspect).collect()
+    }
+
     /// Adds an aspect.
     pub fn insert(&mut self, aspect: Aspect) {
         self.0 |= aspect.bit();
@@ -99,6 +107,8 @@ mod tests {
         for aspect in Aspect::ALL {
             assert_eq!(serde_json::to_value(aspect).unwrap(), aspect.name());
         }
-        assert_eq!(AspectSet::from_iter([Aspect::State, Aspect::Content]).to_string(), "content state");
+        let set = AspectSet::from_iter([Aspect::State, Aspect::Content]);
+        assert_eq!(set.to_string(), "content state");
+        assert_eq!(AspectSet::of_names(" state\ncontent colour"), set);
     }
 }

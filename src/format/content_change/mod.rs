@@ -6,6 +6,7 @@
 //! the types of the object as categories. All other additions are in a separate namespace ([`TIDINGS`]) or use
 //! a registered attribute (`length` of a link, RFC 4287 section 4.2.7.6), so readers of 0.1 can ignore them.
 
+mod copied;
 mod read;
 mod write;
 

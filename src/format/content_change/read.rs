@@ -22,7 +22,7 @@ use crate::model::{
 };
 
 /// An element and its text.
-type TextElement<'a> = (Element<'a>, Cow<'a, str>);
+pub(super) type TextElement<'a> = (Element<'a>, Cow<'a, str>);
 
 /// Parses one message.
 ///
@@ -41,9 +41,9 @@ pub(super) fn draft(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
 }
 
 /// Content of a feed.
-struct Feed<'a> {
-    root: Element<'a>,
-    id: Option<TextElement<'a>>,
+pub(super) struct Feed<'a> {
+    pub(super) root: Element<'a>,
+    pub(super) id: Option<TextElement<'a>>,
     title: Option<TextElement<'a>>,
     updated: Option<TextElement<'a>>,
     author_name: Option<TextElement<'a>>,
@@ -51,13 +51,15 @@ struct Feed<'a> {
     categories: Vec<Element<'a>>,
     links: Vec<Element<'a>>,
     /// The element `tidings:change`.
-    change: Option<Element<'a>>,
-    entries: Vec<Entry<'a>>,
+    pub(super) change: Option<Element<'a>>,
+    pub(super) entries: Vec<Entry<'a>>,
+    /// Whether the entries were copied from a change that a gateway has settled.
+    pub(super) is_settled: bool,
 }
 
 /// Content of an entry.
-struct Entry<'a> {
-    start: Element<'a>,
+pub(super) struct Entry<'a> {
+    pub(super) start: Element<'a>,
     id: Option<TextElement<'a>>,
     content: Option<Element<'a>>,
     via: Option<Element<'a>>,
@@ -68,9 +70,13 @@ struct Entry<'a> {
     after: Option<Element<'a>>,
     digest: Option<TextElement<'a>>,
     /// Metadata of the message from which the entry was copied into this feed (RFC 4287 section 4.2.11).
-    source: Option<Box<Feed<'a>>>,
+    pub(super) source: Option<Box<Feed<'a>>>,
     /// The element `tidings:change` of a copied entry.
-    change: Option<Element<'a>>,
+    pub(super) change: Option<Element<'a>>,
+    /// The element `tidings:item`.
+    pub(super) notes: Option<Element<'a>>,
+    /// The element `tidings:late`.
+    pub(super) late: Option<TextElement<'a>>,
 }
 
 impl<'a> Feed<'a> {
@@ -86,6 +92,7 @@ impl<'a> Feed<'a> {
             links: Vec::new(),
             change: None,
             entries: Vec::new(),
+            is_settled: false,
         };
         while let Some(child) = document.child()? {
             match child.atom() {
@@ -107,19 +114,6 @@ impl<'a> Feed<'a> {
             }
         }
         Ok(feed)
-    }
-
-    /// Returns the message that the entries were copied from, if they say so: the feed of another gateway has the items of
-    /// a change as entries with the same `atom:source`.
-    fn with_source(mut self) -> Result<Self, Rejection> {
-        let Some(first) = self.entries.first_mut() else { return Ok(self) };
-        let (Some(source), change) = (first.source.take(), first.change.take()) else { return Ok(self) };
-        let id = |feed: &Self| feed.id.as_ref().map(|(_, id)| id.to_string());
-        let is_other = |entry: &&Entry<'a>| entry.source.as_deref().and_then(id) != id(&source);
-        if let Some(other) = self.entries.iter().skip(1).find(is_other) {
-            return Err(other.start.unprocessable("the entry belongs to another change than the first one"));
-        }
-        Ok(Self { root: self.root, entries: self.entries, change, ..*source })
     }
 
     fn read_author(&mut self, document: &mut Document<'a>) -> Result<(), Rejection> {
@@ -193,6 +187,7 @@ impl<'a> Feed<'a> {
     fn items(&self) -> Result<DraftItems, Rejection> {
         let items = self.entries.iter().map(Entry::item).collect::<Result<Vec<_>, _>>()?;
         match NonEmpty::try_from(items) {
+            Ok(items) if self.is_settled => Ok(DraftItems::Relayed { items, settlement: Box::new(self.settlement()?) }),
             Ok(items) => Ok(DraftItems::Listed(items)),
             Err(_) if self.is_purge() => Ok(DraftItems::Purge),
             Err(no_items) => Err(self.root.unprocessable(format!("the feed has no entry; {no_items}"))),
@@ -200,13 +195,13 @@ impl<'a> Feed<'a> {
     }
 
     /// Returns the lookup mark. An unknown mark is from a later version and is ignored.
-    fn mark(&self) -> Option<LookupMark> {
+    pub(super) fn mark(&self) -> Option<LookupMark> {
         LookupMark::parse(self.change.as_ref()?.attribute("lookup")?.trim())
     }
 
-    fn is_purge(&self) -> bool {
+    pub(super) fn is_purge(&self) -> bool {
         let purge = self.change.as_ref().and_then(|change| change.attribute("purge"));
-        purge.is_some_and(|said| matches!(said.trim(), "true" | "1"))
+        purge.is_some_and(|said| is_true(&said))
     }
 }
 
@@ -225,6 +220,8 @@ impl<'a> Entry<'a> {
             digest: None,
             source: None,
             change: None,
+            notes: None,
+            late: None,
         };
         while let Some(child) = document.child()? {
             match child.atom() {
@@ -247,6 +244,8 @@ impl<'a> Entry<'a> {
                 }
                 _ if child.is(TIDINGS, "digest") => text_of(document, child, &mut entry.digest)?,
                 _ if child.is(TIDINGS, "change") => take_within(document, child, &mut entry.change)?,
+                _ if child.is(TIDINGS, "item") => take_within(document, child, &mut entry.notes)?,
+                _ if child.is(TIDINGS, "late") => text_of(document, child, &mut entry.late)?,
                 _ => document.skip()?,
             }
         }
@@ -355,8 +354,17 @@ fn uri(element: &Element<'_>, attribute: &str) -> Result<Uri, Rejection> {
     located(Uri::parse(&raw), element, attribute)
 }
 
+/// Reads a boolean of XML Schema.
+pub(super) fn is_true(said: &str) -> bool {
+    matches!(said.trim(), "true" | "1")
+}
+
 /// Converts an error to a rejection at the element.
-fn located<T, E: fmt::Display>(value: Result<T, E>, element: &Element<'_>, what: &str) -> Result<T, Rejection> {
+pub(super) fn located<T, E: fmt::Display>(
+    value: Result<T, E>,
+    element: &Element<'_>,
+    what: &str,
+) -> Result<T, Rejection> {
     value.map_err(|error| element.unprocessable(format!("{what}: {error}")))
 }
 
@@ -393,52 +401,4 @@ fn all_of<'a>(
     document.skip()?;
     elements.push(element);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Draft, Limits, Rejection, draft};
-
-    /// Returns the draft of a feed with entries that were copied from messages with these ids.
-    fn copied(ids: &[&str]) -> Result<Draft, Rejection> {
-        let entries: String = ids
-            .iter()
-            .enumerate()
-            .map(|(number, id)| {
-                format!(
-                    r#"<entry><title>an entry</title><id>urn:uuid:66666666-7777-4888-8999-00000000000{number}</id>
-                    <category term="ADD" scheme="changes:ITEM:CHANGE:TYPE"/><link href="urn:item:{number}" rel="via"/>
-                    <source><title>ingest</title><id>{id}</id><updated>2024-05-06T07:08:09Z</updated>
-                    <author><name>curator</name></author><category
-                    term="http://www.acuityunlimited.net/fedora/messaging#content-change-message-0.1"
-                    scheme="http://www.fedora.info/definitions/1/0/types/formatURI"/>
-                    <link href="urn:object" rel="via"/><link href="urn:parent" rel="related"/>
-                    <entry><link href="urn:other" rel="via"/></entry></source>
-                    <tidings:change event="event-1" seq="42" source="fedora3"/></entry>"#
-                )
-            })
-            .collect();
-        let feed = format!(
-            r#"<feed xmlns="http://www.w3.org/2005/Atom" xmlns:tidings="urn:tidings:change:1">{entries}</feed>"#
-        );
-        draft(feed.as_bytes(), Limits::default())
-    }
-
-    #[test]
-    fn copied_entries_of_a_message_are_the_message() {
-        let id = "urn:uuid:11111111-2222-4333-8444-555555555555";
-        let draft = copied(&[id, id]).unwrap();
-        assert_eq!(draft.id.unwrap().to_string(), id);
-        assert_eq!((draft.object.as_str(), draft.parent.unwrap().as_str()), ("urn:object", "urn:parent"));
-        assert_eq!((draft.description.as_str(), draft.user.name()), ("ingest", "curator"));
-        assert_eq!(draft.event_id.unwrap().as_str(), "event-1");
-        let items: Vec<_> = draft.items.listed().iter().map(|item| item.uri.as_str()).collect();
-        assert_eq!(items, ["urn:item:0", "urn:item:1"]);
-    }
-
-    #[test]
-    fn copied_entries_of_two_messages_are_refused() {
-        let error = copied(&["urn:uuid:11111111-2222-4333-8444-555555555555", "urn:x:2"]).unwrap_err();
-        assert!(error.to_string().contains("the entry belongs to another change than the first one"), "{error}");
-    }
 }

@@ -26,6 +26,12 @@ fn harvesting(gateways: &[(&str, &str)]) -> String {
     gateways.iter().map(source).collect()
 }
 
+/// Returns the configuration of a source that harvests the feed of the gateway at this address.
+fn feed_of(address: &str) -> String {
+    let url = format!("http://{address}/feed");
+    format!("[sources.edge]\ntransport = \"feed\"\ndialect = \"content-change\"\nurl = \"{url}\"\nevery = \"1s\"\n")
+}
+
 /// A gateway that can be restarted at its address.
 struct Node {
     address: String,
@@ -234,11 +240,7 @@ async fn feed_of_a_gateway_gives_an_equal_registry_through_kills() {
     let mut random = fastrand::Rng::with_seed(23);
     let edge = Node::start(PUBLISHER);
     edge.report_random(&mut random, "x", 250).await;
-    let lines = format!(
-        "[sources.edge]\ntransport = \"feed\"\ndialect = \"content-change\"\nurl = \"http://{}/feed\"\nevery = \"1s\"\n",
-        edge.address
-    );
-    let mut copy = Node::start(&lines);
+    let mut copy = Node::start(&feed_of(&edge.address));
     for round in 0..4 {
         edge.report_random(&mut random, "x", 60 * round + 10).await;
         copy.kill();
@@ -257,6 +259,40 @@ async fn feed_of_a_gateway_gives_an_equal_registry_through_kills() {
     assert!(expected.iter().any(|(_, items)| items.len() > 1));
     assert_eq!(facts(copy.gateway.changes().await), expected);
     assert_eq!(copy.gateway.json("/quarantine").await["messages"], json!([]));
+}
+
+#[tokio::test]
+async fn feed_of_a_gateway_says_what_a_report_without_news_has_made_late() {
+    let edge = Node::start(PUBLISHER);
+    let report = |item: Value, seconds: i64| {
+        let time = chrono::Utc::now() - chrono::TimeDelta::seconds(seconds);
+        let parts = if item.is_null() { json!({ "purge": true }) } else { json!({ "items": [item] }) };
+        let mut event = json!({ "object": "urn:o", "description": "a report", "time": time.to_rfc3339() });
+        event.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
+        event
+    };
+    let state = |state: &str| json!({ "uri": "urn:i", "stateAfter": state });
+    let add = |uri: &str| json!({ "uri": uri, "change": "ADD" });
+    let delete = json!({ "uri": "urn:gone", "change": "DELETE" });
+    // Each second report is no change, and the third one is older than it. A purge lists only the items that exist.
+    for (item, seconds) in [(Value::Null, 90), (Value::Null, 70), (add("urn:early"), 80)] {
+        edge.report(&report(item, seconds)).await;
+    }
+    for (item, seconds) in [(add("urn:purged"), 60), (Value::Null, 50), (add("urn:before"), 55)] {
+        edge.report(&report(item, seconds)).await;
+    }
+    for (item, seconds) in [(add("urn:i"), 40), (state("INACTIVE"), 30), (state("INACTIVE"), 10), (state("ACTIVE"), 20)]
+    {
+        edge.report(&report(item, seconds)).await;
+    }
+    for (item, seconds) in [(add("urn:gone"), 40), (delete.clone(), 30), (delete, 10), (add("urn:gone"), 20)] {
+        edge.report(&report(item, seconds)).await;
+    }
+    let copy = Node::start(&feed_of(&edge.address));
+    wait_for_changes((&copy, "edge"), (&edge, "repo")).await;
+    copy.wait_for_registry(&edge).await;
+    assert_eq!(copy.changes_of("edge").await, edge.changes_of("repo").await);
+    assert_eq!(edge.registry().await["urn:o"]["items"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
