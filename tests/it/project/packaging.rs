@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use serde_json::Value;
@@ -203,17 +203,8 @@ fn systemd_unit_confines_the_program() {
     // The program is not in /usr/bin on this machine.
     let copy = folder.path().join("tidings.service");
     fs::write(&copy, unit.replace("/usr/bin/tidings", env!("CARGO_BIN_EXE_tidings"))).unwrap();
-    let analyze = |arguments: &[&str]| match Command::new("systemd-analyze").args(arguments).arg(&copy).output() {
-        Ok(output) => Some(output),
-        Err(error) => {
-            eprintln!(
-                "packaging/tidings.service is not verified: systemd-analyze cannot be run ({error}); install systemd"
-            );
-            None
-        }
-    };
     for arguments in [&["verify"][..], &["security", "--offline=true", "--no-pager", "--threshold=20"]] {
-        let Some(output) = analyze(arguments) else { return };
+        let output = systemd_analyze(Command::new("systemd-analyze").args(arguments).arg(&copy));
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {stdout}");
         assert!(arguments[0] != "verify" || stdout.is_empty(), "{stdout}");
@@ -232,13 +223,14 @@ fn systemd_unit_of_a_session_is_valid() {
     fs::write(&copy, unit.replace("/usr/bin/tidings", env!("CARGO_BIN_EXE_tidings"))).unwrap();
     let mut analyze = Command::new("systemd-analyze");
     analyze.args(["--user", "verify"]).arg(&copy).env("XDG_RUNTIME_DIR", folder.path()).env("HOME", folder.path());
-    match analyze.output() {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && !text.contains("tidings.service:"), "{text}");
-        }
-        Err(error) => eprintln!("the unit is not verified: systemd-analyze cannot be run ({error}); install systemd"),
-    }
+    let output = systemd_analyze(&mut analyze);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !text.contains("tidings.service:"), "{text}");
+}
+
+/// Returns the output of `systemd-analyze`. Panics with what to do if it cannot be run.
+fn systemd_analyze(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("systemd-analyze cannot be run ({error}); install systemd"))
 }
 
 #[test]
