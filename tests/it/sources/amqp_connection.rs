@@ -150,7 +150,8 @@ async fn heartbeat_detects_a_frozen_broker() {
     connected(&vhost).await.close().await;
 }
 
-#[tokio::test]
+// `starve` blocks its thread for seconds, and a connection without heartbeats would be lost meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_alarm_blocks_publishers_for_a_bounded_time() {
     let broker = Broker::start();
     let vhost = broker.vhost();
