@@ -26,21 +26,17 @@ pub(super) struct PartFile {
 
 impl PartFile {
     /// Opens a file, which is created if it does not exist. The next bytes are appended.
-    pub(super) async fn open(path: PathBuf) -> io::Result<Self> {
-        let (path, file) = blocking(move || {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
-            match file.try_lock() {
-                Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process is writing the file")),
-                Err(TryLockError::Error(error)) => return Err(error),
-                Ok(()) => {}
-            }
-            file.seek(SeekFrom::End(0))?;
-            Ok((path, file))
-        })
-        .await?;
+    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process is writing the file")),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
+        }
+        file.seek(SeekFrom::End(0))?;
         Ok(Self { path, file: Some(file), pieces: Vec::new(), pending: 0 })
     }
 
@@ -146,16 +142,13 @@ pub(super) async fn link_all(root: PathBuf, names: Vec<(PathBuf, PathBuf)>) -> i
 }
 
 /// Writes a small file at once: a reader finds the former file or the new one. A crash of the machine may lose it.
-pub(super) async fn replace(path: PathBuf, content: Bytes) -> io::Result<()> {
-    let write = move || {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let new = path.with_extension("new");
-        fs::write(&new, content)?;
-        fs::rename(&new, &path)
-    };
-    blocking(write).await
+pub(super) fn replace(path: &FilePath, content: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let new = path.with_extension("new");
+    fs::write(&new, content)?;
+    fs::rename(&new, path)
 }
 
 fn failed_before() -> io::Error {

@@ -3,7 +3,11 @@
 //! In a folder, the bytes of an unfinished file stay. In a bucket they do not, because S3 shows no part of an object; there
 //! only finished files are known again.
 
-use std::path::PathBuf;
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -22,13 +26,16 @@ pub(super) const WORKSPACES: &str = "work";
 pub struct Workspace {
     store: FileStore,
     job: String,
+    /// Whether the workspace was removed. A file is created under this lock, because tasks that were aborted may still
+    /// be about to create one.
+    removed: Arc<Mutex<bool>>,
 }
 
 impl FileStore {
     /// Returns the workspace of a job. Nothing is created yet.
     #[must_use]
     pub fn workspace(&self, job: &str) -> Workspace {
-        Workspace { store: self.clone(), job: job.to_owned() }
+        Workspace { store: self.clone(), job: job.to_owned(), removed: Arc::default() }
     }
 }
 
@@ -36,11 +43,11 @@ impl Workspace {
     /// Opens an unfinished file, which is created if it does not exist, and passes the bytes that it has to `each`.
     ///
     /// # Errors
-    /// Fails if the store cannot be read or written, or another process writes the file.
+    /// Fails if the store cannot be read or written, another process writes the file, or the workspace was removed.
     pub async fn open(&self, name: &str, mut each: impl FnMut(&Bytes)) -> Result<NewFile, FileStoreError> {
         let Some(path) = self.file_path(name) else { return self.store.create().await };
-        let failed = |error: std::io::Error| self.store.io_failed(&error);
-        let mut part = PartFile::open(path).await.map_err(failed)?;
+        let failed = |error: io::Error| self.store.io_failed(&error);
+        let mut part = self.creating(|| PartFile::open(path)).await.map_err(failed)?;
         let mut hasher = super::FileHasher::default();
         let read = part.read_from_start(|piece| {
             hasher.update(&piece);
@@ -61,8 +68,8 @@ impl Workspace {
         let Some(path) = self.file_path(name).filter(|path| path.exists()) else { return Ok(false) };
         // The process may have ended between the record and the move.
         let mut hasher = super::FileHasher::default();
-        let failed = |error: std::io::Error| self.store.io_failed(&error);
-        let mut part = PartFile::open(path).await.map_err(failed)?;
+        let failed = |error: io::Error| self.store.io_failed(&error);
+        let mut part = self.creating(|| PartFile::open(path)).await.map_err(failed)?;
         part.read_from_start(|piece| hasher.update(&piece)).await.map_err(failed)?;
         if hasher.clone().finish().digest != digest {
             part.remove().await.map_err(failed)?;
@@ -84,10 +91,11 @@ impl Workspace {
     /// another download.
     ///
     /// # Errors
-    /// Fails if the store cannot be written.
+    /// Fails if the store cannot be written, or the workspace was removed.
     pub async fn write_record(&self, name: &str, record: Bytes) -> Result<(), FileStoreError> {
         if let Some(path) = self.file_path(name) {
-            return part_file::replace(path, record).await.map_err(|error| self.store.io_failed(&error));
+            let write = move || part_file::replace(&path, &record);
+            return self.creating(write).await.map_err(|error| self.store.io_failed(&error));
         }
         let written = self.store.objects.put(&self.path(name), record.into()).await;
         written.map(drop).map_err(|error| self.store.failed(&error))
@@ -109,18 +117,37 @@ impl Workspace {
         self.remove_objects(Some(&self.path(name))).await
     }
 
-    /// Removes the workspace.
+    /// Removes the workspace. No clone of this one creates a file in the folder afterwards.
     ///
     /// # Errors
     /// Fails if the store cannot be written.
     pub async fn remove(&self) -> Result<(), FileStoreError> {
         if let Some(folder) = self.folder() {
-            return match part_file::blocking(move || std::fs::remove_dir_all(folder)).await {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.store.io_failed(&error)),
+            let removed = Arc::clone(&self.removed);
+            let remove = move || {
+                let mut removed = removed.lock().unwrap_or_else(PoisonError::into_inner);
+                *removed = true;
+                std::fs::remove_dir_all(folder)
+            };
+            return match part_file::blocking(remove).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.store.io_failed(&error)),
                 _ => Ok(()),
             };
         }
         self.remove_objects(None).await
+    }
+
+    /// Runs file operations that create a file, unless the workspace was removed.
+    async fn creating<T: Send + 'static>(
+        &self,
+        create: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let removed = Arc::clone(&self.removed);
+        let create = move || {
+            let removed = removed.lock().unwrap_or_else(PoisonError::into_inner);
+            if *removed { Err(io::Error::other("the workspace was removed")) } else { create() }
+        };
+        part_file::blocking(create).await
     }
 
     async fn remove_objects(&self, kept: Option<&Path>) -> Result<(), FileStoreError> {
@@ -148,5 +175,28 @@ impl Workspace {
 
     fn file_path(&self, name: &str) -> Option<PathBuf> {
         self.folder().map(|folder| folder.join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FileStore, FileStoreLocation};
+
+    #[tokio::test]
+    async fn removed_workspace_gets_no_files_from_tasks_that_still_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = FileStore::open(&FileStoreLocation::Folder(folder.path().to_owned())).unwrap();
+        let (workspace, job) = (files.workspace("job"), folder.path().join("work/job"));
+        let of_task = workspace.clone();
+        drop(of_task.open("file", |_| {}).await.unwrap());
+        of_task.write_record("record", "r".into()).await.unwrap();
+        assert!(job.join("file").exists() && job.join("record").exists());
+        workspace.remove().await.unwrap();
+        assert!(of_task.open("file", |_| {}).await.is_err());
+        assert!(of_task.write_record("record", "r".into()).await.is_err());
+        assert!(!job.exists());
+        // The next attempt has a workspace of its own.
+        files.workspace("job").write_record("record", "r".into()).await.unwrap();
+        assert!(job.join("record").exists());
     }
 }
