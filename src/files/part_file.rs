@@ -1,4 +1,4 @@
-//! Files that are being written in a folder. What was written survives the end of the process, so that a later one can
+//! Files that are being written in a folder. Their bytes survive the end of the process, so that a later one can
 //! continue the file.
 
 use std::{

@@ -1,4 +1,4 @@
-//! Workspaces: unfinished files of a job, and what is known about the finished ones, so that an interrupted job continues.
+//! Workspaces: unfinished files of a job, and records of the finished ones, so that an interrupted job continues.
 //!
 //! In a folder, the bytes of an unfinished file stay. In a bucket they do not, because S3 shows no part of an object; there
 //! only finished files are known again.
@@ -47,7 +47,7 @@ impl Workspace {
     pub async fn open(&self, name: &str, mut each: impl FnMut(&Bytes)) -> Result<NewFile, FileStoreError> {
         let Some(path) = self.file_path(name) else { return self.store.create().await };
         let failed = |error: io::Error| self.store.io_failed(&error);
-        let mut part = self.creating(|| PartFile::open(path)).await.map_err(failed)?;
+        let mut part = self.create_unless_removed(|| PartFile::open(path)).await.map_err(failed)?;
         let mut hasher = super::FileHasher::default();
         let read = part.read_from_start(|piece| {
             hasher.update(&piece);
@@ -69,7 +69,7 @@ impl Workspace {
         // The process may have ended between the record and the move.
         let mut hasher = super::FileHasher::default();
         let failed = |error: io::Error| self.store.io_failed(&error);
-        let mut part = self.creating(|| PartFile::open(path)).await.map_err(failed)?;
+        let mut part = self.create_unless_removed(|| PartFile::open(path)).await.map_err(failed)?;
         part.read_from_start(|piece| hasher.update(&piece)).await.map_err(failed)?;
         if hasher.clone().finish().digest != digest {
             part.remove().await.map_err(failed)?;
@@ -95,7 +95,7 @@ impl Workspace {
     pub async fn write_record(&self, name: &str, record: Bytes) -> Result<(), FileStoreError> {
         if let Some(path) = self.file_path(name) {
             let write = move || part_file::replace(&path, &record);
-            return self.creating(write).await.map_err(|error| self.store.io_failed(&error));
+            return self.create_unless_removed(write).await.map_err(|error| self.store.io_failed(&error));
         }
         let written = self.store.objects.put(&self.path(name), record.into()).await;
         written.map(drop).map_err(|error| self.store.failed(&error))
@@ -138,7 +138,7 @@ impl Workspace {
     }
 
     /// Runs file operations that create a file, unless the workspace was removed.
-    async fn creating<T: Send + 'static>(
+    async fn create_unless_removed<T: Send + 'static>(
         &self,
         create: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
