@@ -12,8 +12,8 @@ use crate::{
     config::{self, Config, SourceConfig},
     files::{FileStore, FileStoreLocation},
     harvest::{
-        Harvest, HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests, HarvestsHandle, Hosts,
-        Hours, InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, Waits,
+        Harvest, HarvestBudget, HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests,
+        HarvestsHandle, Hosts, Hours, InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, Waits,
         announcements::AnnouncementSettings,
         fileset::IngestMonitor,
         status::{HarvestState, HarvestStatus},
@@ -44,6 +44,7 @@ pub(super) async fn open(
 ) -> Result<(Harvests, mpsc::Receiver<HarvestLaunch>), ServeError> {
     let context = HarvesterContext {
         hosts: Hosts::default(),
+        budget: HarvestBudget::new(config.limits.harvest_bytes, &config.journal.data),
         clients: SharedClients::default(),
         own_host: OutboundPolicy::unrestricted(),
         redirects: OutboundPolicy::restricted(config.delivery.allow.clone()),

@@ -22,6 +22,10 @@ pub struct Limits {
     /// Maximum size of all messages in memory, 1 MiB to 1 TiB, in bytes; at least `body_bytes`.
     #[serde(deserialize_with = "bounded::<1_048_576, 1_099_511_627_776, _, _>")]
     pub held_bytes: usize,
+    /// Maximum size of all answers of harvested servers and platforms in memory, with what is made of them, 16 MiB to 1 TiB,
+    /// in bytes.
+    #[serde(deserialize_with = "bounded::<16_777_216, 1_099_511_627_776, _, _>")]
+    pub harvest_bytes: usize,
     /// `head_seconds`: maximum time to receive the headers of a request, 1 to 3600 seconds.
     #[serde(rename = "head_seconds", deserialize_with = "seconds::<1, 3600, _>")]
     pub header_timeout: Duration,

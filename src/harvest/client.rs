@@ -7,12 +7,14 @@ use axum::http::{
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
 };
 use chrono::Utc;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::timeout};
 
-use super::{HarvestError, HarvesterContext, HostPermit};
-use crate::{
-    http_client::{Client, ClientError, ClientSettings, InvalidOutboundUrl, OutboundPolicy, OutboundUrl, retry_after},
-    web::{Decompression, decompress},
+use super::{
+    BudgetShare, HarvestBudget, HarvestError, HarvesterContext, HostPermit,
+    body::{HeldBody, OpenError, ReceiveError, ReceivedBody, receive},
+};
+use crate::http_client::{
+    Client, ClientError, ClientSettings, InvalidOutboundUrl, OutboundPolicy, OutboundUrl, retry_after,
 };
 
 /// Maximum number of redirections of a request.
@@ -42,13 +44,21 @@ pub struct Timeouts {
     pub response: Duration,
     /// Time between two pieces of a body.
     pub idle: Duration,
+    /// Time until the end of a body, with all redirections, so that a server that drips does not keep its harvest and its
+    /// host.
+    pub page: Duration,
     /// Wait if the server is busy and does not say for how long.
     pub busy: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { response: Duration::from_secs(300), idle: Duration::from_secs(60), busy: Duration::from_secs(120) }
+        Self {
+            response: Duration::from_secs(300),
+            idle: Duration::from_secs(60),
+            page: Duration::from_secs(15 * 60),
+            busy: Duration::from_secs(120),
+        }
     }
 }
 
@@ -90,8 +100,18 @@ pub(super) struct RawResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
+    /// Share of the budget for the body and for what is made of it.
+    #[expect(dead_code, reason = "held for its drop")]
+    pub(super) share: BudgetShare,
     /// Fact about the address that an administrator should know.
     pub(super) remark: Option<String>,
+}
+
+/// A response whose body has arrived.
+struct ReceivedResponse {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: ReceivedBody,
 }
 
 impl RawResponse {
@@ -161,6 +181,11 @@ impl PlaceClient {
         self.context.max_record_bytes
     }
 
+    /// Returns the budget for the answers of other servers.
+    pub(super) fn budget(&self) -> &HarvestBudget {
+        &self.context.budget
+    }
+
     /// Waits for the permission to send a request.
     pub(super) async fn permit(&self) -> HostPermit {
         self.context.hosts.permit(&self.settings.url.origin()).await
@@ -174,21 +199,39 @@ impl PlaceClient {
         RequestError::Transient { reason: format!("the {noun} is busy ({status})"), after: Some(wait) }
     }
 
-    /// Sends a request, with this encoded query after that of the URL, and follows redirections. A redirection that has
-    /// lost the query gets it again.
+    /// Sends a request, with this encoded query after that of the URL, follows redirections, and waits for a share of the
+    /// budget for the body. A redirection that has lost the query gets it again.
     pub(super) async fn get(
         &self,
         at: &OutboundUrl,
         query: Option<&str>,
         headers: &HeaderMap,
     ) -> Result<RawResponse, RequestError> {
+        let longest = self.settings.timeouts.page;
+        let arrived = timeout(longest, self.exchange(at, query, headers)).await;
+        let (ReceivedResponse { status, headers, body }, remark) = arrived.unwrap_or_else(|_| {
+            let reason = format!("the response has not arrived within {} seconds", longest.as_secs());
+            Err(RequestError::Transient { reason, after: None })
+        })?;
+        let opened = body.open(self.settings.page_bytes, self.budget()).await;
+        let HeldBody { bytes: body, share } = opened.map_err(|error| self.open_error(error, &headers))?;
+        Ok(RawResponse { status, headers, body, share, remark })
+    }
+
+    /// Sends a request and follows redirections. Returns the response with a remark about the address.
+    async fn exchange(
+        &self,
+        at: &OutboundUrl,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Result<(ReceivedResponse, Option<String>), RequestError> {
         let noun = self.settings.noun;
         let mut url = query.map_or_else(|| at.clone(), |query| at.with_encoded_query(query));
         let mut remark = None;
         for _ in 0..=MAX_REDIRECTS {
             let raw = self.send(&url, headers).await?;
             if !raw.status.is_redirection() || raw.status == StatusCode::NOT_MODIFIED {
-                return Ok(RawResponse { remark, ..raw });
+                return Ok((raw, remark));
             }
             let location = raw.headers.get(LOCATION).and_then(|location| location.to_str().ok());
             let mut next = location.and_then(|location| url.expose().join(location).ok()).ok_or_else(|| {
@@ -235,7 +278,7 @@ impl PlaceClient {
         url.expose().host() == self.settings.url.expose().host()
     }
 
-    async fn send(&self, url: &OutboundUrl, headers: &HeaderMap) -> Result<RawResponse, RequestError> {
+    async fn send(&self, url: &OutboundUrl, headers: &HeaderMap) -> Result<ReceivedResponse, RequestError> {
         let client = if self.is_own(url) { &self.own } else { &self.foreign };
         let mut headers = headers.clone();
         if !self.is_own(url) {
@@ -243,39 +286,24 @@ impl PlaceClient {
         }
         headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip, identity"));
         let mut stream = client.open(url, headers).await.map_err(|error| request_error(&error))?;
-        let mut body = Vec::new();
-        while let Some(piece) = stream.piece().await.map_err(|error| request_error(&error))? {
-            if body.len() + piece.len() > self.settings.page_bytes {
-                return Err(self.too_large());
-            }
-            body.extend_from_slice(&piece);
-        }
-        let headers = std::mem::take(&mut stream.headers);
-        let body = self.decompress(&headers, body)?;
-        Ok(RawResponse { status: stream.status, headers, body, remark: None })
+        let body = receive(&mut stream, self.settings.page_bytes, self.budget()).await;
+        let body = body.map_err(|error| match error {
+            ReceiveError::TooLarge => self.too_large(),
+            ReceiveError::Client(error) => request_error(&error),
+            ReceiveError::Disk(reason) => disk_error(&reason),
+        })?;
+        Ok(ReceivedResponse { status: stream.status, headers: std::mem::take(&mut stream.headers), body })
     }
 
-    /// Decompresses a body by its first bytes, because the header is often wrong.
-    fn decompress(&self, headers: &HeaderMap, body: Vec<u8>) -> Result<Vec<u8>, RequestError> {
-        let encoding = match body.as_slice() {
-            [0x1F, 0x8B, ..] => "gzip",
-            [0x28, 0xB5, 0x2F, 0xFD, ..] => "zstd",
-            _ => return Ok(body),
-        };
-        match decompress(encoding, &body, self.settings.page_bytes) {
-            Decompression::Body(body) => Ok(body.into()),
-            Decompression::NotEncoded => Ok(body),
-            Decompression::TooLarge => Err(self.too_large()),
-            Decompression::Corrupt(reason) => {
+    fn open_error(&self, error: OpenError, headers: &HeaderMap) -> RequestError {
+        match error {
+            OpenError::TooLarge => self.too_large(),
+            OpenError::Corrupt { encoding, reason } => {
                 let announced = headers.get(CONTENT_ENCODING).is_some();
                 let where_from = if announced { "announced" } else { "unannounced" };
-                Err(RequestError::Compression(format!(
-                    "the {where_from} {encoding} of the response is broken: {reason}"
-                )))
+                RequestError::Compression(format!("the {where_from} {encoding} of the response is broken: {reason}"))
             }
-            Decompression::Unsupported => {
-                Err(RequestError::Compression(format!("the encoding {encoding} is not supported")))
-            }
+            OpenError::Disk(reason) => disk_error(&reason),
         }
     }
 
@@ -283,6 +311,10 @@ impl PlaceClient {
         let bytes = self.settings.page_bytes;
         RequestError::TooLarge(format!("a page has more than {bytes} bytes; raise page_bytes if that is expected"))
     }
+}
+
+fn disk_error(reason: &str) -> RequestError {
+    RequestError::Transient { reason: format!("the response cannot be kept: {reason}"), after: None }
 }
 
 fn request_error(error: &ClientError) -> RequestError {

@@ -6,6 +6,7 @@
 //!
 //! * `harvests` is the set of harvests, of the configuration and made over HTTP;
 //! * `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
+//! * `budget` bounds the memory of everything that is read from other servers, and `body` receives bodies within it;
 //! * `hosts` limits the requests to each host, `client` sends them, `transfer` stores files, and `text` repairs the
 //!   text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
@@ -19,6 +20,8 @@
 
 pub mod announcements;
 mod archive;
+mod body;
+mod budget;
 mod client;
 mod deletions;
 pub mod download;
@@ -47,6 +50,7 @@ use serde::Serialize;
 use self::fileset::{IngestMonitor, IngestSettings};
 pub use self::{
     announcements::HarvestsHandle,
+    budget::{BudgetShare, Cancelled, HarvestBudget, WorkFailed},
     client::{SharedClients, Timeouts},
     engine::{Engine, Waits},
     harvests::{
@@ -118,6 +122,8 @@ pub trait HarvesterSettings: Debug + Send + Sync {
 pub struct HarvesterContext {
     /// Limits on the requests to each host.
     pub hosts: Hosts,
+    /// Memory for the answers of other servers, together.
+    pub budget: HarvestBudget,
     /// HTTP clients of all harvests.
     pub clients: SharedClients,
     /// Policy for the host of the harvested place.

@@ -8,8 +8,8 @@ use tidings::{
     files::{FileLinks, FileStoreLocation},
     format::{DIALECTS, Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
-        Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Hosts, Hours, Mode, Schedule, SharedClients,
-        Timeouts, Waits,
+        Engine, HarvestBudget, HarvesterContext, HarvesterSettings, HarvestsHandle, Hosts, Hours, Mode, Schedule,
+        SharedClients, Timeouts, Waits,
         fileset::IngestMonitor,
         oai_pmh::{ListVerb, OaiPmhSettings},
         status::HarvestStatus,
@@ -197,6 +197,7 @@ async fn engine(
 ) -> Engine {
     let context = HarvesterContext {
         hosts: Hosts::default(),
+        budget: HarvestBudget::new(64 << 20, &std::env::temp_dir()),
         clients: SharedClients::default(),
         own_host: OutboundPolicy::unrestricted(),
         redirects: OutboundPolicy::restricted(Default::default()),
