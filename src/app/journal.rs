@@ -30,13 +30,14 @@ pub(super) async fn open(config: &Config, supervisor: &Supervisor) -> Result<(Jo
         tail: TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
         ..JournalSettings::default()
     };
+    let begin_new = config.journal.begin_new;
     let (location, supervisor) = (config.store.clone(), supervisor.clone());
     let node = config.node.settings().name.to_string();
     let connection = connection_options(&location, config.journal.ca.as_deref())?;
     let connection = store::ConnectionOptions { node, ..connection };
     let opening = tokio::task::spawn_blocking(move || {
         let is_new = store::inspect(&location, &connection).is_ok_and(|found| found == StoreContent::Empty);
-        let store = store::open(&location, store::OpenOptions { limits, connection })?;
+        let store = store::open(&location, store::OpenOptions { limits, connection, begin_new })?;
         if is_new {
             tracing::info!(journal = %location, "created a new, empty journal");
         }

@@ -42,6 +42,10 @@ pub(super) struct Serve {
     /// Folder of the journal; overrides the configuration.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Begin a new journal although the folder had one whose file is missing or empty. The new one uses none of its
+    /// numbers. An existing journal is never replaced.
+    #[arg(long)]
+    new_journal: bool,
     /// Allow a public socket address without access control, for a proxy in front that controls access.
     #[arg(long)]
     insecure: bool,
@@ -54,7 +58,8 @@ const IDLE_THREAD: Duration = Duration::from_millis(100);
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
-        let config = self.config.load(&flags)?;
+        let mut config = self.config.load(&flags)?;
+        config.journal.begin_new = self.new_journal;
         log_to_stderr(&config.log);
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.thread_keep_alive(IDLE_THREAD);

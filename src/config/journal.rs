@@ -23,6 +23,9 @@ pub struct JournalConfig {
     /// Folder of the journal, as an absolute path; with a database, the folder of temporary files and of rendered pages.
     #[serde(deserialize_with = "folder")]
     pub data: PathBuf,
+    /// `--new-journal`: whether a new journal is begun in a folder whose journal is missing.
+    #[serde(skip)]
+    pub begin_new: bool,
     /// Maximum age of changes, 0 to 36500 days; 0 means unlimited.
     #[serde(deserialize_with = "bounded::<0, 36_500, _, _>")]
     pub keep_days: u32,

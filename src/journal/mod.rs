@@ -385,11 +385,12 @@ impl Journal {
     }
 
     /// Checks that a message of typical size can be written. The writer only tries before the first message and after a
-    /// failed write; otherwise the last message is proof enough.
+    /// failed write; otherwise the last message is proof enough, as long as its files are in place.
     ///
     /// # Errors
     /// As [`Journal::append`].
     pub async fn check_writable(&self) -> Result<(), JournalError> {
+        self.read(Store::check_in_place).await?;
         if self.writable.is_proven() {
             return Ok(());
         }

@@ -49,6 +49,23 @@ impl Journal {
         self.after_within(after, limit, usize::MAX).await
     }
 
+    /// Returns changes as [`Journal::after`] does, but skips damaged changes, which it logs. For readers in the gateway,
+    /// which take what they find and promise completeness to nobody.
+    ///
+    /// # Errors
+    /// As [`Journal::after`], except for damaged changes.
+    pub async fn intact_after(&self, mut after: Seq, limit: usize) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
+        loop {
+            match self.after(after, limit).await {
+                Err(JournalError::Store(StoreError::DamagedChange { seq, what })) => {
+                    tracing::warn!(seq = seq.0, what, "a damaged change is skipped");
+                    after = seq;
+                }
+                read => return read,
+            }
+        }
+    }
+
     /// Returns changes as [`Journal::after`] does, but ends once they have `bytes` of JSON. Returns at least one
     /// change if there is one.
     ///

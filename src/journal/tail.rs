@@ -129,7 +129,7 @@ impl RecordedChange {
 
     fn parse<'j, T: Deserialize<'j>>(&'j self) -> Result<T, StoreError> {
         let parsed = serde_json::from_slice(&self.stored.json);
-        parsed.map_err(|error| StoreError::Damaged(format!("change {} cannot be read: {error}", self.stored.seq)))
+        parsed.map_err(|error| StoreError::DamagedChange { seq: self.seq(), what: error.to_string() })
     }
 
     /// Returns the change as the public sees it ([`Change::public`]), computed once; `None` if the change has no
@@ -142,8 +142,9 @@ impl RecordedChange {
             return Ok(public.as_ref());
         }
         let visibility: VisibilityNotes = match &self.stored.visibility {
-            Some(visibility) => serde_json::from_slice(visibility).map_err(|error| {
-                StoreError::Damaged(format!("the visibility of change {}: {error}", self.stored.seq))
+            Some(visibility) => serde_json::from_slice(visibility).map_err(|error| StoreError::DamagedChange {
+                seq: self.seq(),
+                what: format!("its visibility: {error}"),
             })?,
             None => VisibilityNotes::default(),
         };
@@ -294,7 +295,11 @@ impl Tail {
         while newest.len() < bounds.changes && bytes < bounds.bytes && before > after.next() {
             let wanted = usize::try_from(before.0 - after.0 - 1).unwrap_or(usize::MAX);
             let limit = LOAD_PAGE.min(bounds.changes - newest.len()).min(wanted);
-            let read = store.before(before, limit, bounds.bytes - bytes)?;
+            let read = match store.before(before, limit, bounds.bytes - bytes) {
+                // Readers of the changes before a damaged one read them from the store.
+                Err(StoreError::DamagedChange { .. }) => break,
+                read => read?,
+            };
             let Some(oldest) = read.last() else { break };
             before = oldest.seq;
             bytes += read.iter().map(|change| change.json.len()).sum::<usize>();

@@ -1,6 +1,10 @@
 //! The threads of the journal: the writer, the maintenance of the store, and the follower of other nodes.
 
-use std::{sync::mpsc::Receiver, thread::JoinHandle};
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError},
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,6 +13,9 @@ use super::{
     store::{Store, StoreError},
 };
 use crate::supervision::{Supervisor, Worker};
+
+/// Interval of the maintenance while nothing is written.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The journal's threads. They end when every [`Journal`](super::Journal) has been dropped and every command is executed.
 #[must_use = "the journal is closed properly by joining its threads"]
@@ -40,11 +47,17 @@ pub(super) fn spawn(
     spawned.map_err(|error| StoreError::Io(format!("cannot start the thread {}: {error}", worker.name())))
 }
 
-/// Runs the store's maintenance at each wake-up, until the writer has ended.
+/// Runs the store's maintenance at each wake-up and each [`MAINTENANCE_INTERVAL`], until the writer has ended. Logs a
+/// failure that lasts once.
 pub(super) fn run_maintenance(store: &dyn Store, wake_ups: &Receiver<()>) {
-    while wake_ups.recv().is_ok() {
-        if let Err(error) = store.maintain() {
-            tracing::warn!(%error, "the maintenance of the journal failed; retrying");
+    let mut is_failing = false;
+    while !matches!(wake_ups.recv_timeout(MAINTENANCE_INTERVAL), Err(RecvTimeoutError::Disconnected)) {
+        match store.maintain() {
+            Ok(()) => is_failing = false,
+            Err(error) if !std::mem::replace(&mut is_failing, true) => {
+                tracing::warn!(%error, "the maintenance of the journal failed; retrying");
+            }
+            Err(_) => {}
         }
     }
 }

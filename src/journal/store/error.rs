@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::model::Seq;
+
 /// Reasons why a store could not execute a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
@@ -14,12 +16,29 @@ pub enum StoreError {
     /// The operating system failed to read or write.
     #[error("the journal cannot be read or written ({0}); check the disk, and whether it is still mounted for writing")]
     Io(String),
+    /// A file of the journal was removed or replaced while the gateway has it open; nothing was written.
+    #[error(
+        "the journal cannot be written ({0} while the gateway has it open, so that changes would be lost); put the file \
+         back where it was, and the gateway resumes automatically, or restart the gateway to use the file that is there"
+    )]
+    Displaced(String),
     /// The storage does not respond in time, or another process has locked it, or the connection to it was lost.
     #[error("the journal's storage is not available ({0}); the gateway retries automatically")]
     Unavailable(String),
     /// The node has lost the duty that it writes for; nothing was written.
     #[error("this node has lost the duty that it wrote for; another node continues it")]
     DutyLost,
+    /// One change is invalid; the changes beside it may be intact.
+    #[error(
+        "change {seq} is damaged ({what}); `tidings verify` finds all damage, a backup may contain the change, and a \
+         reader skips it by continuing after {seq}"
+    )]
+    DamagedChange {
+        /// Number of the change.
+        seq: Seq,
+        /// Description of the damage.
+        what: String,
+    },
     /// The stored data is invalid.
     #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]
     Damaged(String),
@@ -56,8 +75,13 @@ impl StoreError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Full | Self::ReadOnly(..) | Self::Io(_) | Self::Unavailable(_) | Self::DutyLost => true,
-            Self::Damaged(_) | Self::Refused(_) => false,
+            Self::Full
+            | Self::ReadOnly(..)
+            | Self::Io(_)
+            | Self::Displaced(_)
+            | Self::Unavailable(_)
+            | Self::DutyLost => true,
+            Self::DamagedChange { .. } | Self::Damaged(_) | Self::Refused(_) => false,
         }
     }
 }

@@ -12,6 +12,7 @@ mod limits;
 mod location;
 pub mod migrate;
 mod numbering;
+mod page;
 pub mod postgres;
 mod prefetch;
 mod record;
@@ -71,6 +72,8 @@ pub struct OpenOptions {
     pub limits: StoreLimits,
     /// Settings of a connection to a database.
     pub connection: ConnectionOptions,
+    /// Whether a new journal is begun in a folder whose journal is missing.
+    pub begin_new: bool,
 }
 
 /// Reasons why a journal could not be opened.
@@ -89,10 +92,10 @@ pub enum OpenError {
 /// # Errors
 /// Fails if the location contains something else or is not available, or the journal is damaged, newer or in use.
 pub fn open(location: &StoreLocation, options: OpenOptions) -> Result<Arc<dyn Store>, OpenError> {
-    let OpenOptions { limits, connection } = options;
+    let OpenOptions { limits, connection, begin_new } = options;
     Ok(match location {
         StoreLocation::Folder(folder) => {
-            Arc::new(SqliteStore::open(folder, SqliteOptions { limits, ..SqliteOptions::default() })?)
+            Arc::new(SqliteStore::open(folder, SqliteOptions { limits, begin_new, ..SqliteOptions::default() })?)
         }
         StoreLocation::Postgres(url) => {
             let options = PostgresOptions { limits, connection, trim_keys: PostgresOptions::TRIM_KEYS };
@@ -157,7 +160,16 @@ pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
         None
     }
 
-    /// Runs background maintenance if it is due. The journal calls this method after batches, on a separate thread.
+    /// Checks that the files that the store has open are those at their paths.
+    ///
+    /// # Errors
+    /// [`StoreError::Displaced`] if a file was removed or replaced; all writes fail with the same error.
+    fn check_in_place(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Runs background maintenance if it is due. The journal calls this method after batches and each second, on a
+    /// separate thread.
     ///
     /// # Errors
     /// Fails if the storage fails; the maintenance is then due again later.

@@ -6,7 +6,11 @@ use std::fmt::Display;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    journal::{harvest::RunState, ingest::JobState, store::StoreError},
+    journal::{
+        harvest::RunState,
+        ingest::JobState,
+        store::{StoreError, StoredChange},
+    },
     model::{Seq, SourceName, Timestamp, Uri},
 };
 
@@ -65,6 +69,20 @@ pub(super) fn checksum(seq: i64, json: &[u8], visibility: Option<&[u8]>) -> i64 
     crc.update(json);
     crc.update(visibility.unwrap_or_default());
     i64::from(crc.sum())
+}
+
+/// Returns the error for a change that cannot be read.
+pub(super) fn damaged_change(seq: Seq, what: impl Display) -> StoreError {
+    StoreError::DamagedChange { seq, what: what.to_string() }
+}
+
+/// Verifies the checksum of a change, so that no reader gets a damaged change.
+pub(super) fn check(change: StoredChange, stored: i64) -> Result<StoredChange, StoreError> {
+    if stored == checksum(number(change.seq.0), &change.json, change.visibility.as_deref()) {
+        Ok(change)
+    } else {
+        Err(damaged_change(change.seq, "its checksum is wrong"))
+    }
 }
 
 /// Serializes a value to JSON.

@@ -3,7 +3,7 @@
 
 use crate::support::small_disk::{SmallDisk, mount};
 use std::{
-    fs::{self},
+    fs::{self, File},
     path::Path,
     process::Command,
 };
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::{
     gateway::Gateway,
-    journal_fixture::{event, journal_file, post, run, stderr, verify_ok},
+    journal_fixture::{configuration, event, journal_file, post, run, stderr, verify_ok},
 };
 
 async fn try_to_post(gateway: &Gateway, number: u64) -> reqwest::Response {
@@ -105,10 +105,92 @@ async fn full_disk_fails_a_backup_and_leaves_no_file() {
     let ended = back_up();
     assert_eq!(ended.status.code(), Some(1));
     assert!(stderr(&ended).contains("cannot write "), "{}", stderr(&ended));
-    assert!(!file.exists());
+    assert_eq!(files(disk.path()), ["filling"]);
+    // The disk gets full in the middle of the copy.
+    fs::remove_file(&filling).unwrap();
+    File::create(&filling).unwrap().set_len(0).unwrap();
+    fs::write(&filling, vec![0; 4 * 1024 * 1024 - 100 * 1024]).unwrap();
+    assert_eq!(back_up().status.code(), Some(1));
+    assert_eq!(files(disk.path()), ["filling"]);
     fs::remove_file(filling).unwrap();
     assert!(back_up().status.success());
     verify_ok(&file);
+}
+
+/// Returns the names of the files in a folder.
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn journal_on_a_full_disk_is_opened_for_readers() {
+    for is_killed in [true, false] {
+        let disk = SmallDisk::of(4);
+        let folder = tempfile::tempdir().unwrap();
+        let lines = "[subscriptions.s]\ndelivery = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\nsecrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]";
+        let config = configuration(folder.path(), lines);
+        let data = disk.path().join("data");
+        let start = || Gateway::start_with(&data, &["--config", &config]);
+        let mut gateway = start();
+        let mut accepted = 0;
+        let filling = if is_killed { disk.fill() } else { disk.path().join("filling") };
+        while try_to_post(&gateway, accepted + 1).await.status().is_success() && (is_killed || accepted < 20) {
+            accepted += 1;
+        }
+        if is_killed {
+            gateway.kill();
+        } else {
+            assert!(gateway.stop().success());
+            accepted = 21;
+            disk.fill();
+        }
+        let gateway = start();
+        assert_eq!(gateway.changes().await.len() as u64, accepted);
+        let feed = gateway.http.get(format!("{}/feed", gateway.url)).send().await.unwrap();
+        assert_eq!(feed.status(), 200);
+        assert_eq!(readiness(&gateway).await.0, 503);
+        fs::remove_file(filling).unwrap();
+        assert_eq!(post(&gateway, 1000).await, accepted + 1);
+        assert_eq!(readiness(&gateway).await.0, 200);
+        assert!(gateway.stop().success());
+        assert_eq!(verify_ok(&journal_file(&data)).changes, accepted + 1);
+    }
+}
+
+#[tokio::test]
+async fn small_disk_is_filled_with_changes_and_not_with_the_log() {
+    let disk = SmallDisk::of(24);
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    let (mut accepted, mut refused) = (0_u64, 0);
+    // Each event has about 60 kilobytes in its change, and as much in the registry.
+    let large = |number: u64| {
+        let item =
+            |at: u64| serde_json::json!({ "uri": format!("http://localhost/items/{number}/{at}"), "change": "ADD" });
+        let items: Vec<_> = (0..1000).map(item).collect();
+        serde_json::json!({ "object": format!("http://localhost/objects/{number}"), "items": items })
+    };
+    for number in 1..1000 {
+        match gateway.post("content-change", "application/json", large(number).to_string()).await.0 {
+            201 => (accepted, refused) = (accepted + 1, 0),
+            status => {
+                assert_eq!(status, 503);
+                refused += 1;
+                if refused == 5 {
+                    break;
+                }
+            }
+        }
+    }
+    let size = |name: &str| data.join(name).metadata().unwrap().len();
+    assert!(size("journal.sqlite") > 15 << 20, "the journal has {} bytes", size("journal.sqlite"));
+    assert!(size("journal.sqlite-wal") < 6 << 20, "the log has {} bytes", size("journal.sqlite-wal"));
+    drop(gateway);
+    let gateway = Gateway::start(&data);
+    assert_eq!(gateway.head().await, accepted);
 }
 
 #[tokio::test]

@@ -2,10 +2,12 @@
 
 mod backup_and_restore;
 mod clock;
+mod displaced_files;
 mod file_permissions;
 mod full_disk;
 mod full_disk_batches;
 mod kill_9;
+mod lost_files;
 mod maintenance_kills;
 mod migration;
 mod open_errors;

@@ -70,7 +70,7 @@ pub(crate) const STORES: [TestedStore; 2] = [
 
 /// Runs of keys are short, so that short tests have many runs.
 fn open_sqlite(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
-    Arc::new(SqliteStore::open(folder, SqliteOptions { limits, run_keys: 5 }).unwrap())
+    Arc::new(SqliteStore::open(folder, SqliteOptions { limits, run_keys: 5, ..SqliteOptions::default() }).unwrap())
 }
 
 /// Maintenance is due after few keys, so that short tests have it often.

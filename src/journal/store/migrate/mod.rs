@@ -129,7 +129,13 @@ fn reason(error: &StoreError) -> String {
         StoreError::Full => "the disk is full".to_owned(),
         StoreError::ReadOnly(reason, remedy) => format!("{reason}; {remedy}"),
         StoreError::Damaged(reason) => format!("{reason}; check the journal with `tidings verify`"),
-        StoreError::Io(reason) | StoreError::Unavailable(reason) | StoreError::Refused(reason) => reason.clone(),
+        StoreError::DamagedChange { seq, what } => {
+            format!("change {seq}: {what}; check the journal with `tidings verify`")
+        }
+        StoreError::Io(reason)
+        | StoreError::Displaced(reason)
+        | StoreError::Unavailable(reason)
+        | StoreError::Refused(reason) => reason.clone(),
         // A migration has no duty.
         StoreError::DutyLost => error.to_string(),
     }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{connection::Session, readers::in_snapshot, row};
 use crate::{
-    journal::store::{NewChange, StoreError, StoredChange, rows},
+    journal::store::{NewChange, StoreError, StoredChange, page::ChangePage, rows},
     model::{ChangeId, Seq, Timestamp},
 };
 
@@ -130,18 +130,18 @@ pub(super) async fn after(
 ) -> Result<Option<Vec<StoredChange>>, StoreError> {
     let [after, next, limit, bytes] =
         [after.0, after.0.saturating_add(1), limit as u64, bytes.max(1) as u64].map(rows::number);
-    let page = session.query(AFTER, &[&after, &next, &limit, &bytes]).await?;
-    let mut changes = Vec::with_capacity(page.len());
-    for change in &page {
+    let rows = session.query(AFTER, &[&after, &next, &limit, &bytes]).await?;
+    let mut page = ChangePage::default();
+    for change in &rows {
         if !row::get::<bool>(change, 0)? {
             return Ok(None);
         }
         // An empty page is one row without a change.
-        if row::get::<Option<i64>>(change, 1)?.is_some() {
-            changes.push(read_change(change, 1)?);
+        if row::get::<Option<i64>>(change, 1)?.is_some() && !page.add(read_change(change, 1))? {
+            break;
         }
     }
-    Ok(Some(changes))
+    Ok(Some(page.into_changes()))
 }
 
 /// Reads changes before a number, newest first.
@@ -152,8 +152,14 @@ pub(super) async fn before(
     bytes: usize,
 ) -> Result<Vec<StoredChange>, StoreError> {
     let [before, limit, bytes] = [before.0, limit as u64, bytes.max(1) as u64].map(rows::number);
-    let page = session.query(BEFORE, &[&before, &limit, &bytes]).await?;
-    page.iter().map(|change| read_change(change, 0)).collect()
+    let rows = session.query(BEFORE, &[&before, &limit, &bytes]).await?;
+    let mut page = ChangePage::default();
+    for change in &rows {
+        if !page.add(read_change(change, 0))? {
+            break;
+        }
+    }
+    Ok(page.into_changes())
 }
 
 /// Returns the newest number before `seq` if a restore skipped the numbers between the two.
@@ -175,11 +181,9 @@ pub(super) async fn by_id(session: &Session, id: ChangeId) -> Result<Option<Stor
 fn read_change(change: &Row, index: usize) -> Result<StoredChange, StoreError> {
     let (seq, json): (i64, &str) = (row::get(change, index)?, row::get(change, index + 2)?);
     let visibility: Option<&str> = row::get(change, index + 3)?;
-    if row::get::<i64>(change, index + 1)? != rows::checksum(seq, json.as_bytes(), visibility.map(str::as_bytes)) {
-        return Err(rows::damaged(format!("change {seq} is damaged: its checksum is wrong")));
-    }
     let visibility = visibility.map(|visibility| Bytes::copy_from_slice(visibility.as_bytes()));
-    Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::copy_from_slice(json.as_bytes()), visibility })
+    let json = Bytes::copy_from_slice(json.as_bytes());
+    rows::check(StoredChange { seq: rows::seq(seq)?, json, visibility }, row::get(change, index + 1)?)
 }
 
 /// Returns the number of the oldest change.

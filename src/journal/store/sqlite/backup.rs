@@ -17,6 +17,8 @@ use rusqlite::{
 
 use super::{
     FILE_NAME, changes,
+    lock::read_trace,
+    loss::{beside, check_files, check_head},
     open::{OpenError, check_is_ours, check_length, explain},
 };
 use crate::{journal::private_files, model::Seq};
@@ -78,9 +80,9 @@ pub fn back_up(
         return Err(BackupError::Exists(target.to_owned()));
     }
     let journal = folder.join(FILE_NAME);
-    let source = open_to_read(&journal)?;
-    let partial = PartialFile::create(target)?;
-    let summary = copy(&journal, &source, &partial.path, progress)?;
+    let source = open_complete(&journal)?;
+    let partial = PartialFile::create(beside(target, ".partial"))?;
+    let summary = copy(&journal, &source, partial.path(), progress)?;
     // Checked again, because the copy of a large journal takes a while.
     if exists(target)? {
         return Err(BackupError::Exists(target.to_owned()));
@@ -89,31 +91,61 @@ pub fn back_up(
     Ok(summary)
 }
 
-/// An unfinished copy. It is locked, so that two processes cannot write the same file.
-struct PartialFile {
+/// An unfinished copy. It is locked, so that two processes cannot write the same file. Dropping it removes the copy and
+/// the files that SQLite has created beside it.
+pub(super) struct PartialFile {
     path: PathBuf,
     file: File,
+    is_finished: bool,
 }
 
 impl PartialFile {
-    fn create(target: &Path) -> Result<Self, BackupError> {
-        let mut name = target.as_os_str().to_owned();
-        name.push(".partial");
-        let path = PathBuf::from(name);
+    pub(super) fn create(path: PathBuf) -> Result<Self, BackupError> {
         let mut options = private_files::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| cannot_write(&path, error))?;
         file.try_lock().map_err(|_| BackupError::InUse(path.clone()))?;
         // Discards the rest of an earlier copy that was interrupted.
+        remove_all(&path, &SUFFIXES[1..]);
         let truncated = private_files::restrict_to_owner(&file).and_then(|()| file.set_len(0));
-        truncated.map_err(|error| cannot_write(&path, error))?;
-        Ok(Self { path, file })
+        let partial = Self { path, file, is_finished: false };
+        truncated.map_err(|error| cannot_write(&partial.path, error))?;
+        Ok(partial)
     }
 
-    fn finish(self, target: &Path) -> Result<(), BackupError> {
-        let renamed =
-            self.file.sync_all().and_then(|()| fs::rename(&self.path, target)).and_then(|()| sync_folder(target));
-        renamed.map_err(|error| cannot_write(target, error))
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Syncs the copy and gives it its name.
+    pub(super) fn finish(mut self, target: &Path) -> Result<(), BackupError> {
+        let renamed = self.file.sync_all().and_then(|()| fs::rename(&self.path, target));
+        renamed.map_err(|error| cannot_write(target, error))?;
+        self.is_finished = true;
+        sync_folder(target).map_err(|error| cannot_write(target, error))
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            remove_all(&self.path, &SUFFIXES);
+        }
+    }
+}
+
+/// Suffixes of the files that SQLite uses for a file; the first is the file itself.
+const SUFFIXES: [&str; 4] = ["", "-journal", "-wal", "-shm"];
+
+fn remove_all(path: &Path, suffixes: &[&str]) {
+    for suffix in suffixes {
+        let path = beside(path, suffix);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %path.display(), "cannot remove an unfinished copy");
+            }
+            _ => {}
+        }
     }
 }
 
@@ -158,6 +190,17 @@ pub(super) fn copy(
     Ok(JournalSummary { first, head, bytes })
 }
 
+/// Opens a journal in its folder for reading, as [`open_to_read`] does, and checks that it has lost nothing.
+fn open_complete(journal: &Path) -> Result<Connection, OpenError> {
+    let folder = journal.parent().unwrap_or(journal);
+    // Before the journal, whose newest change is then at least as new.
+    let trace = read_trace(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
+    check_files(folder, trace)?;
+    let connection = open_to_read(journal)?;
+    check_head(journal, &connection, trace)?;
+    Ok(connection)
+}
+
 /// Opens a journal or a backup for reading, while other processes may write.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -167,10 +210,8 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
         let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         Ok((connection, tables))
     };
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
     // With a write-ahead log beside it, the file itself may be incomplete.
-    let is_alone = !Path::new(&log).exists();
+    let is_alone = !beside(path, "-wal").exists();
     let opened = match open("") {
         // SQLite creates a file beside a journal for sharing it. On a read-only file system this fails, but there
         // nobody writes either.

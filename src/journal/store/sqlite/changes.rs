@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows;
 use crate::{
-    journal::store::{NewChange, StoreError, StoredChange},
+    journal::store::{NewChange, StoreError, StoredChange, page::ChangePage},
     model::{ChangeId, Seq, Timestamp},
 };
 
@@ -58,7 +58,7 @@ pub(super) fn after(
 ) -> Result<Option<Vec<StoredChange>>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
     let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq > ? ORDER BY seq LIMIT ?";
-    let page = changes(&transaction, sql, after, limit, bytes)?;
+    let page = changes(&transaction, sql, after, limit, bytes, || following(&transaction, after))?;
     let is_valid = match page.first() {
         Some(first) if first.seq == after.next() => true,
         None if after == Seq::ZERO => true,
@@ -74,7 +74,20 @@ pub(super) fn before(
     bytes: usize,
 ) -> Result<Vec<StoredChange>, StoreError> {
     let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq < ? ORDER BY seq DESC LIMIT ?";
-    changes(connection, sql, before, limit, bytes)
+    changes(connection, sql, before, limit, bytes, || preceding(connection, before))
+}
+
+/// Returns the number that follows `after` in the numbering.
+fn following(connection: &Connection, after: Seq) -> Result<Seq, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT floor FROM restores WHERE head = ?")?;
+    let floor: Option<i64> = statement.query_row([rows::number(after.0)], |row| row.get(0)).optional()?;
+    Ok(floor.map(rows::seq).transpose()?.unwrap_or(after).next())
+}
+
+/// Returns the number that precedes `before` in the numbering; that of the newest change if `before` is beyond it.
+fn preceding(connection: &Connection, before: Seq) -> Result<Seq, StoreError> {
+    let before = before.min(head(connection)?.next());
+    Ok(before_restore(connection, before)?.unwrap_or(Seq(before.0.saturating_sub(1))))
 }
 
 /// Returns the newest number before `seq` if a restore skipped the numbers between the two.
@@ -84,25 +97,37 @@ pub(super) fn before_restore(connection: &Connection, seq: Seq) -> Result<Option
     head.map(rows::seq).transpose()
 }
 
+/// Reads a page. A damaged change ends it; if it is the first one, it is the error. `first` computes its number where
+/// the file itself is damaged, so that the row cannot be read.
 fn changes(
     connection: &Connection,
     sql: &str,
     bound: Seq,
     limit: usize,
     bytes: usize,
+    first: impl FnOnce() -> Result<Seq, StoreError>,
 ) -> Result<Vec<StoredChange>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut result = statement.query(params![rows::number(bound.0), rows::number(limit as u64)])?;
-    let mut changes = Vec::new();
-    let mut size = 0_usize;
-    while size < bytes
-        && let Some(row) = result.next()?
-    {
-        let change = change(row)?;
-        size = size.saturating_add(change.json.len());
-        changes.push(change);
+    let mut page = ChangePage::default();
+    while page.bytes < bytes {
+        let read = match result.next() {
+            Ok(Some(row)) => change(row),
+            Ok(None) => break,
+            Err(error) => Err(error.into()),
+        };
+        match read {
+            Err(StoreError::Damaged(what)) if page.is_empty() => {
+                return Err(StoreError::DamagedChange { seq: first()?, what });
+            }
+            read => {
+                if !page.add(read)? {
+                    break;
+                }
+            }
+        }
     }
-    Ok(changes)
+    Ok(page.into_changes())
 }
 
 pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
@@ -113,12 +138,11 @@ pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<Stor
 
 /// Reads a change and verifies its checksum, so that no reader gets a damaged change.
 pub(super) fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
-    let (seq, json): (i64, String) = (row.get(0)?, row.get(2)?);
-    let visibility: Option<String> = row.get(3)?;
-    if row.get::<_, i64>(1)? != rows::checksum(seq, json.as_bytes(), visibility.as_deref().map(str::as_bytes)) {
-        return Err(rows::damaged(format!("change {seq} is damaged: its checksum is wrong")));
-    }
-    Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json), visibility: visibility.map(Bytes::from) })
+    let seq = rows::seq(row.get(0)?)?;
+    let columns = || -> rusqlite::Result<(i64, String, Option<String>)> { Ok((row.get(1)?, row.get(2)?, row.get(3)?)) };
+    let (checksum, json, visibility) = columns().map_err(|error| rows::damaged_change(seq, error))?;
+    let change = StoredChange { seq, json: Bytes::from(json), visibility: visibility.map(Bytes::from) };
+    rows::check(change, checksum)
 }
 
 /// Returns whether a reader with this cursor has missed nothing: the change with this number is available, or it

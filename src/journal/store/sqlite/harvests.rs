@@ -79,7 +79,7 @@ impl HarvestStore for SqliteStore {
     }
 
     fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
-        modify(&mut self.write_side().connection, source, write)
+        modify(&mut self.write_side()?.connection, source, write)
     }
 
     fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {

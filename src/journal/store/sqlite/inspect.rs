@@ -11,6 +11,8 @@ use std::{
 use super::{
     super::StoreContent,
     FILE_NAME,
+    lock::read_trace,
+    loss::check_files,
     open::{OpenError, check_is_complete},
     schema,
 };
@@ -42,6 +44,7 @@ pub fn inspect(folder: &Path) -> Result<StoreContent, OpenError> {
         return Err(unusable(io::ErrorKind::PermissionDenied.into()));
     }
     check_is_complete(folder)?;
+    check_files(folder, read_trace(folder).map_err(unusable)?)?;
     let path = folder.join(FILE_NAME);
     if !path.exists() {
         return Ok(StoreContent::Empty);

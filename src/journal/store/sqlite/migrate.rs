@@ -16,7 +16,8 @@ use super::{
     changes,
     dedupe::runs::{self, Run},
     inspect::inspect,
-    open::{OpenError, configure, create, explain, explain_store, identity, lock, read_write, reader, version},
+    lock::LockFile,
+    open::{OpenError, configure, create, explain, explain_store, identity, read_write, reader, version},
     restore::READY_NAME,
     schema, seeds,
     tables::{ALL_KEYS, SqliteTables, column_name, table_name, value},
@@ -121,14 +122,14 @@ pub(in crate::journal::store) struct SqliteTarget {
     connection: Connection,
     folder: PathBuf,
     /// Locked while the migration runs, so that no second process writes.
-    _lock: File,
+    _lock: LockFile,
 }
 
 impl SqliteTarget {
     /// Opens the half-finished migration in a folder, or creates an empty one.
     pub(in crate::journal::store) fn open(folder: &Path) -> Result<Self, MigrationError> {
         private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
-        let lock = lock(folder, &folder.join(FILE_NAME))?;
+        let lock = LockFile::acquire(folder, &folder.join(FILE_NAME))?;
         if [FILE_NAME, READY_NAME].iter().any(|name| folder.join(name).exists()) {
             return Err(MigrationError::NotEmpty(StoreLocation::Folder(folder.to_owned())));
         }

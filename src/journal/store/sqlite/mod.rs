@@ -10,8 +10,11 @@ mod harvests;
 mod incomplete;
 mod ingests;
 pub mod inspect;
+mod lock;
+mod loss;
 pub(super) mod migrate;
 mod open;
+mod open_files;
 mod prune;
 mod quarantine;
 mod readers;
@@ -28,7 +31,6 @@ mod wal;
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -37,6 +39,8 @@ use std::{
 
 use dedupe::EventKeys;
 use foldhash::HashMap;
+use lock::{LockFile, Mark};
+use open_files::OpenFiles;
 use readers::Readers;
 use rusqlite::Connection;
 use uuid::Uuid;
@@ -83,11 +87,13 @@ pub struct SqliteOptions {
     /// Number of event keys in memory, at about 40 bytes each, at which they are written as a sorted run. Opening a
     /// journal reads up to as many changes.
     pub run_keys: usize,
+    /// Whether a new journal is begun if the file of the journal is missing or empty, although the folder had one.
+    pub begin_new: bool,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { limits: StoreLimits::default(), run_keys: dedupe::runs::DEFAULT_KEYS }
+        Self { limits: StoreLimits::default(), run_keys: dedupe::runs::DEFAULT_KEYS, begin_new: false }
     }
 }
 
@@ -106,8 +112,10 @@ pub struct SqliteStore {
     quarantine_size: Mutex<QuarantineSize>,
     /// Number of the newest seed.
     seeds: AtomicU64,
+    /// Open files, which must be at their paths before each write.
+    files: OpenFiles,
     /// Lock file, locked while the store is open, so that no second process writes.
-    _lock: File,
+    lock: LockFile,
 }
 
 /// The writing connection, and data in memory that is updated after each commit.
@@ -120,13 +128,38 @@ struct WriteSide {
 }
 
 impl SqliteStore {
-    fn write_side(&self) -> MutexGuard<'_, WriteSide> {
+    /// Locks the writing connection, and checks that it writes to the files at their paths.
+    fn write_side(&self) -> Result<MutexGuard<'_, WriteSide>, StoreError> {
+        let side = self.lock_write_side();
+        self.files.check()?;
+        Ok(side)
+    }
+
+    fn lock_write_side(&self) -> MutexGuard<'_, WriteSide> {
         // A panic in the middle of a transaction rolled it back when the transaction was dropped.
         self.write_side.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes the number of the newest change to the mark, after its commit and before anybody sees the change.
+    fn mark(&self, head: Seq) {
+        self.lock.record(Mark { identity: self.identity, head });
+    }
+
     fn quarantine_size_mut(&self) -> MutexGuard<'_, QuarantineSize> {
         self.quarantine_size.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.lock.sync();
+        // SQLite removes the log by its path, which may be that of another journal now.
+        if self.files.check().is_err() {
+            let kept = open::keep_log(&self.lock_write_side().connection, true).and_then(|()| self.wal.keep_file());
+            if let Err(error) = kept {
+                tracing::warn!(%error, "cannot leave the write-ahead log at its path alone");
+            }
+        }
     }
 }
 
@@ -135,8 +168,14 @@ impl Store for SqliteStore {
         Ok(Box::new(SqliteTransaction::begin(self)?))
     }
 
+    fn check_in_place(&self) -> Result<(), StoreError> {
+        self.files.check()
+    }
+
     fn maintain(&self) -> Result<(), StoreError> {
-        if !self.wal.is_checkpoint_due() {
+        self.lock.sync_if_due();
+        // The difference is logged by the check, and a checkpoint helps nobody.
+        if self.files.check().is_err() || !self.wal.is_checkpoint_due() {
             return Ok(());
         }
         for _ in 0..CONCURRENT_CHECKPOINTS {
@@ -147,12 +186,12 @@ impl Store for SqliteStore {
         }
         // SQLite overwrites the log from its beginning only after a complete checkpoint, and overwriting is faster than
         // extending the file. The lock blocks appends during the last checkpoint, which has few pages to move.
-        let _write_side = self.write_side();
+        let _write_side = self.lock_write_side();
         self.wal.checkpoint()
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        probe(&self.write_side().connection)
+        probe(&self.write_side()?.connection)
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
@@ -216,7 +255,7 @@ impl Store for SqliteStore {
     }
 
     fn quarantine(&self, messages: &[NewQuarantinedMessage], _: Option<Term>) -> Result<QuarantineReceipt, StoreError> {
-        let mut side = self.write_side();
+        let mut side = self.write_side()?;
         quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantine_size_mut(), messages)
     }
 
@@ -233,7 +272,7 @@ impl Store for SqliteStore {
     }
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
-        let side = self.write_side();
+        let side = self.write_side()?;
         quarantine::remove(&side.connection, &mut self.quarantine_size_mut(), id)
     }
 
@@ -250,7 +289,7 @@ impl Store for SqliteStore {
     }
 
     fn write_subscriptions(&self, writes: &[SubscriptionWrite], _: Option<Term>) -> Result<Vec<u64>, StoreError> {
-        subscriptions::write(&mut self.write_side().connection, writes)
+        subscriptions::write(&mut self.write_side()?.connection, writes)
     }
 
     fn dead_letters(
@@ -337,7 +376,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
         let write = |mebibytes: i64| {
-            let side = store.write_side();
+            let side = store.write_side().unwrap();
             side.connection.execute("CREATE TABLE IF NOT EXISTS t (x)", []).unwrap();
             side.connection.execute("INSERT INTO t VALUES (randomblob(?))", [mebibytes << 20]).unwrap();
         };

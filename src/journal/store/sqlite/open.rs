@@ -1,33 +1,35 @@
 //! Opening a journal, with checks that the file is an intact journal.
 
 use std::{
-    fs::{File, TryLockError},
-    io::{ErrorKind, Read, Seek, Write},
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::{Mutex, atomic::AtomicU64},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use uuid::Uuid;
 
 use super::{
-    FILE_NAME, ItemCounts, READERS, SqliteOptions, SqliteStore, WriteSide,
+    FILE_NAME, ItemCounts, READERS, SqliteOptions, SqliteStore, WriteSide, changes,
     dedupe::EventKeys,
+    lock::{LockFile, Mark, Trace},
+    loss::{check_files, check_head},
     migrate::MIGRATING_NAME,
+    open_files::OpenFiles,
     readers::Readers,
-    restore::READY_NAME,
+    restore::{READY_NAME, move_aside, skip_numbers},
     rows, schema, seeds,
     wal::{CHECKPOINT_IN_COMMIT, WriteAheadLog},
 };
-use crate::journal::{private_files, store::StoreError};
+use crate::{
+    journal::{private_files, store::StoreError},
+    model::Seq,
+};
 
 /// Maximum size of a journal that is checked completely when it is opened, which takes a fraction of a second. A larger
 /// journal is only checked for damage that is quickly detected.
 const FULL_CHECK_BYTES: u64 = 32 * 1024 * 1024;
-
-/// Maximum time to wait for another process to release the journal.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reasons why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -71,12 +73,60 @@ pub enum OpenError {
         supported: i64,
     },
     /// The journal is damaged.
-    #[error("the journal {path} is damaged ({what}); restore it from a backup, or move it away to begin a new one")]
+    #[error(
+        "the journal {path} is damaged ({what}); restore it from a backup with `tidings restore FILE --force`, or move it \
+         away and begin a new one with `tidings serve --new-journal`"
+    )]
     Damaged {
         /// The journal.
         path: PathBuf,
         /// Description of the damage.
         what: String,
+    },
+    /// The file of a journal is missing or empty.
+    #[error(
+        "the journal {path} is missing or empty, but {evidence}; nothing was changed: put the file back, or restore a \
+         backup with `tidings restore FILE --force`, or begin a new journal with `tidings serve --new-journal`"
+    )]
+    Missing {
+        /// The journal.
+        path: PathBuf,
+        /// Clause that says why the folder must have had a journal.
+        evidence: String,
+    },
+    /// The write-ahead log of a journal was removed.
+    #[error(
+        "the write-ahead log {path}-wal was removed, and the newest changes may have been in it; nothing was changed: \
+         put it back, or restore a backup with `tidings restore FILE --force`; to continue with what is left, run \
+         `tidings restore {path} --force`, which gives no number twice"
+    )]
+    LogMissing {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// The header of the write-ahead log is invalid.
+    #[error(
+        "the write-ahead log {path}-wal has a damaged header, and the newest changes may be in it; nothing was changed: \
+         restore a backup with `tidings restore FILE --force`; to continue with the changes before the log, run \
+         `tidings restore {path} --force`, which gives no number twice"
+    )]
+    LogDamaged {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// The journal lacks changes whose numbers were given.
+    #[error(
+        "the journal {path} has lost changes: it ends with change {head}, and has given the numbers up to {given}; \
+         nothing was changed: put its files back together, or restore a backup with `tidings restore FILE --force`; \
+         to continue with what is left, run `tidings restore {path} --force`, which gives no number twice"
+    )]
+    ChangesLost {
+        /// The journal.
+        path: PathBuf,
+        /// Number of the newest change in the journal.
+        head: Seq,
+        /// Newest number that was given.
+        given: Seq,
     },
     /// A migration was interrupted.
     #[error(
@@ -113,27 +163,39 @@ impl SqliteStore {
     pub fn open(folder: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = folder.join(FILE_NAME);
         private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
-        let lock = lock(folder, &path)?;
+        let lock = LockFile::acquire(folder, &path)?;
         check_is_complete(folder)?;
+        let replaced = replace_missing(folder, &lock, options.begin_new)?;
         create(&path)?;
-        let flags =
-            OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_FULL_MUTEX).union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
-        let mut writer = Connection::open_with_flags(&path, flags).map_err(|error| explain(&path, &error))?;
-        check_is_ours(&path, &writer)?;
+        let mut writer = open_writer(&path).or_else(|error| match error {
+            OpenError::Storage { .. } if lock.give_up_reserve() => open_writer(&path),
+            error => Err(error),
+        })?;
+        if !replaced {
+            check_head(&path, &writer, lock.found())?;
+        }
+        keep_log(&writer, false).map_err(|error| explain(&path, &error))?;
         let version = version(&writer).map_err(|error| explain(&path, &error))?;
         configure(&writer, version == 0).map_err(|error| explain(&path, &error))?;
         schema::migrate(&mut writer, version).map_err(|error| explain_store(&path, error))?;
+        if replaced {
+            begin_after_loss(&writer, lock.found()).map_err(|error| explain(&path, &error))?;
+        }
         check_is_intact(&path, &writer)?;
         let identity = identity(&writer).map_err(|error| explain(&path, &error))?;
         let floor = schema::floor(&writer).map_err(|error| explain(&path, &error))?;
         let damaged = |error: StoreError| OpenError::Damaged { path: path.clone(), what: error.to_string() };
         let keys = EventKeys::load(&writer, options).map_err(damaged)?;
         let seeds = seeds::newest(&writer).map_err(|error| explain(&path, &error))?;
-        let wal = read_write(&path).and_then(|connection| WriteAheadLog::new(connection, &mut writer));
+        let wal = read_write(&path).and_then(|connection| WriteAheadLog::new(folder, connection, &mut writer));
         let wal = wal.map_err(|error| explain(&path, &error))?;
         let quarantine_size = super::quarantine::size(&writer).map_err(damaged)?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, &error))?);
+        let files = OpenFiles::record(folder, &path, &lock).map_err(|error| explain_io(&path, &error))?;
+        let head = changes::head(&writer).map_err(damaged)?;
+        lock.record(Mark { identity, head });
+        lock.sync();
         if private_files::is_readable_by_everybody(folder, &path) {
             tracing::warn!(
                 folder = %folder.display(),
@@ -150,9 +212,45 @@ impl SqliteStore {
             quarantine_size: Mutex::new(quarantine_size),
             seeds: AtomicU64::new(seeds.unsigned_abs()),
             readers,
-            _lock: lock,
+            files,
+            lock,
         })
     }
+}
+
+/// Opens the writing connection and reads the header. If the journal is then refused, its log stays, so that its files
+/// can be put back together.
+fn open_writer(path: &Path) -> Result<Connection, OpenError> {
+    let writer = read_write(path).map_err(|error| explain(path, &error))?;
+    keep_log(&writer, true).map_err(|error| explain(path, &error))?;
+    check_is_ours(path, &writer)?;
+    Ok(writer)
+}
+
+/// Checks that no file of the journal is missing. With `begin_new`, moves the rest of an incomplete journal aside, and
+/// returns `true`.
+fn replace_missing(folder: &Path, lock: &LockFile, begin_new: bool) -> Result<bool, OpenError> {
+    match check_files(folder, lock.found()) {
+        Err(OpenError::Missing { .. }) if begin_new => {
+            let aside = move_aside(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
+            let aside = aside.map(|aside| aside.display().to_string());
+            tracing::warn!(folder = %folder.display(), aside, "beginning a new journal instead of the missing one");
+            Ok(true)
+        }
+        checked => checked.map(|()| false),
+    }
+}
+
+/// Moves the numbering of a new journal past all numbers of the missing one, because readers may have seen them.
+fn begin_after_loss(connection: &Connection, found: Trace) -> rusqlite::Result<()> {
+    let given = if let Trace::Marked(mark) = found { mark.head } else { Seq::ZERO };
+    skip_numbers(connection, Seq::ZERO, given).map(drop)
+}
+
+/// Sets whether a connection that is closed last leaves the write-ahead log as it is. Otherwise it moves the log into the
+/// file and removes it.
+pub(super) fn keep_log(connection: &Connection, keeps: bool) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keeps).map(drop)
 }
 
 /// Checks that no restore and no migration into a folder is unfinished.
@@ -173,39 +271,6 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(OpenError::Folder { path: path.parent().unwrap_or(path).to_owned(), error }),
-    }
-}
-
-/// Locks the lock file, and writes the process id to it. The operating system releases the lock when the process ends.
-pub(super) fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
-    let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
-    let mut options = private_files::options();
-    options.read(true).write(true).create(true).truncate(false);
-    let mut file = options.open(folder.join("journal.lock")).map_err(unusable)?;
-    match try_lock(&file) {
-        Ok(()) => {
-            file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(unusable)?;
-            Ok(file)
-        }
-        Err(TryLockError::WouldBlock) => {
-            let mut pid = String::new();
-            let is_read = file.rewind().and_then(|()| file.read_to_string(&mut pid)).is_ok();
-            let pid = if is_read && !pid.trim().is_empty() { format!(" (pid {})", pid.trim()) } else { String::new() };
-            Err(OpenError::InUse { path: journal.to_owned(), pid })
-        }
-        Err(TryLockError::Error(error)) => Err(unusable(error)),
-    }
-}
-
-/// Tries for [`LOCK_PATIENCE`], because a gateway that is stopping, or a starting process that inherited the file
-/// handle, may release the lock at any moment.
-fn try_lock(file: &File) -> Result<(), TryLockError> {
-    let began = Instant::now();
-    loop {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_PATIENCE / 50),
-            outcome => return outcome,
-        }
     }
 }
 
@@ -282,11 +347,15 @@ fn check_is_intact(path: &Path, connection: &Connection) -> Result<(), OpenError
     let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
     let explain = |error: rusqlite::Error| explain(path, &error);
     // After a crash the write-ahead log may have pages that the file lacks, so a checkpoint moves them into the
-    // file first. While another process reads, the log stays (`busy`), and the length of the file proves nothing.
-    let is_busy: bool =
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(explain)?;
-    if !is_busy {
-        check_length(path, connection)?;
+    // file first. While another process reads, the log stays (`busy`), and the length of the file proves nothing. The
+    // log also stays on a full disk, where a journal can be read.
+    match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0)) {
+        Ok(false) => check_length(path, connection)?,
+        Ok(true) => {}
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+            tracing::warn!("the disk of the journal is full: the journal can be read, and not written");
+        }
+        Err(error) => return Err(explain(error)),
     }
     let length = path.metadata().map_err(|error| explain_io(path, &error))?.len();
     if length <= FULL_CHECK_BYTES {
@@ -295,8 +364,8 @@ fn check_is_intact(path: &Path, connection: &Connection) -> Result<(), OpenError
             return Err(damaged(result));
         }
     }
-    let newest = super::changes::before(connection, crate::model::Seq(u64::MAX), 1, usize::MAX)
-        .map_err(|error| damaged(error.to_string()))?;
+    let newest =
+        changes::before(connection, Seq(u64::MAX), 1, usize::MAX).map_err(|error| damaged(error.to_string()))?;
     if let Some(newest) = newest.first() {
         serde_json::from_slice::<crate::model::Change>(&newest.json)
             .map_err(|error| damaged(format!("change {} cannot be read: {error}", newest.seq)))?;
@@ -344,6 +413,7 @@ pub(super) fn explain_store(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
     match error {
         StoreError::Damaged(what) | StoreError::Refused(what) => OpenError::Damaged { path, what },
+        StoreError::DamagedChange { seq, what } => OpenError::Damaged { path, what: format!("change {seq}: {what}") },
         error => OpenError::Storage { path, error: error.to_string() },
     }
 }

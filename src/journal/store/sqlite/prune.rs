@@ -30,7 +30,7 @@ macro_rules! last_to_remove {
 
 impl SqliteStore {
     pub(super) fn prune_changes(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
-        let side = &mut *self.write_side();
+        let side = &mut *self.write_side()?;
         if let Some(last) = last_to_remove(&side.connection, before, at_most)? {
             // A key that is in no run yet would be lost with the row of its change.
             let transaction = side.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

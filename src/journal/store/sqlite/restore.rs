@@ -10,7 +10,7 @@
 //! disk) is created again.
 
 use std::{
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -19,8 +19,9 @@ use uuid::Uuid;
 
 use super::{
     FILE_NAME,
-    backup::{BackupError, JournalSummary, cannot_write, copy, open_to_read, sync_folder},
-    open::{OpenError, explain, lock},
+    backup::{BackupError, JournalSummary, PartialFile, cannot_write, copy, open_to_read, sync_folder},
+    lock::{LockFile, Mark, Trace},
+    open::{OpenError, explain},
     rows, schema,
 };
 use crate::{
@@ -80,40 +81,50 @@ pub fn restore(
     }
     private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
     let journal = folder.join(FILE_NAME);
-    let _lock = lock(folder, &journal)?;
+    let lock = LockFile::acquire(folder, &journal)?;
     let ready = folder.join(READY_NAME);
     let has_journal = parts(folder).iter().any(|part| part.exists()) || ready.exists();
     if has_journal && !force {
         return Err(RestoreError::Exists(folder.to_owned()));
     }
 
-    let partial = folder.join(PARTIAL_NAME);
-    let unwritable = |error: std::io::Error| RestoreError::Copy(cannot_write(&partial, error));
-    // Closed before SQLite opens the file, because closing it later would cancel SQLite's locks.
-    drop(private_files::create_file(&partial).map_err(unwritable)?);
-    let summary = copy(file, &backup, &partial, progress)?;
-    let next_seq = continue_numbering(&partial, summary.head)
-        .map_err(|error| RestoreError::Copy(cannot_write(&partial, error)))?;
-    File::open(&partial).and_then(|file| file.sync_all()).map_err(unwritable)?;
+    let partial = PartialFile::create(folder.join(PARTIAL_NAME))?;
+    let path = partial.path();
+    let summary = copy(file, &backup, path, progress)?;
+    // The lost journal may have given numbers that neither the backup nor the clock shows.
+    let given = if let Trace::Marked(mark) = lock.found() { mark.head } else { Seq::ZERO };
+    let (identity, next_seq) =
+        continue_numbering(path, summary.head, given).map_err(|error| RestoreError::Copy(cannot_write(path, error)))?;
     // Between this rename and the last one the journal cannot be opened, because a crash in between could leave the
     // new file with the old write-ahead log, or the old file without its log.
-    fs::rename(&partial, &ready).and_then(|()| sync_folder(&ready)).map_err(unwritable)?;
+    partial.finish(&ready)?;
+    let unwritable = |error: std::io::Error| RestoreError::Copy(cannot_write(&ready, error));
     let moved_aside = move_aside(folder).map_err(unwritable)?;
     fs::rename(&ready, &journal).and_then(|()| sync_folder(&journal)).map_err(unwritable)?;
+    lock.record(Mark { identity, head: summary.head });
+    lock.sync();
     Ok(RestoreSummary { summary, next_seq, moved_aside })
 }
 
-/// Gives the copy a new identity, and moves its numbering past all numbers that readers may have seen.
-fn continue_numbering(path: &Path, head: Seq) -> rusqlite::Result<Seq> {
+/// Gives the copy a new identity, and moves its numbering past all numbers that readers may have seen. Returns the
+/// identity and the number of the next change.
+fn continue_numbering(path: &Path, head: Seq, given: Seq) -> rusqlite::Result<(Uuid, Seq)> {
     let mut connection = Connection::open(path)?;
     let transaction = connection.transaction()?;
     let identity = Uuid::new_v4();
     transaction.execute("UPDATE meta SET value = ? WHERE name = 'identity'", [identity.as_bytes().as_slice()])?;
-    let given = rows::number(head.0).max(schema::floor(&transaction)?);
-    let floor = numbering::floor_after_loss(given, Timestamp::now());
-    transaction.execute("INSERT OR REPLACE INTO restores VALUES (?, ?)", params![rows::number(head.0), floor])?;
+    let next_seq = skip_numbers(&transaction, head, given)?;
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;
+    Ok((identity, next_seq))
+}
+
+/// Continues the numbering of a journal, whose newest change is `head`, past `given` and past all numbers that the lost
+/// part can have given. Returns the number of the next change.
+pub(super) fn skip_numbers(connection: &Connection, head: Seq, given: Seq) -> rusqlite::Result<Seq> {
+    let given = rows::number(head.max(given).0).max(schema::floor(connection)?);
+    let floor = numbering::floor_after_loss(given, Timestamp::now());
+    connection.execute("INSERT OR REPLACE INTO restores VALUES (?, ?)", params![rows::number(head.0), floor])?;
     Ok(Seq(u64::try_from(floor).unwrap_or_default()).next())
 }
 
@@ -123,7 +134,7 @@ fn parts(folder: &Path) -> [PathBuf; 3] {
 }
 
 /// Moves the files of an existing journal to a new folder; returns the folder.
-fn move_aside(folder: &Path) -> std::io::Result<Option<PathBuf>> {
+pub(super) fn move_aside(folder: &Path) -> std::io::Result<Option<PathBuf>> {
     let parts: Vec<_> = parts(folder).into_iter().filter(|part| part.exists()).collect();
     if parts.is_empty() {
         return Ok(None);

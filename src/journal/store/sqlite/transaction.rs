@@ -16,7 +16,7 @@ use crate::{
         CommitError, ItemSelection, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows, StoreError,
         Transaction, WriteBatch,
     },
-    model::{Timestamp, Uri},
+    model::{Seq, Timestamp, Uri},
 };
 
 /// A transaction on the writing connection, which it locks until it ends.
@@ -27,6 +27,8 @@ pub(super) struct SqliteTransaction<'s> {
     row_numbers: HashMap<Uri, i64>,
     /// Updates of the data in memory, applied after the commit.
     memory_updates: MemoryUpdates,
+    /// Number of the newest change of the batch.
+    newest: Option<Seq>,
 }
 
 /// Updates of the data in memory that follow a commit.
@@ -39,10 +41,16 @@ struct MemoryUpdates {
 
 impl<'s> SqliteTransaction<'s> {
     pub(super) fn begin(store: &'s SqliteStore) -> Result<Self, StoreError> {
-        let side = store.write_side();
+        let side = store.write_side()?;
         // Immediate, so that it never fails later because another connection has written meanwhile.
         side.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        Ok(Self { store, side, row_numbers: HashMap::default(), memory_updates: MemoryUpdates::default() })
+        Ok(Self {
+            store,
+            side,
+            row_numbers: HashMap::default(),
+            memory_updates: MemoryUpdates::default(),
+            newest: None,
+        })
     }
 
     fn objects(
@@ -139,6 +147,7 @@ impl Transaction for SqliteTransaction<'_> {
         let WriteSide { connection, keys, seeds, .. } = &*self.side;
         let options = self.store.options;
         changes::insert(connection, &batch.changes)?;
+        self.newest = batch.changes.last().map(|newest| newest.change.seq);
         unchanged::write(connection, options.limits, batch)?;
         incomplete::write(connection, batch)?;
         for (name, cursor) in &batch.cursors {
@@ -156,8 +165,13 @@ impl Transaction for SqliteTransaction<'_> {
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), CommitError> {
+        // Checked again, because the preparation of a large batch takes a while.
+        self.store.files.check()?;
         let committed = self.side.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         committed.map_err(StoreError::from)?;
+        if let Some(newest) = self.newest {
+            self.store.mark(newest);
+        }
         let MemoryUpdates { keys, item_counts, seeds } = mem::take(&mut self.memory_updates);
         self.side.keys.apply(keys);
         for (uri, count) in item_counts {

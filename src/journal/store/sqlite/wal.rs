@@ -5,11 +5,15 @@
 //! appends. A checkpoint within a commit remains at a higher limit, which bounds the log if the thread cannot keep
 //! up.
 //!
+//! The log shares its disk with the journal's file, which a checkpoint extends. A checkpoint is therefore due earlier on
+//! a disk with little free space, so that the log never takes the space that its own pages need in the file.
+//!
 //! A long read transaction, such as a backup, prevents a complete checkpoint, so the log cannot restart at its
 //! beginning and its file grows. After the reader has ended, the next checkpoint moves the whole log, and the
 //! commit after that truncates the file.
 
 use std::{
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -20,6 +24,12 @@ use crate::journal::store::StoreError;
 
 /// Number of new pages after which a checkpoint is due: 32 MiB of pages of 8 KiB.
 const DUE: u64 = 4096;
+
+/// Part of the free space that the log may fill before a checkpoint is due: an eighth.
+const SHARE_OF_FREE_SPACE: u64 = 8;
+
+/// Size of a page, in bytes.
+const PAGE_BYTES: u64 = 8192;
 
 /// Number of new pages after which a checkpoint is due if a reader prevented the last one from completing: 2 MiB.
 const DUE_BEHIND_READER: u64 = 256;
@@ -37,6 +47,8 @@ const MAX_FILE_BYTES: i64 = 64 * 1024 * 1024;
 pub(super) struct WriteAheadLog {
     connection: Mutex<Connection>,
     growth: Arc<Mutex<Growth>>,
+    /// Folder of the log.
+    folder: PathBuf,
 }
 
 /// Growth of the log since the last checkpoint.
@@ -54,7 +66,7 @@ struct Growth {
 impl WriteAheadLog {
     /// Creates the checkpointer: `connection` runs the checkpoints, and a hook on `writer` counts the pages of its
     /// commits.
-    pub(super) fn new(connection: Connection, writer: &mut Connection) -> rusqlite::Result<Self> {
+    pub(super) fn new(folder: &Path, connection: Connection, writer: &mut Connection) -> rusqlite::Result<Self> {
         let growth = Arc::new(Mutex::new(Growth { pages: 0, at_checkpoint: 0, due: DUE, failed: None }));
         let hook_growth = Arc::clone(&growth);
         writer.pragma_update(None, "journal_size_limit", MAX_FILE_BYTES)?;
@@ -66,7 +78,12 @@ impl WriteAheadLog {
             }
             Ok(())
         }))?;
-        Ok(Self { connection: Mutex::new(connection), growth })
+        Ok(Self { connection: Mutex::new(connection), growth, folder: folder.to_owned() })
+    }
+
+    /// Leaves the log as it is when the connection is closed last.
+    pub(super) fn keep_file(&self) -> rusqlite::Result<()> {
+        super::open::keep_log(&self.connection.lock().unwrap_or_else(PoisonError::into_inner), true)
     }
 
     /// Returns the number of pages added since the last checkpoint.
@@ -74,9 +91,14 @@ impl WriteAheadLog {
         lock(&self.growth).since_checkpoint()
     }
 
+    /// Returns whether the log has so many new pages that a checkpoint is due, and the last one did not just fail.
     pub(super) fn is_checkpoint_due(&self) -> bool {
-        let growth = lock(&self.growth);
-        growth.since_checkpoint() >= growth.due && growth.failed.is_none_or(|failed| failed.elapsed() >= RETRY)
+        let (pages, due, failed) = {
+            let growth = lock(&self.growth);
+            (growth.since_checkpoint(), growth.due, growth.failed)
+        };
+        let is_due = pages >= due || (pages > 0 && pages >= due_in(free_bytes(&self.folder)));
+        is_due && failed.is_none_or(|failed| failed.elapsed() >= RETRY)
     }
 
     /// Moves all pages that no reader still needs in the log.
@@ -121,18 +143,34 @@ impl Growth {
     }
 }
 
+/// Returns the number of pages after which a checkpoint is due on a disk with that many free bytes, if they are known.
+fn due_in(free: Option<u64>) -> u64 {
+    free.map_or(DUE, |free| (free / SHARE_OF_FREE_SPACE / PAGE_BYTES).clamp(1, DUE))
+}
+
+/// Returns the number of bytes that this process can still write on the disk of a folder; `None` if it is unknown.
+#[cfg(target_os = "linux")]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
 fn lock(growth: &Mutex<Growth>) -> MutexGuard<'_, Growth> {
     growth.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use rusqlite::OpenFlags;
 
     use super::{
-        super::FILE_NAME, Connection, DUE, DUE_BEHIND_READER, Duration, Instant, MAX_FILE_BYTES, WriteAheadLog,
+        super::FILE_NAME, Connection, DUE, DUE_BEHIND_READER, Duration, Instant, MAX_FILE_BYTES, Path, WriteAheadLog,
+        due_in, free_bytes,
     };
 
     const PAGE: u32 = 8192;
@@ -160,7 +198,8 @@ mod tests {
     fn checkpoint_is_due_after_a_number_of_pages() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
-        let log = WriteAheadLog::new(connection(folder.path(), OpenFlags::default()), &mut writer).unwrap();
+        let log =
+            WriteAheadLog::new(folder.path(), connection(folder.path(), OpenFlags::default()), &mut writer).unwrap();
         write(&writer, DUE / 2);
         assert!(!log.is_checkpoint_due() && log.pages_since_checkpoint() > DUE / 2);
         write(&writer, DUE / 2);
@@ -176,7 +215,8 @@ mod tests {
     fn file_of_the_log_is_truncated_after_a_long_reader() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
-        let log = WriteAheadLog::new(connection(folder.path(), OpenFlags::default()), &mut writer).unwrap();
+        let log =
+            WriteAheadLog::new(folder.path(), connection(folder.path(), OpenFlags::default()), &mut writer).unwrap();
         let size = || folder.path().join(format!("{FILE_NAME}-wal")).metadata().unwrap().len();
         let longest = MAX_FILE_BYTES.unsigned_abs();
         let reader = connection(folder.path(), OpenFlags::SQLITE_OPEN_READ_ONLY);
@@ -196,11 +236,19 @@ mod tests {
     }
 
     #[test]
+    fn checkpoint_is_due_earlier_on_a_full_disk() {
+        let due = |mebibytes: u64| due_in(Some(mebibytes << 20));
+        assert_eq!([due(1 << 20), due(256), due(24), due(1), due(0)], [DUE, DUE, 384, 16, 1]);
+        assert_eq!(due_in(None), DUE);
+        assert!(free_bytes(std::env::temp_dir().as_path()).is_some_and(|free| free > 0));
+    }
+
+    #[test]
     fn failed_checkpoint_is_due_again() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
         let read_only = connection(folder.path(), OpenFlags::SQLITE_OPEN_READ_ONLY);
-        let log = WriteAheadLog::new(read_only, &mut writer).unwrap();
+        let log = WriteAheadLog::new(folder.path(), read_only, &mut writer).unwrap();
         write(&writer, DUE);
         log.checkpoint().unwrap_err();
         let pages = log.pages_since_checkpoint();

@@ -12,7 +12,10 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::{
+    FILE_NAME,
     backup::open_to_read,
+    lock::{Trace, read_trace},
+    loss::{check_files, check_head},
     open::{OpenError, explain_store},
     tables::SqliteTables,
     version_8::{self, Replayed},
@@ -28,8 +31,13 @@ use crate::journal::store::{
 /// # Errors
 /// Fails if the file cannot be opened as a journal. The report contains the errors in the file.
 pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, OpenError> {
-    let connection = open_to_read(path)?;
     let mut report = Report::default();
+    // Before the journal, whose newest change is then at least as new.
+    let trace = files(path, &mut report);
+    let connection = open_to_read(path)?;
+    if let Err(error) = check_head(path, &connection, trace) {
+        report.add(error.to_string());
+    }
     if let Err(error) = examine_file(&connection, &mut report, progress) {
         if error.is_transient() {
             return Err(explain_store(path, error));
@@ -40,6 +48,18 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report,
         report.add(format!("cannot read the rest of the file: {what}"));
     }
     Ok(report)
+}
+
+/// Checks that the files in the folder of a journal belong together, and returns its mark. A backup has no such files.
+fn files(path: &Path, report: &mut Report) -> Trace {
+    let Some(folder) = path.parent().filter(|_| path.file_name().is_some_and(|name| name == FILE_NAME)) else {
+        return Trace::None;
+    };
+    let trace = read_trace(folder).unwrap_or(Trace::None);
+    if let Err(error) = check_files(folder, trace) {
+        report.add(error.to_string());
+    }
+    trace
 }
 
 fn examine_file(
