@@ -20,7 +20,7 @@ use crate::{
         self, Definition, InvalidStartPosition, OperationError, StartPosition, StatusSnapshot, SubscriptionInfo,
         Subscriptions, xesam::Crawlers,
     },
-    journal::{Journal, JournalError, subscriptions::MadeBy},
+    journal::{Journal, JournalError, store::StoreError, subscriptions::MadeBy},
     model::{Seq, SubscriptionName, Timestamp},
     web::{Body, Path, Problem, ProblemCode, problems},
 };
@@ -301,7 +301,9 @@ impl Lag {
         }
         let next = match journal.after_within(cursor, 1, 1).await {
             Ok(next) => next,
-            Err(JournalError::Gone { .. }) => return Ok(Self { changes, seconds: None }),
+            Err(JournalError::Gone { .. } | JournalError::Store(StoreError::DamagedChange { .. })) => {
+                return Ok(Self { changes, seconds: None });
+            }
             Err(error) => return Err(journal_problem(error)),
         };
         let received = next.first().map(|next| next.change().map(|change| change.received)).transpose();

@@ -209,6 +209,11 @@ impl Engine {
             if let Err(end) = self.fill_window(&mut session).await {
                 return end;
             }
+            match session.take_read_error() {
+                Some(error @ JournalError::Gone { .. }) => return SessionEnd::Exit(Exit::FellBehind(error)),
+                Some(error) => return retry(error),
+                None => {}
+            }
             let is_idle = session.is_idle() && self.cursor >= self.journal.head();
             let (idle_since, failures) = (session.idle_since(is_idle), backoff.failures());
             if is_idle {
@@ -236,10 +241,11 @@ impl Engine {
                         tokio::task::yield_now().await;
                         continue;
                     }
-                    Err(error @ JournalError::Gone { .. }) if in_flight.is_empty() => {
-                        return SessionEnd::Exit(Exit::FellBehind(error));
+                    // Messages in flight are settled first, so that each session makes progress.
+                    Err(error) => {
+                        session.read_error = Some(error);
+                        continue;
                     }
-                    Err(error) => return retry(error),
                 },
                 () = self.replays.notified() => {
                     session.check_dead_letters = true;

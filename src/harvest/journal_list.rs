@@ -56,7 +56,7 @@ async fn has_change(
     is_relevant: &impl Fn(&RecordedChange) -> Result<bool, JournalError>,
 ) -> Result<bool, JournalError> {
     loop {
-        let changes = journal.after(*after, READ_CHANGES).await?;
+        let changes = journal.intact_after(*after, READ_CHANGES).await?;
         if changes.is_empty() {
             return Ok(false);
         }

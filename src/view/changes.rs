@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     format::{Batch, FORMATS, FormatKind},
-    journal::{Journal, RecordedChange, metrics::tail_read},
+    journal::{Journal, JournalError, RecordedChange, metrics::tail_read, store::StoreError},
     model::{Change, ChangeId, Seq},
     web::{
         CachePolicy, Client, Content, DocumentWriter, Path, Problem, ProblemCode, Query, Spool, SpoolWriter,
@@ -102,8 +102,8 @@ struct PageView {
     journal: Uuid,
 }
 
-problems!(PageProblems: InvalidQuery, Gone, Unavailable);
-problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
+problems!(PageProblems: InvalidQuery, Gone, Unavailable, DamagedChange);
+problems!(OneProblems: NotFound, NotAcceptable, Unavailable, DamagedChange);
 
 /// Path of the pages, whose requests may wait for changes.
 pub const PATH: &str = "/changes";
@@ -113,8 +113,8 @@ pub const PATH: &str = "/changes";
 /// `Accept`, it is a batch of CloudEvents; then the header `Link` contains the URL of the next page.
 ///
 /// # Errors
-/// `invalid-query`; `gone` if the change after `after` has been removed; `unavailable` if too many readers wait, or
-/// the journal cannot be read.
+/// `invalid-query`; `gone` if the change after `after` has been removed; `damaged-change` if it is damaged (a page ends
+/// before a damaged change); `unavailable` if too many readers wait, or the journal cannot be read.
 #[utoipa::path(
     get,
     path = PATH,
@@ -182,7 +182,11 @@ impl Changes {
             Page::write(&view, after, format, |page| {
                 while page.count < limit && page.bytes < PAGE_BYTES {
                     let (count, bytes) = (limit - page.count, PIECE_BYTES.min(PAGE_BYTES - page.bytes));
-                    let read = block_on(view.journal.after_within(page.next, count, bytes)).map_err(journal_problem)?;
+                    let read = match block_on(view.journal.after_within(page.next, count, bytes)) {
+                        // The page ends before the damaged change, and the next one reports it.
+                        Err(JournalError::Store(StoreError::DamagedChange { .. })) if page.count > 0 => break,
+                        read => read.map_err(journal_problem)?,
+                    };
                     if read.is_empty() || !page.add(&read)? {
                         break;
                     }
@@ -219,21 +223,21 @@ impl PageWriter {
             if self.count > 0 && self.bytes + size > PAGE_BYTES {
                 return Ok(false);
             }
+            let encoded = match self.format {
+                PageFormat::Json => Ok(change.json().clone()),
+                PageFormat::Batch(format, _) if size < LARGE => change.encoded(format.name, format.write),
+                PageFormat::Batch(format, _) => {
+                    change.without_caches().change().map(|change| (format.write)(change).into())
+                }
+            };
+            let encoded = match encoded {
+                Err(StoreError::DamagedChange { .. }) if self.count > 0 => return Ok(false),
+                encoded => encoded.map_err(store_problem)?,
+            };
             let (open, between) = self.punctuation();
             let before = if self.count == 0 { open } else { between };
-            self.out.write_all(before.as_bytes()).map_err(spool_problem)?;
-            match self.format {
-                PageFormat::Json => self.out.write_all(change.json()),
-                PageFormat::Batch(format, _) => {
-                    let encoded = if size < LARGE {
-                        change.encoded(format.name, format.write)
-                    } else {
-                        change.without_caches().change().map(|change| (format.write)(change).into())
-                    };
-                    self.out.write_all(&encoded.map_err(store_problem)?)
-                }
-            }
-            .map_err(spool_problem)?;
+            let written = self.out.write_all(before.as_bytes()).and_then(|()| self.out.write_all(&encoded));
+            written.map_err(spool_problem)?;
             self.next = change.seq();
             self.count += 1;
             self.bytes += size;
@@ -303,7 +307,7 @@ fn accepted_batch(accepted: &HeaderMap) -> Option<(&'static FormatKind, Batch)> 
 /// 2 activity, depending on `Accept`. It never changes.
 ///
 /// # Errors
-/// `not-found`; `not-acceptable`; `unavailable` if the journal cannot be read.
+/// `not-found`; `not-acceptable`; `damaged-change`; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/changes/{id}",

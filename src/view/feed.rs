@@ -107,7 +107,7 @@ fn fingerprint(site: &Site) -> String {
 }
 
 problems!(NewestProblems: InvalidQuery, Unavailable);
-problems!(ArchiveProblems: NotFound, Gone, Unavailable);
+problems!(ArchiveProblems: NotFound, Gone, Unavailable, DamagedChange);
 
 /// The newest changes as an archived feed (RFC 5005 section 4). With a query, the matching changes as a paged feed
 /// (section 3).
@@ -244,13 +244,45 @@ impl FeedState {
         newest.as_ref().filter(|newest| newest.head >= head).filter(is_complete).map(NewestDocument::serve)
     }
 
+    /// Renders the subscription document. It ends before a damaged change: instead of the archive, its link `next` leads
+    /// to the older changes, where the damaged one is reported.
     fn render_newest(&self, start: Seq, head: Seq, prev: Option<u64>) -> Result<NewestDocument, Problem> {
+        let archive = prev.map(|page| page_link("prev-archive", self.site.archive(page)));
+        match self.render_newest_from(start, head, archive) {
+            Err(problem) if problem.code() == ProblemCode::DamagedChange => {
+                let Some(oldest) = self.oldest_intact(start, head)? else { return Err(problem) };
+                let older = format!("{}?before={oldest}", self.site.feed());
+                self.render_newest_from(oldest, head, Some(page_link("next", older)))
+            }
+            rendered => rendered,
+        }
+    }
+
+    /// Returns the oldest change of a range from which on all changes up to the newest are intact.
+    fn oldest_intact(&self, first: Seq, last: Seq) -> Result<Option<Seq>, Problem> {
+        let mut oldest = None;
+        for change in NewestFirst::open(&self.journal, first, last)? {
+            let Ok(change) = change else { break };
+            if change.without_caches().change().is_err() {
+                break;
+            }
+            oldest = Some(change.seq());
+        }
+        Ok(oldest)
+    }
+
+    fn render_newest_from(
+        &self,
+        start: Seq,
+        head: Seq,
+        older: Option<atom_syndication::Link>,
+    ) -> Result<NewestDocument, Problem> {
         let mut changes = NewestFirst::open(&self.journal, start, head)?;
         let received = received(&changes)?;
         let mut links =
             vec![page_link("self", self.site.feed()), page_link("current", self.site.feed()), self.site.service_link()];
         links.extend(self.site.hub_link());
-        links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
+        links.extend(older);
         let updated = received.unwrap_or(Timestamp::EPOCH);
         let metadata =
             FeedMetadata { id: self.site.journal, subtitle: SUBTITLE.to_owned(), updated, links, archive: false };

@@ -19,7 +19,7 @@ use super::{
     store_problem,
 };
 use crate::{
-    journal::{Journal, RecordedChange, store::StoreError},
+    journal::{Journal, JournalError, RecordedChange, store::StoreError},
     model::{Filter, Seq, Timestamp},
     web::{Problem, Query},
 };
@@ -156,13 +156,24 @@ pub(super) fn read_page(journal: &Journal, selection: &Selection) -> Result<Filt
     let (mut examined, mut bytes) = (0, 0);
     while examined < MAX_EXAMINED && cursor > Seq::ZERO.next() {
         let count = READ_CHANGES.min(MAX_EXAMINED - examined);
-        let read = block_on(journal.before_within(cursor, count, READ_BYTES)).map_err(journal_problem)?;
+        let read = match block_on(journal.before_within(cursor, count, READ_BYTES)) {
+            // The page ends before the damaged change, and the next one reports it.
+            Err(JournalError::Store(StoreError::DamagedChange { .. })) if examined > 0 => break,
+            read => read.map_err(journal_problem)?,
+        };
         if read.is_empty() {
             return Ok(page);
         }
         for recorded in read {
             let recorded = if recorded.json().len() < LARGE { recorded } else { Arc::new(recorded.without_caches()) };
-            let received = recorded.change().map_err(store_problem)?.received;
+            let received = match recorded.change() {
+                Ok(change) => change.received,
+                Err(StoreError::DamagedChange { .. }) if examined > 0 => {
+                    page.next = older_than(cursor);
+                    return Ok(page);
+                }
+                Err(error) => return Err(store_problem(error)),
+            };
             // Times of receipt never decrease in the journal, so no older change matches.
             if selection.filter.since.is_some_and(|since| received < since) {
                 page.updated.get_or_insert(received);

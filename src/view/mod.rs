@@ -79,6 +79,7 @@ fn json_response(spool: &Spool, value: &impl serde::Serialize) -> Result<Respons
 fn journal_problem(error: JournalError) -> Problem {
     match error {
         JournalError::Gone { after, first } => gone(after, first),
+        JournalError::Store(StoreError::DamagedChange { seq, what }) => damaged_change(seq, what),
         error => Problem::failure("The journal cannot be read at present", error.is_transient(), error),
     }
 }
@@ -105,6 +106,16 @@ fn gone(after: Seq, first: Seq) -> Problem {
          /stream?after= and the \"head\" of its first page."
     );
     Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
+}
+
+/// Returns the problem of a damaged change. It says how to continue on either side of the change.
+fn damaged_change(seq: Seq, what: String) -> Problem {
+    let detail = format!(
+        "Change {seq} is damaged and cannot be read; the changes before and after it are not affected. To skip it, \
+         continue with /changes?after={seq} or /stream?after={seq}; the feed continues with older changes at \
+         /feed?before={seq}. The state of its object is in the registry: /objects and /snapshot."
+    );
+    Problem::new(ProblemCode::DamagedChange, detail).with("seq", seq.0).because(StoreError::DamagedChange { seq, what })
 }
 
 /// Returns the problem of an archive page that has been removed by retention.

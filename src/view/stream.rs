@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer};
 
 pub(super) use self::large::LargeEvents;
 use self::reader::StreamReader;
-use super::{journal_problem, live_readers::LiveReaders, parameters::with_filter};
+use super::{journal_problem, live_readers::LiveReaders, parameters::with_filter, store_problem};
 use crate::{
     format::{FORMATS, FormatKind, format},
     model::{Seq, deserialize_str},
@@ -96,7 +96,7 @@ struct EventView {
     retry: Option<u32>,
 }
 
-problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable);
+problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable, DamagedChange);
 
 /// The changes as server-sent events, as they are recorded: `id` is the number of the change, `event` its kind
 /// (`add`, `update`, `delete`, `state` or `mixed`), `data` the change. A client that reconnects with `Last-Event-ID`
@@ -104,7 +104,8 @@ problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable);
 ///
 /// # Errors
 /// `invalid-query`; `bad-request` if `Last-Event-ID` is no number; `gone` if the change after that number has been
-/// removed; `unavailable` if too many streams are open, or the journal cannot be read.
+/// removed; `damaged-change` if that change is damaged (a stream ends before a damaged change); `unavailable` if too many
+/// streams are open, or the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/stream",
@@ -134,7 +135,9 @@ pub async fn follow(
     if let Some(after) = after {
         // Reports an error as a status while that is still possible.
         let _permit = readers.spool().page_permit().await;
-        readers.read(after, 1, 1).await.map_err(journal_problem)?;
+        if let Some(next) = readers.read(after, 1, 1).await.map_err(journal_problem)?.first() {
+            next.outline().map_err(store_problem)?;
+        }
     }
     let reader = StreamReader::new(&readers, permit, filter, format, after);
     let events = stream::unfold(reader, async |mut reader| {

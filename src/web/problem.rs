@@ -72,13 +72,15 @@ pub enum ProblemCode {
     Timeout,
     /// The gateway cannot serve requests at present: it is overloaded or stopping.
     Unavailable,
+    /// A change of the journal is damaged and cannot be read.
+    DamagedChange,
     /// The gateway failed; the cause is in its log.
     Internal,
 }
 
 impl ProblemCode {
     /// All codes.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -104,6 +106,7 @@ impl ProblemCode {
         Self::TooManyMessages,
         Self::Timeout,
         Self::Unavailable,
+        Self::DamagedChange,
         Self::Internal,
     ];
 
@@ -193,6 +196,9 @@ impl ProblemCode {
             Self::Timeout => ("timeout", StatusCode::SERVICE_UNAVAILABLE, "The request exceeded the time limit"),
             Self::Unavailable => {
                 ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "The gateway is overloaded, stopping or not ready")
+            }
+            Self::DamagedChange => {
+                ("damaged-change", StatusCode::INTERNAL_SERVER_ERROR, "The next change is damaged and cannot be read")
             }
             Self::Internal => {
                 ("internal", StatusCode::INTERNAL_SERVER_ERROR, "The gateway failed to process the request")

@@ -20,7 +20,7 @@ use crate::{
         memory::{PendingReservation, Reservation},
     },
     format::JOURNAL_FORMAT,
-    journal::{RecordedChange, store::StoreError, subscriptions::DeadLetter},
+    journal::{JournalError, RecordedChange, store::StoreError, subscriptions::DeadLetter},
     model::Seq,
     retry::Backoff,
 };
@@ -44,6 +44,8 @@ pub(super) struct Session {
     pub(super) read_through: Seq,
     /// Page that is being read.
     pub(super) pending_page: Option<PendingPage>,
+    /// Error of the next page or change. The session ends with it when everything before is settled.
+    pub(super) read_error: Option<JournalError>,
     /// Memory reservation that the next message waits for.
     pub(super) pending_reservation: Option<PendingReservation>,
     /// Memory reserved for the next message.
@@ -64,6 +66,7 @@ impl Session {
             dead_letters_backoff,
             read_through: cursor,
             pending_page: None,
+            read_error: None,
             pending_reservation: None,
             reservation: None,
             idle_since: None,
@@ -86,7 +89,15 @@ impl Session {
 
     /// Returns whether the session needs another page.
     pub(super) fn wants_page(&self) -> bool {
-        self.unsent.is_empty() && self.pending_reservation.is_none() && self.in_flight.has_room()
+        self.unsent.is_empty()
+            && self.read_error.is_none()
+            && self.pending_reservation.is_none()
+            && self.in_flight.has_room()
+    }
+
+    /// Returns the error of the next page or change once everything before it is settled.
+    pub(super) fn take_read_error(&mut self) -> Option<JournalError> {
+        self.is_idle().then(|| self.read_error.take()).flatten()
     }
 
     /// Returns whether changes wait that cannot be sent now.
@@ -188,6 +199,7 @@ impl Engine {
         let max_changes = self.delivery.window().changes;
         let max_bytes = self.delivery.batch_bytes().min(self.batching.bytes);
         let mut message: Option<NextMessage> = None;
+        let mut failed = None;
         for (at, change) in session.unsent.iter().enumerate() {
             let seq = change.seq();
             if let Some(so_far) = &message {
@@ -197,7 +209,13 @@ impl Engine {
                     break;
                 }
             }
-            let selected = self.select(change).map_err(retry)?;
+            let selected = match self.encoded_selection(change) {
+                Ok(selected) => selected,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            };
             match (&mut message, selected) {
                 (None, None) => {
                     session.unsent.pop_front();
@@ -205,14 +223,12 @@ impl Engine {
                     return Ok(Next::Filtered(seq));
                 }
                 (Some(message), None) => (message.through, message.from_page) = (seq, at + 1),
-                (None, Some(selected)) => {
-                    let encoded = self.encode(&selected).map_err(retry)?;
+                (None, Some((selected, encoded))) => {
                     let bytes = self.delivery.size_in_message(&selected, &encoded) + self.envelope(is_batch);
                     let (changes, encoded) = (vec![selected], vec![encoded]);
                     message = Some(NextMessage { changes, encoded, bytes, through: seq, from_page: at + 1 });
                 }
-                (Some(message), Some(selected)) => {
-                    let encoded = self.encode(&selected).map_err(retry)?;
+                (Some(message), Some((selected, encoded))) => {
                     let size = self.delivery.size_in_message(&selected, &encoded);
                     let bytes = message.bytes + self.between() + size;
                     if bytes > max_bytes {
@@ -225,7 +241,21 @@ impl Engine {
                 }
             }
         }
+        if let Some(error) = failed.filter(|_| message.is_none()) {
+            session.drop_page();
+            session.read_error = Some(error.into());
+        }
         Ok(message.map_or(Next::Nothing, Next::Message))
+    }
+
+    /// Returns the selected part of a change with its encoding.
+    fn encoded_selection(
+        &self,
+        change: &Arc<RecordedChange>,
+    ) -> Result<Option<(Arc<RecordedChange>, Bytes)>, StoreError> {
+        let Some(selected) = self.select(change)? else { return Ok(None) };
+        let encoded = self.encode(&selected)?;
+        Ok(Some((selected, encoded)))
     }
 
     /// Returns the part of a change that the filter selects, if the format has a message for it.

@@ -158,10 +158,10 @@ impl Harvester for AnnouncementHarvester {
 impl AnnouncementHarvester {
     /// Executes the next event, or reads the next changes without one.
     async fn next_event(&self, mut after: Seq, attempt: u32) -> Result<Page, HarvestError> {
-        let changes = match self.journal.after(after, READ_CHANGES).await {
+        let changes = match self.journal.intact_after(after, READ_CHANGES).await {
             Err(JournalError::Gone { .. }) => {
                 after = before_oldest(&self.journal);
-                self.journal.after(after, READ_CHANGES).await?
+                self.journal.intact_after(after, READ_CHANGES).await?
             }
             changes => changes?,
         };

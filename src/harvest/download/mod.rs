@@ -206,11 +206,11 @@ impl Downloader {
     async fn select(&self, position: &mut Position, attempts: &mut Vec<Attempt>) -> Result<bool, JournalError> {
         let mut examined = 0;
         while attempts.len() < PAGE_FILES && examined < PAGE_CHANGES {
-            let changes = match self.journal.after(position.after, READ_CHANGES).await {
+            let changes = match self.journal.intact_after(position.after, READ_CHANGES).await {
                 Err(JournalError::Gone { .. }) => {
                     // Retention or a restore has removed the next change.
                     (position.after, position.items) = (before_oldest(&self.journal), 0);
-                    self.journal.after(position.after, READ_CHANGES).await?
+                    self.journal.intact_after(position.after, READ_CHANGES).await?
                 }
                 changes => changes?,
             };

@@ -218,10 +218,10 @@ impl FilesetHarvest {
     async fn add_requests(&self, position: &mut Position, jobs: &mut Vec<IngestJob>) -> Result<bool, JournalError> {
         let mut examined = 0;
         while jobs.len() < PAGE_JOBS && examined < PAGE_CHANGES {
-            let changes = match self.journal.after(position.after, READ_CHANGES).await {
+            let changes = match self.journal.intact_after(position.after, READ_CHANGES).await {
                 Err(JournalError::Gone { .. }) => {
                     position.after = before_oldest(&self.journal);
-                    self.journal.after(position.after, READ_CHANGES).await?
+                    self.journal.intact_after(position.after, READ_CHANGES).await?
                 }
                 changes => changes?,
             };

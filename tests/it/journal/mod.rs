@@ -2,6 +2,7 @@
 
 mod backup_and_restore;
 mod clock;
+mod damaged_changes;
 mod displaced_files;
 mod file_permissions;
 mod full_disk;
