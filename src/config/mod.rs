@@ -64,7 +64,7 @@ pub use source::{MessageRate, SourceConfig, unknown_dialect};
 pub use transport::{Connection, Transport};
 
 use crate::{
-    delivery::Definition,
+    delivery::{Definition, MAX_SUBSCRIPTIONS},
     format::{DIALECTS, DialectKind},
     harvest::fileset::IngestSettings,
     http_client::AllowList,
@@ -277,7 +277,16 @@ impl Config {
             download::check_sources(name, source, &names, &source_table)?;
             source::check_announcements(source, &names, &source_table)
         })?;
-        let subscriptions = root.entry("subscriptions")?.entries()?.into_iter();
+        let subscription_table = root.entry("subscriptions")?;
+        let subscriptions = subscription_table.entries()?;
+        if subscriptions.len() > MAX_SUBSCRIPTIONS {
+            return Err(subscription_table.invalid(format!(
+                "it defines {} subscriptions, and {MAX_SUBSCRIPTIONS} are possible; remove some, or let several \
+                 receivers share one",
+                subscriptions.len()
+            )));
+        }
+        let subscriptions = subscriptions.into_iter();
         let subscriptions =
             subscriptions.map(|(name, setting)| subscription::read(&name, &setting, environment, &names));
         let subscriptions = subscriptions.collect::<Result<_, _>>()?;

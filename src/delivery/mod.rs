@@ -42,7 +42,7 @@ pub use runner::Runner;
 pub use setting_spec::{SettingSpec, ValueType};
 pub use start_position::{InvalidStartPosition, StartPosition};
 pub use status::{StatusSnapshot, SubscriptionState};
-pub use subscriptions::{OperationError, SubscriptionInfo, Subscriptions};
+pub use subscriptions::{MAX_SUBSCRIPTIONS, OperationError, SubscriptionInfo, Subscriptions};
 
 use crate::{
     format::FormatKind,

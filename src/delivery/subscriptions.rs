@@ -40,8 +40,8 @@ use crate::{
     model::SubscriptionName,
 };
 
-/// Maximum number of subscriptions, those of the WebSub hub excluded.
-const MAX_SUBSCRIPTIONS: usize = 1000;
+/// Maximum number of subscriptions, those of the WebSub hub excluded. The configuration has at most as many.
+pub const MAX_SUBSCRIPTIONS: usize = 1000;
 
 /// Handle to all push subscriptions. Clones share the same state.
 #[derive(Clone)]

@@ -115,6 +115,13 @@ fn subscription_errors_in_a_file_name_the_key() {
         let refusal = refused(&lines);
         assert!(refusal.contains(told) && !refusal.contains("hush"), "{refusal}");
     }
+    let many = |count: usize| {
+        let tables = (0..count).map(|at| format!("{}url = \"amqp://h\"\n", table.replace("index", &format!("s{at}"))));
+        load(&tables.collect::<String>(), &[])
+    };
+    assert_eq!(many(1000).unwrap().subscriptions.len(), 1000);
+    let refusal = many(1001).unwrap_err();
+    assert!(refusal.contains("it defines 1001 subscriptions, and 1000 are possible; remove some"), "{refusal}");
     let environment = [("RABBIT", "amqp://me:hush@h/v"), ("TIDINGS_SUBSCRIPTIONS__INDEX__WINDOW", "7")];
     let config = load(&format!("{table}url = {{ env = \"RABBIT\" }}\n"), &environment).unwrap();
     let (_, definition) = config.subscriptions.iter().next().unwrap();
