@@ -1,7 +1,7 @@
 //! Budget of memory for everything that harvests and dataset jobs read from other servers and have not written yet.
 //!
 //! One budget serves all of them, so that memory does not grow with the number of harvests at work, or with what servers
-//! answer. It has four parts:
+//! answer. It has these parts:
 //!
 //! * **Bodies that arrive** ([`body`](super::body)). A body is received into memory while there is room, and into an
 //!   unnamed file otherwise. Nobody waits here, so a slow server holds up nobody.
@@ -9,7 +9,8 @@
 //!   all at once, in order of arrival. Its holder may use the CPU, the disk and the journal, and must not wait for another
 //!   server or for another share. So each share returns soon, and no two holders wait for each other.
 //! * **Parts of pages** ([`HarvestBudget::part`]): the records of a page become messages in small parts, which are written
-//!   one after the other.
+//!   one after the other. The journal's queue has no more records of all harvests than those of one part
+//!   ([`HarvestBudget::turn`]), because the writer puts all that wait into one transaction.
 //! * **Threads** ([`HarvestBudget::work`]): parsing and decompression run on blocking threads, a few at a time.
 
 use std::{
@@ -22,6 +23,8 @@ use std::{
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::page::PART_RECORDS;
 
 /// Part of the budget that bodies can use while they arrive: one eighth.
 const ARRIVING: usize = 8;
@@ -59,6 +62,8 @@ struct Pools {
     all_shares: usize,
     /// Room for the messages of parts, in KiB.
     parts: Arc<Semaphore>,
+    /// Room for records in the queue of the journal.
+    queued: Arc<Semaphore>,
     /// Blocking threads.
     threads: Arc<Semaphore>,
 }
@@ -93,6 +98,7 @@ impl HarvestBudget {
             all_shares: shares.available_permits(),
             shares,
             parts: semaphore(PARTS_BYTES),
+            queued: Arc::new(Semaphore::new(PART_RECORDS)),
             threads: Arc::new(Semaphore::new(threads)),
         }))
     }
@@ -107,10 +113,14 @@ impl HarvestBudget {
     }
 
     /// Waits for the room for a part of a page: messages of this number of bytes together.
-    #[expect(dead_code, reason = "the engine takes parts in the next commit")]
     pub(super) async fn part(&self, bytes: usize) -> BudgetShare {
         let part = kib(bytes.clamp(LEAST_PART_BYTES, PARTS_BYTES));
         acquire(&self.0.parts, part).await
+    }
+
+    /// Waits until this number of records may be written.
+    pub(super) async fn turn(&self, records: usize) -> BudgetShare {
+        acquire(&self.0.queued, records.clamp(1, PART_RECORDS)).await
     }
 
     /// Runs work that uses the CPU or the disk on a blocking thread, when one of a few is free. If the caller stops waiting,

@@ -101,7 +101,6 @@ pub(super) struct RawResponse {
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
     /// Share of the budget for the body and for what is made of it.
-    #[expect(dead_code, reason = "held for its drop")]
     pub(super) share: BudgetShare,
     /// Fact about the address that an administrator should know.
     pub(super) remark: Option<String>,
@@ -179,6 +178,11 @@ impl PlaceClient {
     /// Returns the maximum size of a record, in bytes.
     pub(super) fn max_record_bytes(&self) -> usize {
         self.context.max_record_bytes
+    }
+
+    /// Returns the maximum size of a page, in bytes.
+    pub(super) fn page_bytes(&self) -> usize {
+        self.settings.page_bytes
     }
 
     /// Returns the budget for the answers of other servers.

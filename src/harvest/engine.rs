@@ -1,13 +1,19 @@
 //! The loop of a harvest: waits for the next run, requests page after page, and writes each page with the position
 //! after it.
+//!
+//! A page is written in parts of some hundred records, each a transaction, so that others need not wait for the page. The
+//! last part carries the position after the page and its counts, and all others the position before it. After a crash in
+//! between, the page is requested again: records that are on disk are unchanged then, or duplicates, and their changes are
+//! counted once. Records that cannot be read are in the quarantine again.
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::try_join;
+use futures_util::future::{BoxFuture, ready, try_join};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    HarvestError, Harvester, Page, PageEnd, Schedule, metrics,
+    BudgetShare, HarvestBudget, HarvestError, Harvester, Page, PageEnd, Schedule, metrics,
+    page::{PagePart, PageRest, PageResult},
     status::{HarvestState, HarvestStatus},
     waits::RunStart,
 };
@@ -59,6 +65,8 @@ pub struct Engine {
     pub source: Arc<Source>,
     /// The kind of harvest.
     pub harvester: Arc<dyn Harvester>,
+    /// Memory for the answers of other servers.
+    pub budget: HarvestBudget,
     /// Times of the runs.
     pub schedule: Schedule,
     /// Waits between attempts.
@@ -71,6 +79,16 @@ pub struct Engine {
 struct Progress {
     run: HarvestRun,
     position: Arc<str>,
+}
+
+/// A part of a page, as it is written.
+struct ReadPart {
+    /// Number of the messages.
+    records: usize,
+    batch: Batch,
+    listed: ListedRecords,
+    /// Room for the messages of the part.
+    _share: BudgetShare,
 }
 
 /// Reason why a run does not continue at present.
@@ -88,7 +106,7 @@ impl From<JournalError> for Interruption {
 }
 
 impl Engine {
-    /// Harvests until `stop` is cancelled. A page that has arrived is then still written.
+    /// Harvests until `stop` is cancelled. The part of a page that is being written is then still written.
     pub async fn run(self, stop: CancellationToken) {
         metrics::register(self.source.name());
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
@@ -155,18 +173,25 @@ impl Engine {
         stop: &CancellationToken,
     ) -> Result<Option<HarvestRun>, Interruption> {
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
-        let (mut detours, mut ahead) = (0, None);
+        let mut detours = 0;
+        // The request of the next page, which has begun while the page before it was written.
+        let mut ahead: Option<BoxFuture<'static, PageResult>> = None;
         loop {
             if self.is_paused().await? {
                 tracing::info!(source = %self.source.name(), pages = progress.run.counts.pages, "the harvest is paused");
                 return Ok(None);
             }
             self.status.set(HarvestState::Running, None);
-            let result = match ahead.take() {
-                Some(result) => result,
-                None => {
-                    let request = self.harvester.page(&progress.position, backoff.failures());
-                    stop.run_until_cancelled(request).await.ok_or(Interruption::Stopped)?
+            let request = ahead.take();
+            let request = request.unwrap_or_else(|| self.request(Arc::clone(&progress.position), backoff.failures()));
+            let result = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Err(Interruption::Stopped),
+                result = request => result,
+                // A server that sends slowly does not keep a paused harvest.
+                paused = self.wait_until_paused(stop) => {
+                    paused?;
+                    continue;
                 }
             };
             match result {
@@ -222,36 +247,77 @@ impl Engine {
         }
         self.status.fail(printable(&reason));
         let batch = Batch::read(&self.source, Vec::new());
-        Ok(self.write_batch(batch, progress, (ListedRecords::default(), Vec::new()), stop).await?.run)
+        Ok(self.write_batch((batch, 0), progress, (ListedRecords::default(), Vec::new()), stop).await?.run)
     }
 
-    /// Writes a page, and meanwhile requests the next one if its kind allows that.
+    /// Requests the page after a position.
+    fn request(&self, position: Arc<str>, attempt: u32) -> BoxFuture<'static, PageResult> {
+        let harvester = Arc::clone(&self.harvester);
+        Box::pin(async move { harvester.page(&position, attempt).await })
+    }
+
+    /// Writes a page, and meanwhile requests the next one if its kind allows that. Returns that request, which may not have
+    /// ended.
     async fn write_and_request(
         &self,
         before: Progress,
         page: Page,
         stop: &CancellationToken,
-    ) -> Result<(Progress, Option<Result<Page, HarvestError>>), Interruption> {
+    ) -> Result<(Progress, Option<BoxFuture<'static, PageResult>>), Interruption> {
         if page.end != PageEnd::More || !self.harvester.may_request_ahead(&page.position) {
             return Ok((self.write(before, page, stop).await?, None));
         }
-        let position = page.position.clone();
-        let request = async { Ok(stop.run_until_cancelled(self.harvester.page(&position, 0)).await) };
-        try_join(self.write(before, page, stop), request).await
+        let mut request = self.request(page.position.as_str().into(), 0);
+        let write = self.write(before, page, stop);
+        tokio::pin!(write);
+        tokio::select! {
+            biased;
+            written = &mut write => Ok((written?, Some(request))),
+            result = &mut request => Ok((write.await?, Some(Box::pin(ready(result))))),
+        }
     }
 
     /// Writes a page and the position after it.
     async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
-        let Page { messages, position, end, is_repaired, remarks, listed, jobs } = page;
+        let Page { records, position, end, is_repaired, remarks, listed, jobs } = page;
         for remark in remarks.iter().map(|remark| printable(remark)) {
             if self.status.remark(&remark) {
                 tracing::warn!(source = %self.source.name(), remark, "remark about a harvested repository");
             }
         }
-        let mut run = before.run.clone();
-        run.counts.pages += 1;
-        run.counts.records += messages.len() as u64;
-        run.counts.repaired += u64::from(is_repaired);
+        let number = records.len() as u64;
+        let run_before = before.run.clone();
+        let mut written = before;
+        let (mut part, mut rest) = self.next_part(PageRest::new(records, listed)).await?;
+        while !rest.is_empty() {
+            written.run.updated = Timestamp::now();
+            // The records count when the page is complete, because they are requested again after a crash.
+            let write = self.write_part(part, written, Vec::new(), stop);
+            (written, (part, rest)) = try_join(write, self.next_part(rest)).await?;
+            if stop.is_cancelled() {
+                return Err(Interruption::Stopped);
+            }
+        }
+        written.position = position.into();
+        self.end_page(&mut written.run, end);
+        written.run.counts.pages += 1;
+        written.run.counts.records += number;
+        written.run.counts.repaired += u64::from(is_repaired);
+        let written = self.write_part(part, written, jobs, stop).await?;
+        if written.run.state != RunState::Failed {
+            self.status.recover();
+        }
+        let HarvestRun { counts, .. } = &written.run;
+        tracing::debug!(
+            source = %self.source.name(), pages = counts.pages, records = counts.records, changes = counts.changes,
+            "page of a harvest is on disk"
+        );
+        metrics::page(&run_before, &written.run);
+        Ok(written)
+    }
+
+    /// Notes in a run how it continues after a page.
+    fn end_page(&self, run: &mut HarvestRun, end: PageEnd) {
         run.updated = Timestamp::now();
         match end {
             PageEnd::More => {}
@@ -266,27 +332,35 @@ impl Engine {
                 (run.state, run.reason) = (RunState::Failed, Some(reason));
             }
         }
-        let source = Arc::clone(&self.source);
-        let read = tokio::task::spawn_blocking(move || Batch::read(&source, messages));
-        let batch = read.await.map_err(|_| JournalError::Closed)?;
-        let written =
-            self.write_batch(batch, Progress { run, position: position.into() }, (listed, jobs), stop).await?;
-        if written.run.state != RunState::Failed {
-            self.status.recover();
-        }
-        let HarvestRun { counts, .. } = &written.run;
-        tracing::debug!(
-            source = %self.source.name(), pages = counts.pages, records = counts.records, changes = counts.changes,
-            "page of a harvest is on disk"
-        );
-        metrics::page(&before.run, &written.run);
-        Ok(written)
     }
 
-    /// Writes a batch with the progress of the run, and repeats a failed write until it succeeds.
+    /// Makes and reads the messages of the next part of a page, when there is room for them.
+    async fn next_part(&self, mut rest: PageRest) -> Result<(ReadPart, PageRest), Interruption> {
+        let made = self.budget.work(move |_| (rest.next_part(), rest)).await;
+        let (PagePart { messages, bytes, listed }, rest) = made.map_err(|_| JournalError::Closed)?;
+        let records = messages.len();
+        let share = self.budget.part(bytes).await;
+        let source = Arc::clone(&self.source);
+        let batch = self.budget.work(move |_| Batch::read(&source, messages)).await;
+        let batch = batch.map_err(|_| JournalError::Closed)?;
+        Ok((ReadPart { records, batch, listed, _share: share }, rest))
+    }
+
+    async fn write_part(
+        &self,
+        part: ReadPart,
+        progress: Progress,
+        jobs: Vec<IngestJob>,
+        stop: &CancellationToken,
+    ) -> Result<Progress, Interruption> {
+        let ReadPart { records, batch, listed, _share } = part;
+        self.write_batch((batch, records), progress, (listed, jobs), stop).await
+    }
+
+    /// Writes a batch of so many records with the progress of the run, and repeats a failed write until it succeeds.
     async fn write_batch(
         &self,
-        mut batch: Batch,
+        (mut batch, records): (Batch, usize),
         mut progress: Progress,
         (listed, jobs): (ListedRecords, Vec<IngestJob>),
         stop: &CancellationToken,
@@ -296,7 +370,10 @@ impl Engine {
         loop {
             let (position, run) = (Arc::clone(&progress.position), progress.run.clone());
             let stored = HarvestProgress { position, run, listed: listed.clone(), jobs: jobs.clone() };
-            match intake.accept_page(&self.source, &mut batch, stored).await {
+            let turn = self.budget.turn(records).await;
+            let written = intake.accept_page(&self.source, &mut batch, stored).await;
+            drop(turn);
+            match written {
                 Ok(counts) => {
                     progress.run.counts = counts;
                     return Ok(progress);

@@ -20,7 +20,7 @@ pub use self::{
     definition::{HarvestParts, InvalidHarvest, ReadDefinition},
     operations::HarvestOperationError,
 };
-use super::{Engine, Harvester, HarvesterContext, Schedule, SetupError, Waits, status::HarvestStatus};
+use super::{Engine, HarvestBudget, Harvester, HarvesterContext, Schedule, SetupError, Waits, status::HarvestStatus};
 use crate::{
     http_client::OutboundPolicy,
     intake::Source,
@@ -75,6 +75,7 @@ pub struct Harvest {
     /// State at this node.
     pub status: Arc<HarvestStatus>,
     harvester: Arc<dyn Harvester>,
+    budget: HarvestBudget,
     schedule: Schedule,
     /// Definition as the journal stores it; empty for a harvest of the configuration.
     definition: DefinitionText,
@@ -102,6 +103,7 @@ impl Harvest {
             journal,
             source: Arc::clone(&self.source),
             harvester: Arc::clone(&self.harvester),
+            budget: self.budget.clone(),
             schedule: self.schedule.clone(),
             waits,
             status: Arc::clone(&self.status),
@@ -202,10 +204,11 @@ impl Inner {
             MadeBy::Api | MadeBy::Hub => self.context.file_policy.clone(),
         };
         let context = HarvesterContext { own_host, ..self.context.clone() };
+        let budget = context.budget.clone();
         let harvester = settings.kind.build(source.name().clone(), context).await?;
         let (schedule, status) = (settings.schedule, Arc::default());
         let announced_by = definition::announced_by(&definition);
-        Ok(Harvest { source, transport, made_by, status, harvester, schedule, definition, announced_by })
+        Ok(Harvest { source, transport, made_by, status, harvester, budget, schedule, definition, announced_by })
     }
 
     /// Adds a harvest and starts it.

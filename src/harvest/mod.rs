@@ -2,10 +2,10 @@
 //!
 //! One loop serves all kinds of harvest ([`Engine`]). A kind implements [`Harvester`]: one call that returns the next
 //! page of records and the position after it. The engine keeps the schedule, passes the records to the dialect of the
-//! source, writes records and position in one transaction, and keeps the history of runs.
+//! source in parts, writes the last part and the position in one transaction, and keeps the history of runs.
 //!
 //! * `harvests` is the set of harvests, of the configuration and made over HTTP;
-//! * `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
+//! * `page` is a page and its parts, and `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
 //! * `budget` bounds the memory of everything that is read from other servers, and `body` receives bodies within it;
 //! * `hosts` limits the requests to each host, `client` sends them, `transfer` stores files, and `text` repairs the
 //!   text of responses;
@@ -36,6 +36,7 @@ mod hours;
 mod journal_list;
 pub mod metrics;
 pub mod oai_pmh;
+mod page;
 mod schedule;
 pub mod status;
 mod text;
@@ -59,6 +60,7 @@ pub use self::{
     },
     hosts::{HostPermit, Hosts},
     hours::Hours,
+    page::{Page, PageEnd, Records},
     schedule::{Mode, Schedule},
 };
 use crate::{
@@ -66,7 +68,7 @@ use crate::{
     format::Headers,
     http_client::{ClientError, OutboundPolicy},
     intake::{Incoming, ReceivedMessage},
-    journal::{Journal, JournalError, harvest::ListedRecords, ingest::IngestJob},
+    journal::{Journal, JournalError},
     model::{SourceName, Timestamp},
 };
 
@@ -210,34 +212,6 @@ pub struct Callback {
     pub token: String,
 }
 
-/// A page of records.
-#[derive(Debug)]
-pub struct Page {
-    /// Records, as messages for the dialect of the source.
-    pub messages: Vec<ReceivedMessage>,
-    /// Position after the page.
-    pub position: String,
-    /// Whether the run ends with this page.
-    pub end: PageEnd,
-    /// Whether errors of the page were repaired.
-    pub is_repaired: bool,
-    /// Facts that an administrator should know.
-    pub remarks: Vec<String>,
-    /// Records that exist, for kinds that find missing ones.
-    pub listed: ListedRecords,
-    /// New and modified jobs, for the kind that archives datasets.
-    pub jobs: Vec<IngestJob>,
-}
-
-impl Page {
-    /// Creates a page without remarks.
-    #[must_use]
-    pub fn new(messages: Vec<ReceivedMessage>, position: String, end: PageEnd) -> Self {
-        let (remarks, listed, jobs) = (Vec::new(), ListedRecords::default(), Vec::new());
-        Self { messages, position, end, is_repaired: false, remarks, listed, jobs }
-    }
-}
-
 /// Returns a message of the gateway itself for a dialect that reads JSON.
 fn json_message(body: &impl Serialize) -> ReceivedMessage {
     // Serialization fails only for maps without text keys, and the types have none.
@@ -249,17 +223,6 @@ fn json_message(body: &impl Serialize) -> ReceivedMessage {
         transport_id: None,
         redelivered: false,
     })
-}
-
-/// Continuation of a run after a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PageEnd {
-    /// More pages follow.
-    More,
-    /// The run is complete.
-    Complete,
-    /// The run has failed, for this reason. The records of the page are good.
-    Failed(String),
 }
 
 /// Reason why there is no page.

@@ -2,9 +2,7 @@
 //!
 //! A response without errors comes out unchanged. Each repair counts, so that the page is marked as repaired.
 
-use std::borrow::Cow;
-
-use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
+use encoding_rs::{CoderResult, Encoding, UTF_8, WINDOWS_1252};
 use memchr::{memchr, memmem};
 
 /// Text of a response.
@@ -18,32 +16,61 @@ pub(super) struct RepairedText {
 /// Number of bytes in which an XML declaration is looked for.
 const DECLARATION_BYTES: usize = 256;
 
+/// Length up to which a text may be longer than twice its body, in bytes.
+const LEAST_TEXT_BYTES: usize = 64 * 1024;
+
+/// Smallest number of bytes for which room is made while a text is decoded.
+const DECODED_BYTES: usize = 4096;
+
 /// Maximum length of the name of an entity, in bytes.
 const LONGEST_REFERENCE: usize = 32;
 
+/// The text of a response is longer than its limit.
+#[derive(Debug, thiserror::Error)]
+#[error("the text of the response is longer than {0} bytes")]
+pub(super) struct TextTooLong(usize);
+
 /// Decodes a response and repairs its text. `charset` is the parameter of the media type. A byte order mark and the XML
-/// declaration count before it (RFC 7303 section 3.2 has another order, which few repositories follow).
-pub(super) fn read(body: &[u8], charset: Option<&str>) -> RepairedText {
-    let (decoded, invalid) = decode(body, charset);
-    let (text, replaced) = repair(&decoded);
-    RepairedText { text: text.into_owned(), repairs: invalid + replaced }
+/// declaration count before it (RFC 7303 section 3.2 has another order, which few repositories follow). A response that is
+/// correct UTF-8 is not copied.
+///
+/// # Errors
+/// Fails if the text is longer than `max_bytes`, or than twice the body: decoding and repairs make text longer, `&` five
+/// times.
+pub(super) fn read(body: Vec<u8>, charset: Option<&str>, max_bytes: usize) -> Result<RepairedText, TextTooLong> {
+    let limit = max_bytes.min(body.len().saturating_mul(2).saturating_add(LEAST_TEXT_BYTES));
+    let (decoded, invalid) = decode(body, charset, limit)?;
+    let (text, replaced) = repair(decoded, limit)?;
+    Ok(RepairedText { text, repairs: invalid + replaced })
 }
 
-fn decode<'b>(body: &'b [u8], charset: Option<&str>) -> (Cow<'b, str>, usize) {
-    let (encoding, body) = match Encoding::for_bom(body) {
-        Some((encoding, length)) => (encoding, &body[length..]),
+fn decode(body: Vec<u8>, charset: Option<&str>, limit: usize) -> Result<(String, usize), TextTooLong> {
+    let (encoding, mark) = match Encoding::for_bom(&body) {
+        Some((encoding, length)) => (encoding, length),
         None => {
             let named = |name: &str| Encoding::for_label(name.as_bytes());
-            let encoding = declared(body).and_then(named).or_else(|| charset.and_then(named));
+            let encoding = declared(&body).and_then(named).or_else(|| charset.and_then(named));
             // A declaration that can be read as ASCII is never in UTF-16.
-            (encoding.filter(|encoding| encoding.is_ascii_compatible()).unwrap_or(UTF_8), body)
+            (encoding.filter(|encoding| encoding.is_ascii_compatible()).unwrap_or(UTF_8), 0)
         }
     };
     if encoding == UTF_8 {
-        return decode_utf8(body);
+        return decode_utf8(body, mark, limit);
     }
-    let (text, has_errors) = encoding.decode_without_bom_handling(body);
-    (text, usize::from(has_errors))
+    let (mut text, mut rest, mut has_errors) = (String::new(), &body[mark..], false);
+    let mut decoder = encoding.new_decoder_without_bom_handling();
+    loop {
+        text.reserve(rest.len().clamp(DECODED_BYTES, limit.max(DECODED_BYTES)));
+        let (result, read, had_errors) = decoder.decode_to_string(rest, &mut text, true);
+        has_errors |= had_errors;
+        rest = &rest[read..];
+        if text.len() > limit {
+            return Err(TextTooLong(limit));
+        }
+        if result == CoderResult::InputEmpty {
+            return Ok((text, usize::from(has_errors)));
+        }
+    }
 }
 
 /// Returns the encoding that the XML declaration names.
@@ -59,10 +86,13 @@ fn declared(body: &[u8]) -> Option<&str> {
 
 /// Decodes UTF-8, and each invalid sequence as windows-1252, because it is nearly always text of a Western system that
 /// was pasted into a database.
-fn decode_utf8(body: &[u8]) -> (Cow<'_, str>, usize) {
-    if let Ok(text) = std::str::from_utf8(body) {
-        return (Cow::Borrowed(text), 0);
-    }
+fn decode_utf8(mut body: Vec<u8>, mark: usize, limit: usize) -> Result<(String, usize), TextTooLong> {
+    body.drain(..mark);
+    let body = match String::from_utf8(body) {
+        Ok(text) if text.len() > limit => return Err(TextTooLong(limit)),
+        Ok(text) => return Ok((text, 0)),
+        Err(invalid) => invalid.into_bytes(),
+    };
     let (mut text, mut invalid) = (String::with_capacity(body.len()), 0);
     for chunk in body.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -70,21 +100,27 @@ fn decode_utf8(body: &[u8]) -> (Cow<'_, str>, usize) {
             text.push_str(&WINDOWS_1252.decode_without_bom_handling(chunk.invalid()).0);
             invalid += 1;
         }
+        if text.len() > limit {
+            return Err(TextTooLong(limit));
+        }
     }
-    (Cow::Owned(text), invalid)
+    Ok((text, invalid))
 }
 
 /// Repairs text for an XML parser: removes characters that XML does not allow, raw or as references, replaces entities
 /// of HTML by their characters, and escapes other ampersands that begin no reference. Sections of CDATA, comments and
 /// processing instructions may contain any ampersand.
-fn repair(text: &str) -> (Cow<'_, str>, usize) {
-    let Some(first) = first_suspect(text) else { return (Cow::Borrowed(text), 0) };
+fn repair(text: String, limit: usize) -> Result<(String, usize), TextTooLong> {
+    let Some(first) = first_suspect(&text) else { return Ok((text, 0)) };
     let (mut repaired, mut repairs) = (String::with_capacity(text.len() + 64), 0);
-    let mut rest = text;
+    let mut rest = text.as_str();
     let mut clean = first;
     loop {
         let (before, from) = rest.split_at(clean);
         repaired.push_str(before);
+        if repaired.len() > limit {
+            return Err(TextTooLong(limit));
+        }
         let Some(c) = from.chars().next() else { break };
         rest = match c {
             '&' => reference(from, &mut repaired, &mut repairs),
@@ -102,7 +138,7 @@ fn repair(text: &str) -> (Cow<'_, str>, usize) {
         };
         clean = next_suspect(rest);
     }
-    if repairs == 0 { (Cow::Borrowed(text), 0) } else { (Cow::Owned(repaired), repairs) }
+    Ok(if repairs == 0 { (text, 0) } else { (repaired, repairs) })
 }
 
 /// Returns the first place that may need a repair or hides one; `None` if there is none, as in most responses.
@@ -323,7 +359,7 @@ mod tests {
     use super::{HTML, read};
 
     fn repaired(body: &[u8]) -> (String, usize) {
-        let read = read(body, None);
+        let read = read(body.to_vec(), None, 1 << 20).unwrap();
         (read.text, read.repairs)
     }
 
@@ -367,9 +403,20 @@ mod tests {
             (b"<?xml version='1.0' encoding='UTF-8'?>caf\xe9 \x93q\x94 \xC3\xA9", None, "café “q” é", 3),
             (b"<?xml version='1.0' encoding='no-such'?>\xC3\xA9", None, "é", 0),
         ] {
-            let read = read(body, charset);
+            let read = read(body.to_vec(), charset, 1 << 20).unwrap();
             assert!(read.text.ends_with(expected), "{:?}", read.text);
             assert_eq!(read.repairs, repairs, "{:?}", read.text);
+        }
+    }
+
+    #[test]
+    fn text_is_at_most_twice_as_long_as_its_body() {
+        const LENGTH: usize = 1 << 20;
+        let latin1 = [b"<?xml encoding='latin1'?>".to_vec(), vec![0xE9; LENGTH]].concat();
+        assert_eq!(read(latin1.clone(), None, 4 * LENGTH).unwrap().text.chars().filter(|c| *c == 'é').count(), LENGTH);
+        assert!(read(latin1, None, LENGTH).is_err());
+        for body in [vec![b'&'; LENGTH], vec![0x80; LENGTH]] {
+            assert!(read(body, None, 8 * LENGTH).is_err());
         }
     }
 }

@@ -35,6 +35,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Waits until an administrator pauses the harvest.
+    pub(super) async fn wait_until_paused(&self, stop: &CancellationToken) -> Result<(), Interruption> {
+        loop {
+            self.wait_for_administrator(LONGEST_SLEEP, stop).await?;
+            if self.is_paused().await? {
+                return Ok(());
+            }
+        }
+    }
+
     pub(super) async fn is_paused(&self) -> Result<bool, Interruption> {
         let stored = self.journal.harvest(self.source.name().clone()).await?;
         Ok(stored.is_some_and(|stored| stored.paused))

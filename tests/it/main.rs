@@ -9,6 +9,7 @@ mod config;
 mod crawl;
 mod delivery;
 mod dialects;
+mod documents;
 mod feed;
 mod formats;
 mod harvest;

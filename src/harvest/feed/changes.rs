@@ -1,29 +1,35 @@
 //! Entries of the feed of another gateway: those of one change become one document, because each item of a change is an
 //! entry.
 
+use std::ops::Range;
+
 use quick_xml::{NsReader, events::Event};
 
 use super::{
     document::FeedDocument,
     selection::{SelectedEntry, Selection},
 };
-use crate::format::feed::EntryKey;
+use crate::{format::feed::EntryKey, harvest::Cancelled};
 
-/// Selects the changes of a document, oldest first. A change whose entries together have more than `max_record_bytes`
-/// becomes a document that the intake refuses.
-pub(super) fn select_changes(document: &FeedDocument<'_>) -> Selection {
-    let mut changes: Vec<(Option<String>, String)> = Vec::new();
-    for part in &document.parts {
-        let id = source_id(&document.alone(part.xml));
+/// Selects the changes of a document, oldest first. A change whose entries together are larger than a record can be becomes
+/// a message that the intake refuses.
+pub(super) fn select_changes(document: &FeedDocument<'_>, cancelled: &Cancelled) -> Selection {
+    let mut changes: Vec<(Option<String>, Range<usize>)> = Vec::new();
+    for (number, part) in document.parts.iter().enumerate() {
+        if cancelled.is_cancelled() {
+            break;
+        }
+        let id = source_id(&document.alone(part));
         match changes.last_mut() {
             // The feed has the entries of a change one after the other.
-            Some((last, entries)) if id.is_some() && *last == id => entries.push_str(part.xml),
-            _ => changes.push((id, part.xml.to_owned())),
+            Some((last, parts)) if id.is_some() && *last == id => parts.end = number + 1,
+            _ => changes.push((id, number..number + 1)),
         }
     }
-    let keys = changes.iter().filter_map(|(id, _)| id.clone()).collect();
-    let entry = |(_, xml): &(_, String)| SelectedEntry { document: document.alone(xml), key: Some(EntryKey::Id) };
-    Selection { entries: changes.iter().rev().map(entry).collect(), keys, has_new_ambiguity: false }
+    let entry = |(_, parts): &(_, Range<usize>)| SelectedEntry { parts: parts.clone(), key: Some(EntryKey::Id) };
+    let entries = changes.iter().rev().map(entry).collect();
+    let keys = changes.into_iter().filter_map(|(id, _)| id).collect();
+    Selection { entries, keys, has_new_ambiguity: false }
 }
 
 /// Returns the id of `atom:source` of a document with one entry.
@@ -45,7 +51,7 @@ fn source_id(document: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FeedDocument, select_changes};
+    use super::{Cancelled, FeedDocument, select_changes};
 
     #[test]
     fn entries_of_a_change_become_one_document() {
@@ -54,10 +60,9 @@ mod tests {
         };
         let entries = [entry("1", "b"), entry("2", "b"), entry("3", "a"), entry("4", "b")].concat();
         let feed = format!("<feed xmlns='http://www.w3.org/2005/Atom'>{entries}<entry><id>5</id></entry></feed>");
-        let selection = select_changes(&FeedDocument::parse(&feed).unwrap());
+        let selection = select_changes(&FeedDocument::parse(&feed, 1 << 30).unwrap(), &Cancelled::default());
         assert_eq!(selection.keys, ["b", "a", "b"]);
-        let ids = |document: &str| document.matches("<entry><id>").count();
-        let counts: Vec<_> = selection.entries.iter().map(|entry| ids(&entry.document)).collect();
-        assert_eq!(counts, [1, 1, 1, 2]);
+        let parts: Vec<_> = selection.entries.into_iter().map(|entry| entry.parts).collect();
+        assert_eq!(parts, [4..5, 3..4, 2..3, 0..2]);
     }
 }

@@ -6,7 +6,8 @@
 use sha2::{Digest, Sha256};
 
 use super::{
-    harvest::{FeedHarvester, ReadDocument, page, tombstone},
+    harvest::{FeedHarvester, ReadDocument, page},
+    message::tombstone,
     position::{Position, Walk},
     walk::complete,
 };
@@ -64,7 +65,7 @@ impl FeedHarvester {
             return Ok(complete(position, |position, end| page(position, Vec::new(), end, Vec::new())));
         }
         position.walk = Some(Walk::Missing { since, entries, is_plausible: true });
-        let messages = gone.iter().map(|uri| tombstone(uri, &self.feed_url, since)).collect();
+        let messages: Vec<_> = gone.iter().map(|uri| tombstone(uri, &self.feed_url, since)).collect();
         let listed = ListedRecords { gone, ..ListedRecords::default() };
         Ok(Page { listed, ..page(&position, messages, PageEnd::More, Vec::new()) })
     }

@@ -9,7 +9,10 @@ use quick_xml::{
     name::{Namespace, ResolveResult},
 };
 
-use crate::format::feed::{DELETED_ENTRY, TOMBSTONES};
+use crate::{
+    format::feed::{DELETED_ENTRY, TOMBSTONES},
+    model::Timestamp,
+};
 
 /// Number of characters of a foreign response that an error shows.
 const SHOWN_CHARS: usize = 200;
@@ -17,8 +20,15 @@ const SHOWN_CHARS: usize = 200;
 /// Maximum depth of nested elements.
 const MAX_DEPTH: usize = 512;
 
-/// Maximum length of the attributes around the entries, in bytes, because each entry gets a copy of them.
+/// Maximum length of the attributes around the entries, in bytes, because each entry is written with them.
 const MAX_ENVELOPE_BYTES: usize = 8 * 1024;
+
+/// Maximum number of entries and deletions of a document. A document of the default size has so many entries of 840 bytes,
+/// which is less than the usual size. Each takes about 500 bytes until the page is written.
+const MAX_PARTS: usize = 20_000;
+
+/// Maximum length of a link to another document, in bytes.
+const MAX_LINK_BYTES: usize = 4096;
 
 /// Namespace of complete feeds and archives (RFC 5005).
 const HISTORY: &str = "http://purl.org/syndication/history/1.0";
@@ -32,9 +42,8 @@ const RSS_1_0: &str = "http://purl.org/rss/1.0/";
 /// A feed as the pieces of its text.
 #[derive(Debug)]
 pub(super) struct FeedDocument<'t> {
-    kind: FeedKind,
-    /// Attributes around the entries: namespaces, language and base.
-    attributes: String,
+    text: &'t str,
+    pub(super) envelope: Envelope,
     /// Interval at which the publisher updates the feed, if it says so: `ttl`, or `sy:updatePeriod` divided by
     /// `sy:updateFrequency`.
     pub(super) interval: Option<Duration>,
@@ -45,9 +54,17 @@ pub(super) struct FeedDocument<'t> {
     /// Whether the document is an archive, whose entries do not change (RFC 5005 section 4).
     pub(super) is_archive: bool,
     /// Entries and deletions, in order.
-    pub(super) parts: Vec<FeedPart<'t>>,
+    pub(super) parts: Vec<FeedPart>,
     /// Reason why the end of the feed cannot be read.
     pub(super) broken: Option<String>,
+}
+
+/// The elements around an entry.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    kind: FeedKind,
+    /// Attributes around the entries: namespaces, language and base.
+    attributes: String,
 }
 
 /// Links of a feed to its other documents (RFC 5005), as the document has them.
@@ -68,6 +85,9 @@ impl FeedLinks {
     /// Notes a link, the first one of each relation.
     fn note(&mut self, start: &BytesStart<'_>) {
         let (Some(relation), Some(target)) = (attribute(start, "rel"), attribute(start, "href")) else { return };
+        if target.len() > MAX_LINK_BYTES {
+            return;
+        }
         let place = match relation.as_str() {
             "prev-archive" => &mut self.previous_archive,
             "next" => &mut self.next,
@@ -82,18 +102,19 @@ impl FeedLinks {
 
 /// An entry or a deletion.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct FeedPart<'t> {
-    /// The element as text.
-    pub(super) xml: &'t str,
+pub(super) struct FeedPart {
+    /// Place of the element in the text.
+    pub(super) from: usize,
+    pub(super) to: usize,
     /// The deletion, if it is one.
-    pub(super) deletion: Option<Deletion>,
+    pub(super) deletion: Option<Box<Deletion>>,
 }
 
 /// Attributes of a deletion (RFC 6721 section 3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Deletion {
     pub(super) id: String,
-    pub(super) when: String,
+    pub(super) when: Option<Timestamp>,
 }
 
 /// Vocabulary of a feed.
@@ -113,17 +134,18 @@ pub(super) enum FeedKind {
 pub(super) struct NotAFeed(String);
 
 impl<'t> FeedDocument<'t> {
-    /// Divides a text.
+    /// Divides a text. All entries together, each with the attributes around it, have at most `all_bytes`; the document is
+    /// broken after that, and after [`MAX_PARTS`].
     ///
     /// # Errors
     /// Fails if the root is not that of a feed.
-    pub(super) fn parse(text: &'t str) -> Result<Self, NotAFeed> {
-        let mut parser = Parser::new(text);
+    pub(super) fn parse(text: &'t str, all_bytes: usize) -> Result<Self, NotAFeed> {
+        let mut parser = Parser::new(text, all_bytes);
         let (kind, attributes) =
             parser.root().ok_or_else(|| NotAFeed(text.trim_start().chars().take(SHOWN_CHARS).collect()))?;
         let mut document = Self {
-            kind,
-            attributes,
+            text,
+            envelope: Envelope { kind, attributes },
             interval: None,
             links: FeedLinks::default(),
             is_complete: false,
@@ -136,20 +158,42 @@ impl<'t> FeedDocument<'t> {
         Ok(document)
     }
 
+    /// Returns the element of an entry or a deletion.
+    pub(super) fn xml(&self, part: &FeedPart) -> &'t str {
+        self.text.get(part.from..part.to).unwrap_or_default()
+    }
+
     /// Returns a document with this part of the feed alone.
-    pub(super) fn alone(&self, xml: &str) -> String {
+    pub(super) fn alone(&self, part: &FeedPart) -> String {
+        self.envelope.around(&[self.xml(part)])
+    }
+}
+
+impl Envelope {
+    /// Returns a document with these elements of the feed.
+    pub(super) fn around(&self, elements: &[&str]) -> String {
         let attributes = &self.attributes;
-        match self.kind {
-            FeedKind::Atom => format!("<feed{attributes}>{xml}</feed>"),
+        let (start, end) = match self.kind {
+            FeedKind::Atom => (format!("<feed{attributes}>"), "</feed>"),
             // One version for all: an item of an older version is an item of 2.0, and the attribute may be missing.
-            FeedKind::Rss => format!("<rss version=\"2.0\"{attributes}><channel>{xml}</channel></rss>"),
-            FeedKind::Rdf => format!("<rdf:RDF{attributes}>{xml}</rdf:RDF>"),
-        }
+            FeedKind::Rss => (format!("<rss version=\"2.0\"{attributes}><channel>"), "</channel></rss>"),
+            FeedKind::Rdf => (format!("<rdf:RDF{attributes}>"), "</rdf:RDF>"),
+        };
+        [&[start.as_str()], elements, &[end]].concat().concat()
+    }
+
+    /// Returns the size of the envelope, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.attributes.len() + "<rss version=\"2.0\"><channel></channel></rss>".len()
     }
 }
 
 struct Parser<'t> {
     text: &'t str,
+    /// Length of the white space before `text`.
+    offset: usize,
+    /// Size that all entries can still have, in bytes.
+    left: usize,
     reader: NsReader<&'t [u8]>,
     /// Number of open elements.
     depth: usize,
@@ -194,12 +238,13 @@ impl UpdateInterval {
 }
 
 impl<'t> Parser<'t> {
-    fn new(text: &'t str) -> Self {
+    fn new(text: &'t str, all_bytes: usize) -> Self {
         // White space before the XML declaration is common.
-        let text = text.trim_start();
+        let (length, text) = (text.len(), text.trim_start());
+        let offset = length - text.len();
         let mut reader = NsReader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Self { text, reader, depth: 0, interval: UpdateInterval::default() }
+        Self { text, offset, left: all_bytes, reader, depth: 0, interval: UpdateInterval::default() }
     }
 
     /// Reads up to the root element; `None` if it is not that of a feed.
@@ -239,13 +284,15 @@ impl<'t> Parser<'t> {
                     self.depth += 1;
                     let deletion = deletion(&namespace, &start);
                     let is_history = is_history(&namespace);
-                    if deletion.is_some() || is_entry(document.kind, self.depth, &start) {
+                    let Envelope { kind, attributes } = &mut document.envelope;
+                    if deletion.is_some() || is_entry(*kind, self.depth, &start) {
                         self.skip()?;
-                        let xml = &self.text[from..self.position()];
-                        document.parts.push(FeedPart { xml, deletion });
-                    } else if document.kind == FeedKind::Rss && start.local_name().as_ref() == b"channel" {
-                        copy_attributes(document.kind, &start, &mut document.attributes)
-                            .ok_or("the feed has too many namespaces")?;
+                        let to = self.position();
+                        self.count(document.parts.len(), to - from + document.envelope.size())?;
+                        let (from, to) = (from + self.offset, to + self.offset);
+                        document.parts.push(FeedPart { from, to, deletion });
+                    } else if *kind == FeedKind::Rss && start.local_name().as_ref() == b"channel" {
+                        copy_attributes(*kind, &start, attributes).ok_or("the feed has too many namespaces")?;
                     } else if matches!(start.local_name().as_ref(), b"ttl" | b"updatePeriod" | b"updateFrequency") {
                         let from = self.position();
                         self.skip()?;
@@ -258,7 +305,7 @@ impl<'t> Parser<'t> {
                         document.is_complete |= start.local_name().as_ref() == b"complete";
                         document.is_archive |= start.local_name().as_ref() == b"archive";
                         self.skip()?;
-                    } else if self.depth > 2 || document.kind == FeedKind::Atom {
+                    } else if self.depth > 2 || document.envelope.kind == FeedKind::Atom {
                         self.skip()?;
                     }
                 }
@@ -268,6 +315,19 @@ impl<'t> Parser<'t> {
                 Err(error) => return Err(format!("the feed is not well-formed: {error}")),
             }
         }
+        Ok(())
+    }
+
+    /// Counts an entry of this size after so many others.
+    fn count(&mut self, parts: usize, bytes: usize) -> Result<(), String> {
+        if parts == MAX_PARTS {
+            return Err(format!(
+                "the feed has more than {MAX_PARTS} entries; only these were read: ask for a feed that is divided into pages"
+            ));
+        }
+        self.left = self.left.checked_sub(bytes).ok_or(
+            "the entries of the feed are too large with the attributes around them; raise page_bytes if that is expected",
+        )?;
         Ok(())
     }
 
@@ -303,13 +363,13 @@ fn is_entry(kind: FeedKind, depth: usize, start: &BytesStart<'_>) -> bool {
     }
 }
 
-fn deletion(namespace: &ResolveResult<'_>, start: &BytesStart<'_>) -> Option<Deletion> {
+fn deletion(namespace: &ResolveResult<'_>, start: &BytesStart<'_>) -> Option<Box<Deletion>> {
     let is_tombstone = matches!(namespace, ResolveResult::Bound(Namespace(name)) if *name == TOMBSTONES.as_bytes());
     if !is_tombstone || start.local_name().as_ref() != DELETED_ENTRY.as_bytes() {
         return None;
     }
     let attribute = |name: &str| attribute(start, name).unwrap_or_default();
-    Some(Deletion { id: attribute("ref"), when: attribute("when") })
+    Some(Box::new(Deletion { id: attribute("ref"), when: Timestamp::parse(&attribute("when")).ok() }))
 }
 
 /// Returns the value of an attribute, without white space at its ends.
@@ -338,8 +398,11 @@ fn copy_attributes(kind: FeedKind, start: &BytesStart<'_>, attributes: &mut Stri
         if is_context && !attributes.contains(&format!(" {name}=")) {
             attributes.push_str(&format!(" {name}=\"{}\"", value.replace('"', "&quot;").replace('<', "&lt;")));
         }
+        if attributes.len() > MAX_ENVELOPE_BYTES {
+            return None;
+        }
     }
-    (attributes.len() <= MAX_ENVELOPE_BYTES).then_some(())
+    Some(())
 }
 
 #[cfg(test)]

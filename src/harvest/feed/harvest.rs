@@ -6,10 +6,8 @@ use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, DATE, LAST_MODIFIED},
 };
-use bytes::Bytes;
 use chrono::Utc;
 use futures_util::future::BoxFuture;
-use quick_xml::escape::escape;
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -17,21 +15,18 @@ use super::{
     changes::select_changes,
     document::{FeedDocument, FeedLinks},
     headers::{earliest, request_headers, validators, with_link_headers},
+    message::FeedText,
     position::{DocumentFacts, HubSubscription, Position, Validator, Validators, Walk},
-    selection::{SelectedEntry, Selection, select},
+    selection::{Selection, select},
 };
 use crate::{
-    format::{
-        Location, Rejection,
-        feed::{DELETED_ENTRY, ENTRY_KEY, FEED_URL, RESPONSE_DATE, TOMBSTONES, entry_uri},
-    },
+    format::feed::entry_uri,
     harvest::{
-        Callback, HarvestError, Harvester, Page, PageEnd,
+        Callback, Cancelled, HarvestError, Harvester, Page, PageEnd, Records,
         client::{PlaceClient, RawResponse},
         text,
     },
     http_client::{OutboundUrl, is_transient},
-    intake::{Incoming, ReceivedMessage},
     journal::{
         Journal,
         harvest::{ListedRecord, ListedRecords},
@@ -78,7 +73,7 @@ impl Harvester for FeedHarvester {
 
 /// A document of the feed, with its entries as messages.
 pub(super) struct ReadDocument {
-    messages: Vec<ReceivedMessage>,
+    records: Records,
     is_repaired: bool,
     pub(super) remarks: Vec<String>,
     pub(super) links: FeedLinks,
@@ -98,8 +93,8 @@ impl ReadDocument {
     }
 
     pub(super) fn into_page(self, position: &Position, end: PageEnd) -> Page {
-        let Self { messages, is_repaired, remarks, .. } = self;
-        Page { is_repaired, ..page(position, messages, end, remarks) }
+        let Self { records, is_repaired, remarks, .. } = self;
+        Page { is_repaired, ..page(position, records, end, remarks) }
     }
 }
 
@@ -125,7 +120,7 @@ impl FeedHarvester {
             // A cache may still have the document from before the notification of the hub.
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
-        let mut raw = self.request(&self.settings.url, &headers).await?;
+        let (mut raw, digest) = self.request(&self.settings.url, &headers).await?;
         let mut remarks = Vec::from_iter(raw.remark.take());
         if raw.status == StatusCode::NOT_MODIFIED && condition != Validators::default() {
             position.unchanged += 1;
@@ -140,14 +135,14 @@ impl FeedHarvester {
             return Err(refusal(position, &raw));
         }
         (position.gone, position.unchanged) = (0, 0);
-        if newest.is_none() && body_digest(&raw) == position.body {
+        if newest.is_none() && digest == position.body {
             position.doubt = None;
             position.validators = validators(&raw.headers);
             position.earliest = earliest(position.interval, &raw.headers, Utc::now());
             return Ok(page(&position, Vec::new(), PageEnd::Complete, remarks));
         }
         let is_delta = raw.status == StatusCode::IM_USED;
-        let (mut position, mut document) = self.read(raw, position).await?;
+        let (mut position, mut document) = self.read((raw, digest), position).await?;
         position.hub = self.hub_link(&document.links);
         remarks.append(&mut document.remarks);
         document.remarks = remarks;
@@ -221,91 +216,111 @@ impl FeedHarvester {
         Ok(Page { listed, ..document.into_page(&position, PageEnd::Complete) })
     }
 
-    /// Sends a request.
-    pub(super) async fn request(&self, url: &OutboundUrl, headers: &HeaderMap) -> Result<RawResponse, HarvestError> {
+    /// Sends a request. Returns the response with the digest of its body.
+    pub(super) async fn request(
+        &self,
+        url: &OutboundUrl,
+        headers: &HeaderMap,
+    ) -> Result<(RawResponse, String), HarvestError> {
         let mut permit = self.client.permit().await;
         let raw = self.client.get(url, None, headers).await?;
         if raw.is_busy() {
             return Err(self.client.busy(&mut permit, raw.status, &raw.headers).into());
         }
-        Ok(raw)
+        drop(permit);
+        let digested = self.client.budget().work(move |_| {
+            let digest = hex::encode(Sha256::digest(&raw.body));
+            (raw, digest)
+        });
+        digested.await.map_err(|error| HarvestError::fail(error.to_string()))
     }
 
     /// Parses a document, and notes its ambiguous and unreadable entries in the position.
     pub(super) async fn read(
         &self,
-        raw: RawResponse,
+        (raw, digest): (RawResponse, String),
         position: Position,
     ) -> Result<(Position, ReadDocument), HarvestError> {
-        let (feed_url, max_record_bytes) = (self.feed_url.clone(), self.client.max_record_bytes());
-        let meaning = self.settings.entries;
-        let read = move || read(&raw, position, &feed_url, (max_record_bytes, meaning));
-        let read = tokio::task::spawn_blocking(read).await;
-        read.map_err(|error| HarvestError::fail(format!("the parser has failed: {error}")))?
+        let limits = ReadLimits { record_bytes: self.client.max_record_bytes(), page_bytes: self.client.page_bytes() };
+        let (feed_url, meaning) = (self.feed_url.clone(), self.settings.entries);
+        let read = self
+            .client
+            .budget()
+            .work(move |cancelled| read((raw, digest), position, &feed_url, (meaning, limits), cancelled));
+        read.await.map_err(|error| HarvestError::fail(error.to_string()))?
     }
 }
 
+/// Limits on a document.
+#[derive(Clone, Copy)]
+struct ReadLimits {
+    /// Maximum size of an entry, in bytes.
+    record_bytes: usize,
+    /// Maximum size of the document, in bytes.
+    page_bytes: usize,
+}
+
 fn read(
-    raw: &RawResponse,
+    (raw, digest): (RawResponse, String),
     mut position: Position,
     feed_url: &str,
-    (max_record_bytes, meaning): (usize, EntryMeaning),
+    (meaning, limits): (EntryMeaning, ReadLimits),
+    cancelled: &Cancelled,
 ) -> Result<(Position, ReadDocument), HarvestError> {
-    let text::RepairedText { text, repairs } = text::read(&raw.body, raw.charset());
+    let charset = raw.charset().map(str::to_owned);
+    let RawResponse { headers, body, share, .. } = raw;
+    let read = text::read(body, charset.as_deref(), limits.page_bytes);
+    let text::RepairedText { text, repairs } = read.map_err(|error| HarvestError::fail(error.to_string()))?;
     if text.trim().is_empty() {
         return Err(HarvestError::fail("the response is empty"));
     }
-    let document = FeedDocument::parse(&text).map_err(|error| HarvestError::fail(error.to_string()))?;
+    let all_bytes = limits.page_bytes.saturating_mul(2);
+    let document = FeedDocument::parse(&text, all_bytes).map_err(|error| HarvestError::fail(error.to_string()))?;
     let Position { ambiguous, unreadable, .. } = &mut position;
     let selection = match meaning {
-        EntryMeaning::Objects => select(&document, feed_url, max_record_bytes, ambiguous, unreadable),
-        EntryMeaning::Changes => select_changes(&document),
+        EntryMeaning::Objects => select(&document, feed_url, limits.record_bytes, (ambiguous, unreadable), cancelled),
+        EntryMeaning::Changes => select_changes(&document, cancelled),
     };
+    if cancelled.is_cancelled() {
+        return Err(HarvestError::retry("the harvest is stopping"));
+    }
     let Selection { entries, keys, has_new_ambiguity } = selection;
     let remarks = has_new_ambiguity.then(|| {
         "several entries of the feed have the same id or link; their links or contents identify them".to_owned()
     });
-    let date = header_date(&raw.headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
-    let uris = keys.iter().map(|key| entry_uri(feed_url, key).ok().map(|uri| uri.to_string())).collect();
+    let date = header_date(&headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
+    let uri = |key: &String| entry_uri(feed_url, key).ok().map(|uri| uri.to_string());
+    let has_uris = document.is_complete && unreadable.is_empty();
+    let uris = if has_uris { keys.iter().map(uri).collect() } else { None };
     let interval = document.interval.map(|interval| interval.as_secs());
     let facts = DocumentFacts {
-        validators: validators(&raw.headers),
-        body: body_digest(raw),
+        validators: validators(&headers),
+        body: digest,
         interval,
-        earliest: earliest(interval, &raw.headers, Utc::now()),
+        earliest: earliest(interval, &headers, Utc::now()),
         entries: keys.iter().take(MAX_ENTRIES).map(|key| hex::encode(&Sha256::digest(key)[..8])).collect(),
     };
+    let FeedDocument { envelope, links, is_archive, is_complete, broken, parts, .. } = document;
+    let content = FeedText::new(text, envelope, &parts, share);
+    let (feed_url, max_bytes) = (feed_url.to_owned(), limits.record_bytes);
+    let message = move |entry| content.message(entry, &feed_url, date, max_bytes);
     let document = ReadDocument {
-        messages: entries.into_iter().map(|entry| message(entry, feed_url, date, max_record_bytes)).collect(),
+        records: Records::new(entries.into_iter().map(message)),
         is_repaired: repairs > 0,
         remarks: Vec::from_iter(remarks),
-        links: with_link_headers(document.links, &raw.headers),
-        is_archive: document.is_archive,
-        is_complete: document.is_complete,
-        broken: document.broken,
-        uris: position.unreadable.is_empty().then_some(uris).flatten(),
+        links: with_link_headers(links, &headers),
+        is_archive,
+        is_complete,
+        broken,
+        uris,
         facts,
     };
     Ok((position, document))
 }
 
-fn body_digest(raw: &RawResponse) -> String {
-    hex::encode(Sha256::digest(&raw.body))
-}
-
 /// Returns a page.
-pub(super) fn page(position: &Position, messages: Vec<ReceivedMessage>, end: PageEnd, remarks: Vec<String>) -> Page {
-    Page { remarks, ..Page::new(messages, position.text(), end) }
-}
-
-/// Returns the message that deletes an entry.
-pub(super) fn tombstone(uri: &str, feed_url: &str, when: Timestamp) -> ReceivedMessage {
-    let document = format!(
-        "<feed xmlns=\"http://www.w3.org/2005/Atom\"><at:{DELETED_ENTRY} xmlns:at=\"{TOMBSTONES}\" ref=\"{}\" \
-         when=\"{when}\"/></feed>",
-        escape(uri)
-    );
-    message(SelectedEntry { document, key: None }, feed_url, when, usize::MAX)
+pub(super) fn page(position: &Position, records: impl Into<Records>, end: PageEnd, remarks: Vec<String>) -> Page {
+    Page { remarks, ..Page::new(records, position.text(), end) }
 }
 
 /// Returns the error for a status without a document.
@@ -332,29 +347,6 @@ fn refusal(mut position: Position, raw: &RawResponse) -> HarvestError {
         _ if is_transient(status) => HarvestError::retry(format!("the server has failed ({status})")),
         _ => HarvestError::fail(format!("the server does not return the feed ({status})")),
     }
-}
-
-/// Returns an entry as a message for the dialect.
-fn message(entry: SelectedEntry, feed_url: &str, date: Timestamp, max_record_bytes: usize) -> ReceivedMessage {
-    let SelectedEntry { mut document, key } = entry;
-    let mut headers = vec![(FEED_URL, feed_url.to_owned()), (RESPONSE_DATE, date.to_string())];
-    headers.extend(key.map(|key| (ENTRY_KEY, key.name().to_owned())));
-    let bytes = document.len();
-    let cut = (0..=bytes.min(max_record_bytes)).rev().find(|at| document.is_char_boundary(*at));
-    document.truncate(cut.unwrap_or_default());
-    let incoming = Incoming {
-        content_type: Some("application/xml".to_owned()),
-        headers: headers.into_iter().collect(),
-        body: Bytes::from(document),
-        transport_id: None,
-        redelivered: false,
-    };
-    if bytes > max_record_bytes {
-        let reason = format!("the entry has {bytes} bytes, and limits.body_bytes is {max_record_bytes}");
-        let rejection = Rejection::unprocessable(Location::Message, reason);
-        return ReceivedMessage::Unreadable { incoming, rejection, encoded: false };
-    }
-    ReceivedMessage::Readable(incoming)
 }
 
 #[cfg(test)]

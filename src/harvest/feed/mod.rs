@@ -6,7 +6,7 @@
 //!
 //! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries, and `changes` puts
 //!   the entries of another gateway's changes together;
-//! * `position` is the state between two runs;
+//! * `message` makes the messages of a document when they are written, and `position` is the state between two runs;
 //! * `harvest` sends the requests and decides about the responses, `headers` are those of both;
 //! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has;
 //! * `subscription` subscribes at the WebSub hub of the feed.
@@ -16,6 +16,7 @@ mod complete;
 mod document;
 mod harvest;
 mod headers;
+mod message;
 mod position;
 mod selection;
 mod subscription;
@@ -31,7 +32,7 @@ use sha2::{Digest, Sha256};
 
 use self::harvest::FeedHarvester;
 use super::{
-    Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts,
+    Cancelled, Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts,
     client::{PlaceClient, PlaceSettings},
 };
 use crate::{http_client::OutboundUrl, model::SourceName};
@@ -113,8 +114,9 @@ impl HarvesterSettings for FeedSettings {
 #[doc(hidden)]
 #[must_use]
 pub fn count_entries(body: &[u8]) -> Option<usize> {
-    let read = super::text::read(body, None);
-    let document = document::FeedDocument::parse(&read.text).ok()?;
-    let selection = selection::select(&document, "http://feed.example/", 1 << 20, &mut Vec::new(), &mut Vec::new());
+    let read = super::text::read(body.to_vec(), None, usize::MAX).ok()?;
+    let document = document::FeedDocument::parse(&read.text, usize::MAX).ok()?;
+    let lists = (&mut Vec::new(), &mut Vec::new());
+    let selection = selection::select(&document, "http://feed.example/", 1 << 20, lists, &Cancelled::default());
     Some(selection.entries.len())
 }

@@ -1,13 +1,16 @@
 //! Selection of the entries of a document: the key of each entry, repeated entries, and deletions.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use sha2::{Digest, Sha256};
 
-use super::document::{FeedDocument, FeedPart};
+use super::document::FeedDocument;
 use crate::{
     format::feed::{EntryIdentity, EntryKey, identify},
-    model::Timestamp,
+    harvest::Cancelled,
 };
 
 /// Maximum number of ambiguous ids and links that are remembered. The oldest are forgotten.
@@ -25,46 +28,54 @@ pub(super) struct Selection {
     pub(super) has_new_ambiguity: bool,
 }
 
-/// An entry or a deletion as a document.
+/// An entry or a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SelectedEntry {
-    pub(super) document: String,
+    /// Parts of the document that belong to it.
+    pub(super) parts: Range<usize>,
     /// Property that identifies the entry; `None` for a deletion.
     pub(super) key: Option<EntryKey>,
 }
 
 /// An entry that can be parsed.
-struct Candidate<'d> {
-    xml: &'d str,
+struct Candidate {
+    /// Number of its part.
+    part: usize,
     identity: EntryIdentity,
     key: EntryKey,
 }
 
 /// Selects the entries of a document. Entries of more than `max_record_bytes` are unreadable. `ambiguous` and
-/// `unreadable` are those of the last document, and become those of this one.
+/// `unreadable` are those of the last document, and become those of this one. A work that is cancelled selects not all.
 pub(super) fn select(
     document: &FeedDocument<'_>,
     feed_url: &str,
     max_record_bytes: usize,
-    ambiguous: &mut Vec<String>,
-    unreadable: &mut Vec<String>,
+    (ambiguous, unreadable): (&mut Vec<String>, &mut Vec<String>),
+    cancelled: &Cancelled,
 ) -> Selection {
     let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
-    for part in document.parts.iter().filter(|part| part.deletion.is_none()) {
-        let alone = document.alone(part.xml);
+    for (number, part) in document.parts.iter().enumerate().filter(|(_, part)| part.deletion.is_none()) {
+        if cancelled.is_cancelled() {
+            break;
+        }
+        let alone = document.alone(part);
         match identify(alone.as_bytes(), feed_url) {
             Ok(identity) if alone.len() <= max_record_bytes => {
-                candidates.push(Candidate { xml: part.xml, identity, key: EntryKey::Id });
+                candidates.push(Candidate { part: number, identity, key: EntryKey::Id });
             }
-            Ok(_) | Err(_) => rejected.push(part.xml),
+            Ok(_) | Err(_) => rejected.push(number),
         }
     }
     let has_new_ambiguity = choose_keys(&mut candidates, ambiguous);
     let mut newest = newest_by_key(candidates);
     let deletions = apply_deletions(document, &mut newest);
-    let mut entries: Vec<_> = new_rejections(&rejected, unreadable)
-        .chain(newest.iter().map(|candidate| (candidate.xml, Some(candidate.key))))
-        .chain(deletions.into_iter().map(|part| (part.xml, None)))
-        .map(|(xml, key)| SelectedEntry { document: document.alone(xml), key })
+    let mut entries: Vec<_> = new_rejections(document, &rejected, unreadable)
+        .into_iter()
+        .map(|part| (part, Some(EntryKey::Id)))
+        .chain(newest.iter().map(|candidate| (candidate.part, Some(candidate.key))))
+        .chain(deletions.into_iter().map(|part| (part, None)))
+        .map(|(part, key)| SelectedEntry { parts: part..part + 1, key })
         .collect();
     // Feeds begin with their newest entries.
     entries.reverse();
@@ -74,16 +85,14 @@ pub(super) fn select(
 
 /// Chooses the best key that is unique. A key that was once ambiguous stays so, because an entry must not become another
 /// object when its twin leaves the document. Returns whether there are new ambiguities.
-fn choose_keys(candidates: &mut [Candidate<'_>], ambiguous: &mut Vec<String>) -> bool {
+fn choose_keys(candidates: &mut [Candidate], ambiguous: &mut Vec<String>) -> bool {
     let mut is_new = false;
     for key in [EntryKey::Id, EntryKey::Link] {
+        let known: HashSet<&String> = ambiguous.iter().collect();
         let found = repeated_values(candidates, key).into_iter().map(|value| digest(key, &value));
-        for value in found {
-            if !ambiguous.contains(&value) {
-                ambiguous.push(value);
-                is_new = true;
-            }
-        }
+        let mut new: Vec<_> = found.filter(|value| !known.contains(value)).collect();
+        is_new |= !new.is_empty();
+        ambiguous.append(&mut new);
         let next = if key == EntryKey::Id { EntryKey::Link } else { EntryKey::Content };
         let known: HashSet<&String> = ambiguous.iter().collect();
         for candidate in candidates.iter_mut().filter(|candidate| candidate.key == key) {
@@ -97,7 +106,7 @@ fn choose_keys(candidates: &mut [Candidate<'_>], ambiguous: &mut Vec<String>) ->
 }
 
 /// Returns the values of a key that different entries have. Two versions of one entry have the same link and title.
-fn repeated_values(candidates: &[Candidate<'_>], key: EntryKey) -> HashSet<String> {
+fn repeated_values(candidates: &[Candidate], key: EntryKey) -> HashSet<String> {
     let mut first: HashMap<String, &EntryIdentity> = HashMap::new();
     let mut repeated = HashSet::new();
     for candidate in candidates.iter().filter(|candidate| candidate.key == key) {
@@ -116,9 +125,9 @@ fn repeated_values(candidates: &[Candidate<'_>], key: EntryKey) -> HashSet<Strin
 }
 
 /// Returns the newest entry of each key, in the order of the document. Of entries with equal dates the first one counts.
-fn newest_by_key(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
+fn newest_by_key(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let mut places: HashMap<String, usize> = HashMap::new();
-    let mut newest: Vec<Candidate<'_>> = Vec::new();
+    let mut newest: Vec<Candidate> = Vec::new();
     for candidate in candidates {
         match places.get(&candidate.identity.key(candidate.key)) {
             Some(&place) if candidate.identity.date > newest[place].identity.date => newest[place] = candidate,
@@ -134,31 +143,39 @@ fn newest_by_key(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
 
 /// Removes the entries that were deleted after their date, and returns the deletions that are left: those without a
 /// newer entry (RFC 6721 section 3).
-fn apply_deletions<'d>(document: &'d FeedDocument<'_>, entries: &mut Vec<Candidate<'_>>) -> Vec<&'d FeedPart<'d>> {
-    let mut deletions = Vec::new();
-    for part in &document.parts {
+fn apply_deletions(document: &FeedDocument<'_>, entries: &mut Vec<Candidate>) -> Vec<usize> {
+    let mut by_id: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (place, entry) in entries.iter().enumerate() {
+        by_id.entry(entry.identity.id.as_deref().unwrap_or_default()).or_default().push(place);
+    }
+    // Entries without an id.
+    by_id.remove("");
+    let (mut deletions, mut deleted) = (Vec::new(), HashSet::new());
+    for (number, part) in document.parts.iter().enumerate() {
         let Some(deletion) = &part.deletion else { continue };
-        let when = Timestamp::parse(&deletion.when).ok();
-        let is_it = |entry: &Candidate<'_>| entry.identity.id.as_deref() == Some(deletion.id.as_str());
-        if !entries.iter().any(|entry| is_it(entry) && entry.identity.date > when) {
-            entries.retain(|entry| !is_it(entry));
-            deletions.push(part);
+        let of_id = by_id.get(deletion.id.as_str()).map_or(&[][..], Vec::as_slice);
+        if !of_id.iter().any(|place| entries[*place].identity.date > deletion.when) {
+            deleted.extend(by_id.remove(deletion.id.as_str()).unwrap_or_default());
+            deletions.push(number);
         }
     }
+    let mut place = 0;
+    entries.retain(|_| {
+        place += 1;
+        !deleted.contains(&(place - 1))
+    });
     deletions
 }
 
 /// Returns the unreadable entries that the last document did not have, so that an entry goes to the quarantine once.
-fn new_rejections<'d>(
-    rejected: &[&'d str],
-    unreadable: &mut Vec<String>,
-) -> impl Iterator<Item = (&'d str, Option<EntryKey>)> + use<'d> {
-    let digests: Vec<_> = rejected.iter().map(|xml| hex::encode(&Sha256::digest(xml)[..8])).collect();
-    let new: Vec<_> = rejected.iter().zip(&digests).filter(|(_, digest)| !unreadable.contains(digest)).collect();
-    let new: Vec<_> = new.into_iter().map(|(xml, _)| (*xml, Some(EntryKey::Id))).collect();
+fn new_rejections(document: &FeedDocument<'_>, rejected: &[usize], unreadable: &mut Vec<String>) -> Vec<usize> {
+    let digest_of = |number: &usize| hex::encode(&Sha256::digest(document.xml(&document.parts[*number]))[..8]);
+    let digests: Vec<_> = rejected.iter().map(digest_of).collect();
+    let is_new = |(_, digest): &(&usize, &String)| !unreadable.contains(digest);
+    let new = rejected.iter().zip(&digests).filter(is_new).map(|(number, _)| *number).collect();
     *unreadable = digests;
     unreadable.truncate(MAX_UNREADABLE);
-    new.into_iter()
+    new
 }
 
 fn digest(key: EntryKey, value: &str) -> String {
@@ -167,15 +184,18 @@ fn digest(key: EntryKey, value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{EntryKey, FeedDocument, select};
+    use super::{Cancelled, EntryKey, FeedDocument, select};
 
     fn selected(items: &str, ambiguous: &mut Vec<String>) -> Vec<(String, Option<EntryKey>)> {
         let text = format!(
             "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:at='http://purl.org/atompub/tombstones/1.0'>{items}</feed>"
         );
-        let document = FeedDocument::parse(&text).unwrap();
-        let selection = select(&document, "http://h.example/feed", 1 << 20, ambiguous, &mut Vec::new());
-        selection.entries.into_iter().map(|entry| (entry.document, entry.key)).collect()
+        let document = FeedDocument::parse(&text, 1 << 30).unwrap();
+        let (mut unreadable, cancelled) = (Vec::new(), Cancelled::default());
+        let lists = (ambiguous, &mut unreadable);
+        let selection = select(&document, "http://h.example/feed", 1 << 20, lists, &cancelled);
+        let alone = |entry: super::SelectedEntry| (document.alone(&document.parts[entry.parts.start]), entry.key);
+        selection.entries.into_iter().map(alone).collect()
     }
 
     fn entry(id: &str, link: &str, title: &str, date: &str) -> String {
@@ -222,10 +242,12 @@ mod tests {
     fn unreadable_entry_is_selected_once() {
         let text =
             "<feed xmlns='http://www.w3.org/2005/Atom'><entry><id>a</id><content type='x y'>a</content></entry></feed>";
-        let document = FeedDocument::parse(text).unwrap();
-        let (mut ambiguous, mut unreadable) = (Vec::new(), Vec::new());
-        let mut count =
-            || select(&document, "http://h.example/", 1 << 20, &mut ambiguous, &mut unreadable).entries.len();
+        let document = FeedDocument::parse(text, 1 << 30).unwrap();
+        let (mut ambiguous, mut unreadable, cancelled) = (Vec::new(), Vec::new(), Cancelled::default());
+        let mut count = || {
+            let lists = (&mut ambiguous, &mut unreadable);
+            select(&document, "http://h.example/", 1 << 20, lists, &cancelled).entries.len()
+        };
         assert_eq!([count(), count()], [1, 0]);
     }
 }

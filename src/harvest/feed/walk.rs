@@ -14,7 +14,7 @@ use super::{
     position::{Position, Walk},
 };
 use crate::{
-    harvest::{HarvestError, Page, PageEnd, client::RawResponse},
+    harvest::{HarvestError, Page, PageEnd},
     http_client::{OutboundUrl, is_transient},
 };
 
@@ -170,9 +170,9 @@ impl FeedHarvester {
             Err(reason) => return Ok(Err(missing(&reason))),
         };
         let read = async {
-            let raw: RawResponse = self.request(&target, &HeaderMap::new()).await?;
+            let (raw, digest) = self.request(&target, &HeaderMap::new()).await?;
             match raw.status {
-                StatusCode::OK => self.read(raw, position).await,
+                StatusCode::OK => self.read((raw, digest), position).await,
                 status if is_transient(status) => Err(HarvestError::retry(format!("the server has failed ({status})"))),
                 status => Err(HarvestError::fail(format!("the server does not return it ({status})"))),
             }

@@ -183,7 +183,7 @@ impl FilesetHarvest {
 
     fn page_of(&self, pool: &mut Pool, progress: Progress, position: &Position, end: PageEnd) -> Page {
         let Progress { jobs, results } = progress;
-        let messages = results.iter().map(json_message).collect();
+        let messages: Vec<_> = results.iter().map(json_message).collect();
         let result_of = |job: &IngestJob| results.iter().find(|result| result.request.base_url == job.dataset).cloned();
         let ended = jobs.iter().filter(|job| !matches!(job.state, JobState::Running));
         pool.reported = ended.map(|job| (job.clone(), result_of(job))).collect();

@@ -39,7 +39,8 @@ impl FolderHarvester {
         sweep.after = last.clone();
         position.sweep = Some(sweep);
         let gone = if is_folder { self.confirm(missing).await? } else { missing };
-        let messages = gone.iter().filter_map(|url| Some(absent_message(Uri::parse(url).ok()?, began))).collect();
+        let messages: Vec<_> =
+            gone.iter().filter_map(|url| Some(absent_message(Uri::parse(url).ok()?, began))).collect();
         let listed = ListedRecords { gone, ..ListedRecords::default() };
         Ok(Page { listed, ..Page::new(messages, position.text(), PageEnd::More) })
     }

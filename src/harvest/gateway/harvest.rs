@@ -6,26 +6,24 @@ use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{ACCEPT, AUTHORIZATION},
 };
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::value::RawValue;
+use serde::Deserialize;
 use tokio::time::sleep;
 use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::{
     GatewaySettings,
+    page::{ChangeFacts, ChangePage, EXCERPT, Element, Member, PageText, SnapshotPage},
     position::{Position, SnapshotStart},
 };
 use crate::{
-    format::{Headers, Location, Rejection, gateway::snapshot_event},
+    format::gateway::snapshot_event,
     harvest::{
-        HarvestError, Harvester, Page, PageEnd,
+        HarvestError, Harvester, Page, PageEnd, Records,
         client::{PlaceClient, RawResponse},
     },
     http_client::{OutboundUrl, is_transient},
-    intake::{Incoming, ReceivedMessage},
     journal::Journal,
     model::{Seq, Uri},
     retry::Backoff,
@@ -47,8 +45,8 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// Maximum length of an excerpt of a response in a reason, in characters.
-const EXCERPT: usize = 200;
+/// Maximum size of a problem detail that is read, in bytes.
+const MAX_PROBLEM_BYTES: usize = 64 * 1024;
 
 /// Harvest of another gateway.
 pub(super) struct GatewayHarvester {
@@ -56,34 +54,6 @@ pub(super) struct GatewayHarvester {
     client: PlaceClient,
     /// The journal of this gateway.
     own_journal: Journal,
-}
-
-/// A page of `/snapshot`.
-#[derive(Deserialize)]
-struct SnapshotPage {
-    journal: Uuid,
-    head: Seq,
-    seeds: u64,
-    objects: Vec<Box<RawValue>>,
-    #[serde(default)]
-    next: Option<Uri>,
-}
-
-/// A page of `/changes`.
-#[derive(Deserialize)]
-struct ChangePage {
-    journal: Uuid,
-    changes: Vec<Box<RawValue>>,
-    next: Seq,
-}
-
-/// Facts of a change that decide about its message.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ChangeFacts {
-    seq: Seq,
-    #[serde(default)]
-    source_event_id: Option<String>,
 }
 
 /// The part of a problem detail (RFC 9457) that is for people.
@@ -127,7 +97,12 @@ impl GatewayHarvester {
         let after = before.as_ref().map(|(_, after)| ("after", after.as_str()));
         let parameters: Vec<_> = [("former", "true")].into_iter().chain(after).collect();
         let response = self.request("snapshot", &parameters).await?;
-        let SnapshotPage { journal, head, seeds, objects, next } = self.read(&response)?;
+        let read = self.read(response, |text| {
+            let SnapshotPage { journal, head, seeds, objects, next } = serde_json::from_str(text)?;
+            let element = |object| Element::new(text, object, Member::Object(journal));
+            Ok((journal, objects.iter().map(element).collect::<Vec<_>>(), (head, seeds, next)))
+        });
+        let (text, (journal, elements, (head, seeds, next))) = read.await?;
         let start = before.map_or(SnapshotStart { journal, head, seeds }, |(start, _)| start);
         if start.journal != journal {
             return Err(begin_again("the gateway has got another journal while its snapshot was read"));
@@ -139,10 +114,7 @@ impl GatewayHarvester {
             // The last page is empty, so its head was read after all objects.
             None => Position::Changes { journal, after: start.head, repeated: head },
         };
-        let message =
-            |object: &RawValue| format!("{{\"object\":{{\"journal\":\"{journal}\",\"registered\":{object}}}}}");
-        let messages = objects.iter().map(|object| self.message(object, message(object))).collect();
-        Ok(Page::new(messages, position.text(), PageEnd::More))
+        Ok(Page::new(self.records(text, elements), position.text(), PageEnd::More))
     }
 
     /// Requests the changes after a number. The run ends when there are none for a while.
@@ -153,42 +125,34 @@ impl GatewayHarvester {
         if response.status == StatusCode::GONE {
             return Err(begin_again(&format!("the gateway no longer has the change after {after}")));
         }
-        let page: ChangePage = self.read(&response)?;
-        if page.journal != journal {
+        let own_snapshot = snapshot_event(self.own_journal.identity());
+        let read = self.read(response, move |text| {
+            let ChangePage { journal, changes, next } = serde_json::from_str(text)?;
+            let mut is_empty = true;
+            let element = |change: &str| {
+                is_empty = false;
+                let ChangeFacts { seq, source_event_id } = serde_json::from_str(change).unwrap_or_default();
+                // The other gateway has this fact from the snapshot of this one.
+                let has_returned = source_event_id.is_some_and(|id| id == own_snapshot);
+                let member = if seq <= repeated { Member::Repeat } else { Member::Change };
+                (!has_returned).then(|| Element::new(text, change, member))
+            };
+            let elements: Vec<_> = changes.iter().filter_map(element).collect();
+            Ok((journal, elements, (next, is_empty)))
+        });
+        let (text, (read_journal, elements, (next, is_empty))) = read.await?;
+        if read_journal != journal {
             return Err(begin_again("the gateway has another journal than before"));
         }
-        let own_snapshot = snapshot_event(self.own_journal.identity());
-        let message = |change: &RawValue| {
-            let ChangeFacts { seq, source_event_id } = serde_json::from_str(change.get()).unwrap_or_default();
-            // The other gateway has this fact from the snapshot of this one.
-            let has_returned = source_event_id.is_some_and(|id| id == own_snapshot);
-            let member = if seq <= repeated { "repeat" } else { "change" };
-            (!has_returned).then(|| self.message(change, format!("{{\"{member}\":{change}}}")))
-        };
-        let messages = page.changes.iter().filter_map(|change| message(change)).collect();
-        let position = Position::Changes { journal, after: page.next, repeated };
-        let end = if page.changes.is_empty() { PageEnd::Complete } else { PageEnd::More };
-        Ok(Page::new(messages, position.text(), end))
+        let position = Position::Changes { journal, after: next, repeated };
+        let end = if is_empty { PageEnd::Complete } else { PageEnd::More };
+        Ok(Page::new(self.records(text, elements), position.text(), end))
     }
 
-    /// Returns a message; one that is too large goes to the quarantine.
-    fn message(&self, value: &RawValue, body: String) -> ReceivedMessage {
-        let bytes = value.get().len();
-        let incoming = |body| Incoming {
-            content_type: Some("application/json".to_owned()),
-            headers: Headers::default(),
-            body: Bytes::from(body),
-            transport_id: None,
-            redelivered: false,
-        };
-        let max = self.client.max_record_bytes();
-        if bytes > max {
-            let reason = format!("it has {bytes} bytes, and limits.body_bytes is {max}");
-            let rejection = Rejection::unprocessable(Location::Message, reason);
-            let start: String = value.get().chars().take(EXCERPT).collect();
-            return ReceivedMessage::Unreadable { incoming: incoming(start), rejection, encoded: false };
-        }
-        ReceivedMessage::Readable(incoming(body))
+    /// Returns the elements of a page as messages.
+    fn records(&self, text: PageText, elements: Vec<Element>) -> Records {
+        let (text, max_bytes) = (text.keep(), self.client.max_record_bytes());
+        Records::new(elements.into_iter().map(move |element| text.message(&element, max_bytes)))
     }
 
     /// Waits until the other gateway has a change after this number, or must be read from its snapshot.
@@ -199,12 +163,13 @@ impl GatewayHarvester {
             let parameters = [("after", number.as_str()), ("limit", "1"), ("wait", POLL_WAIT)];
             // No permit of the host, because others may send requests to it during the wait.
             let response = self.send("changes", &parameters).await;
-            let page = response.and_then(|response| match response.status {
-                StatusCode::GONE => Ok(None),
-                _ => self.read::<ChangePage>(&response).map(Some),
-            });
+            let page = match response {
+                Ok(response) if response.status == StatusCode::GONE => Ok(None),
+                Ok(response) => self.read(response, count_changes).await.map(|(_, page)| Some(page)),
+                Err(error) => Err(error),
+            };
             match page {
-                Ok(Some(page)) if page.changes.is_empty() && page.journal == journal => {
+                Ok(Some((read, 0, ()))) if read == journal => {
                     backoff.reset();
                     sleep(SHORTEST_POLL).await;
                 }
@@ -252,37 +217,38 @@ impl GatewayHarvester {
         self.client.allowed(url.as_str()).map_err(|error| HarvestError::fail(error.to_string()))
     }
 
-    /// Reads a page, and checks that it is not of this gateway itself.
-    fn read<T: DeserializeOwned + JournalPage>(&self, response: &RawResponse) -> Result<T, HarvestError> {
+    /// Reads a page on a blocking thread, and checks that it is not of this gateway itself.
+    async fn read<E: Send + 'static, F: Send + 'static>(
+        &self,
+        response: RawResponse,
+        read: impl FnOnce(&str) -> serde_json::Result<(Uuid, E, F)> + Send + 'static,
+    ) -> Result<(PageText, (Uuid, E, F)), HarvestError> {
         if !response.status.is_success() {
-            return Err(refusal(response));
+            return Err(refusal(&response));
         }
-        let page: T = serde_json::from_slice(&response.body).map_err(|error| {
-            let start: String = String::from_utf8_lossy(&response.body).chars().take(EXCERPT).collect();
-            HarvestError::fail(format!("the response is no page of a gateway ({error}); it begins with {start:?}"))
-        })?;
-        if page.journal() == self.own_journal.identity() {
+        let RawResponse { body, share, .. } = response;
+        let read = self.client.budget().work(move |_| {
+            let no_page = |reason: &str, start: String| {
+                HarvestError::fail(format!("the response is no page of a gateway ({reason}); it begins with {start:?}"))
+            };
+            let text = PageText::new(body, share).map_err(|start| no_page("it is not UTF-8", start))?;
+            let page = read(text.as_str());
+            let page =
+                page.map_err(|error| no_page(&error.to_string(), text.as_str().chars().take(EXCERPT).collect()))?;
+            Ok::<_, HarvestError>((text, page))
+        });
+        let (text, page) = read.await.map_err(|error| HarvestError::fail(error.to_string()))??;
+        if page.0 == self.own_journal.identity() {
             return Err(HarvestError::fail("the url of the source leads to this gateway itself; remove the source"));
         }
-        Ok(page)
+        Ok((text, page))
     }
 }
 
-/// A page that names its journal.
-trait JournalPage {
-    fn journal(&self) -> Uuid;
-}
-
-impl JournalPage for SnapshotPage {
-    fn journal(&self) -> Uuid {
-        self.journal
-    }
-}
-
-impl JournalPage for ChangePage {
-    fn journal(&self) -> Uuid {
-        self.journal
-    }
+/// Returns the journal of a page of changes and their number.
+fn count_changes(text: &str) -> serde_json::Result<(Uuid, usize, ())> {
+    let ChangePage { journal, changes, .. } = serde_json::from_str(text)?;
+    Ok((journal, changes.iter().count(), ()))
 }
 
 fn begin_again(reason: &str) -> HarvestError {
@@ -292,7 +258,8 @@ fn begin_again(reason: &str) -> HarvestError {
 /// Returns the error for a response without a page.
 fn refusal(response: &RawResponse) -> HarvestError {
     let status = response.status;
-    let detail = serde_json::from_slice::<ProblemDetail>(&response.body);
+    let body = response.body.get(..response.body.len().min(MAX_PROBLEM_BYTES)).unwrap_or_default();
+    let detail = serde_json::from_slice::<ProblemDetail>(body);
     let detail = detail.map(|ProblemDetail { detail }| format!(": {detail}")).unwrap_or_default();
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {

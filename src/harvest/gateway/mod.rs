@@ -5,9 +5,11 @@
 //! another journal, is read from its snapshot again.
 //!
 //! * `position` is the place in the other journal;
+//! * `page` is a page, whose objects or changes are places in its text;
 //! * `harvest` sends the requests.
 
 mod harvest;
+mod page;
 mod position;
 
 use std::{

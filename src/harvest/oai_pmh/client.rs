@@ -9,12 +9,12 @@ use percent_encoding::utf8_percent_encode;
 use super::{
     OaiPmhSettings,
     position::Quirks,
-    response::{self, InvalidResponse, Response},
+    response::{self, InvalidResponse, ListText, PageLimits, Response},
 };
 use crate::{
     format::NOT_UNRESERVED,
     harvest::{
-        HarvesterContext,
+        Cancelled, HarvesterContext,
         client::{PlaceClient, PlaceSettings, RawResponse, RequestError},
         text,
     },
@@ -26,6 +26,7 @@ pub(super) struct RepositoryClient {
     url: OutboundUrl,
     contact: Option<HeaderValue>,
     client: PlaceClient,
+    limits: PageLimits,
 }
 
 /// Arguments of a request.
@@ -39,6 +40,8 @@ pub(super) struct Arguments<'a> {
 /// A response, with the facts about its repair.
 pub(super) struct ReadResponse {
     pub(super) response: Response,
+    /// Text of the records of the response.
+    pub(super) text: ListText,
     pub(super) is_repaired: bool,
     /// Fact about the address that an administrator should know.
     pub(super) remark: Option<String>,
@@ -48,7 +51,8 @@ impl RepositoryClient {
     pub(super) async fn new(settings: &OaiPmhSettings, context: HarvesterContext) -> Result<Self, ClientError> {
         let OaiPmhSettings { url, ca, contact, page_bytes, timeouts, .. } = settings.clone();
         let place = PlaceSettings { url: url.clone(), noun: "repository", ca, page_bytes, timeouts };
-        Ok(Self { url, contact, client: PlaceClient::new(place, context).await? })
+        let limits = PageLimits { record_bytes: context.max_record_bytes, all_bytes: page_bytes.saturating_mul(2) };
+        Ok(Self { url, contact, client: PlaceClient::new(place, context).await?, limits })
     }
 
     /// Sends a request and parses the response. Errors of the protocol count before the status of HTTP.
@@ -64,12 +68,12 @@ impl RepositoryClient {
         let mut permit = self.client.permit().await;
         let mut raw = self.client.get(&self.url, Some(&query), &headers).await?;
         let (remark, is_busy, headers) = (raw.remark.take(), raw.is_busy(), raw.headers.clone());
-        let (status, max_record_bytes) = (raw.status, self.client.max_record_bytes());
-        let parsed = tokio::task::spawn_blocking(move || parse(&raw, max_record_bytes)).await;
-        let parsed = parsed.map_err(|error| RequestError::Permanent(format!("the parser has failed: {error}")))?;
+        let (status, limits, page_bytes) = (raw.status, self.limits, self.client.page_bytes());
+        let parsed = self.client.budget().work(move |cancelled| parse(raw, page_bytes, limits, cancelled)).await;
+        let parsed = parsed.map_err(|error| RequestError::Permanent(error.to_string()))?;
         match parsed {
-            Ok((response, is_repaired)) if status.is_success() || !response.errors.is_empty() => {
-                Ok(ReadResponse { response, is_repaired, remark })
+            Ok((response, text, is_repaired)) if status.is_success() || !response.errors.is_empty() => {
+                Ok(ReadResponse { response, text, is_repaired, remark })
             }
             _ if is_busy => Err(self.client.busy(&mut permit, status, &headers)),
             _ if status == StatusCode::PAYLOAD_TOO_LARGE => {
@@ -81,6 +85,7 @@ impl RepositoryClient {
             _ if is_transient(status) || status == StatusCode::UNPROCESSABLE_ENTITY => {
                 Err(RequestError::Transient { reason: format!("the repository has failed ({status})"), after: None })
             }
+            Err(InvalidResponse::TooMuch(reason)) if status.is_success() => Err(RequestError::TooLarge(reason)),
             Err(invalid) if status.is_success() => {
                 Err(RequestError::Transient { reason: invalid.to_string(), after: None })
             }
@@ -102,9 +107,18 @@ impl Arguments<'_> {
     }
 }
 
-fn parse(raw: &RawResponse, max_record_bytes: usize) -> Result<(Response, bool), InvalidResponse> {
-    let text::RepairedText { text, repairs } = text::read(&raw.body, raw.charset());
-    let response = response::parse(&text, max_record_bytes)?;
+fn parse(
+    raw: RawResponse,
+    page_bytes: usize,
+    limits: PageLimits,
+    cancelled: &Cancelled,
+) -> Result<(Response, ListText, bool), InvalidResponse> {
+    let charset = raw.charset().map(str::to_owned);
+    let read = text::read(raw.body, charset.as_deref(), page_bytes);
+    let text::RepairedText { text, repairs } = read.map_err(|error| InvalidResponse::TooMuch(error.to_string()))?;
+    let response = response::parse(&text, limits, cancelled)?;
     let is_repaired = repairs > 0 || response.is_recovered;
-    Ok((response, is_repaired))
+    let mut text = ListText::new(text, raw.share);
+    text.keep(response.list.as_ref().map_or(0, |list| list.records.len()));
+    Ok((response, text, is_repaired))
 }

@@ -10,14 +10,14 @@ use super::{
     ListVerb, OaiPmhSettings,
     client::{Arguments, ReadResponse, RepositoryClient},
     position::{DateForm, ListPosition, Position, RepositoryIdentity, Window},
-    response::{IdentifyFields, RawRecord, RecordList},
+    response::{IdentifyFields, ListText, RawRecord, RecordList},
 };
 use crate::{
     format::{
-        Location, Rejection,
+        Headers, Location, Rejection,
         oai_pmh::{BASE_URL, METADATA_PREFIX, RESPONSE_DATE, datestamp_of},
     },
-    harvest::{HarvestError, Harvester, Page, PageEnd, client::RequestError},
+    harvest::{HarvestError, Harvester, Page, PageEnd, Records, client::RequestError},
     intake::{Incoming, ReceivedMessage},
     journal::Journal,
     model::{SourceName, Timestamp},
@@ -75,7 +75,7 @@ impl OaiPmhHarvester {
         if position.list.is_none() {
             remarks = self.begin(&mut position).await?;
         }
-        let ReadResponse { response, is_repaired, remark } = match self.request_list(&position).await {
+        let ReadResponse { response, mut text, is_repaired, remark } = match self.request_list(&position).await {
             Ok(read) => read,
             Err(error) => return Err(self.after_failure(position, error, attempt)),
         };
@@ -99,10 +99,15 @@ impl OaiPmhHarvester {
                 return Err(self.after_failure(position, error, attempt));
             }
         };
+        let mut within = None;
         if self.settings.list == ListVerb::Identifiers {
-            self.complete_records(&mut list.records, position.quirks, attempt).await?;
+            text = ListText::none();
+            let last = position.list.as_ref().and_then(|list| list.within.as_deref());
+            let completed = self.complete_records(list.records, last, position.quirks, attempt).await?;
+            (list.records, within) = completed;
         }
-        Ok(self.page_of(position, list, date, is_repaired, remarks))
+        let page = ReadPage { list, within, text, date };
+        Ok(Page { is_repaired, ..self.page_of(position, page, remarks) })
     }
 
     /// Begins a run: asks the repository for facts about itself. Returns remarks about their changes.
@@ -190,15 +195,8 @@ impl OaiPmhHarvester {
     }
 
     /// Returns a page and the position after it.
-    fn page_of(
-        &self,
-        mut position: Position,
-        page: RecordList,
-        date: Option<Timestamp>,
-        is_repaired: bool,
-        mut remarks: Vec<String>,
-    ) -> Page {
-        let RecordList { records, token, complete_list_size } = page;
+    fn page_of(&self, mut position: Position, page: ReadPage, mut remarks: Vec<String>) -> Page {
+        let ReadPage { list: RecordList { records, namespaces, token, complete_list_size }, within, text, date } = page;
         // A repository without a valid date is trusted less, because its clock is unknown.
         let response_date = date.unwrap_or_else(|| earlier(Timestamp::now(), Duration::from_secs(60 * 60)));
         let mut list = position.list.take().unwrap_or_default();
@@ -212,7 +210,8 @@ impl OaiPmhHarvester {
         let dates = records.iter().filter_map(|record| datestamp_of(&record.datestamp));
         list.newest = list.newest.max(dates.filter(|date| *date <= response_date).max());
         let cycle = token.as_deref().is_some_and(|token| list.cycle.note(&records, token));
-        let is_end = token.is_none() || (records.is_empty() && list.announced.is_some_and(|size| list.records >= size));
+        let is_end = within.is_none()
+            && (token.is_none() || (records.is_empty() && list.announced.is_some_and(|size| list.records >= size)));
         let endless = if is_end {
             None
         } else if cycle {
@@ -224,19 +223,25 @@ impl OaiPmhHarvester {
         } else {
             None
         };
-        let listed = self.listed(&position, &list, &records, is_first_page);
-        let messages = self.messages(records, date);
+        let mut records = newest_of_each(records);
+        let listed = self.listed(&position, &list, &mut records, is_first_page);
+        let records = self.records(records, (text, namespaces), date);
         let end = match endless {
             // The next run begins anew at the mark of the last complete run.
             Some(reason) => PageEnd::Failed(reason),
+            None if within.is_some() => {
+                list.within = within;
+                position.list = Some(list);
+                PageEnd::More
+            }
             None if is_end => self.end_list(&mut position, list, &mut remarks),
             None => {
-                (list.token, list.tried_verbatim, list.tried_prefix) = (token, false, false);
+                (list.token, list.within, list.tried_verbatim, list.tried_prefix) = (token, None, false, false);
                 position.list = Some(list);
                 PageEnd::More
             }
         };
-        Page { is_repaired, remarks, listed, ..Page::new(messages, position.text(), end) }
+        Page { remarks, listed, ..Page::new(records, position.text(), end) }
     }
 
     /// Moves the position past the end of a list.
@@ -288,45 +293,72 @@ impl OaiPmhHarvester {
         position.from.map_or(mark, |from| mark.max(from))
     }
 
-    /// Converts records to messages for the dialect. A record that occurs twice counts with its newest datestamp.
-    pub(super) fn messages(&self, records: Vec<RawRecord>, date: Option<Timestamp>) -> Vec<ReceivedMessage> {
-        let mut newest: HashMap<String, (usize, Option<Timestamp>)> = HashMap::new();
-        for (index, record) in records.iter().enumerate().filter(|(_, record)| !record.identifier.is_empty()) {
-            let date = datestamp_of(&record.datestamp);
-            let known = newest.entry(record.identifier.clone()).or_insert((index, date));
-            if date >= known.1 {
-                *known = (index, date);
-            }
-        }
-        let is_newest = |index: usize, record: &RawRecord| {
-            newest.get(&record.identifier).is_none_or(|(newest, _)| *newest == index)
-        };
-        let records = records.into_iter().enumerate().filter(|(index, record)| is_newest(*index, record));
-        records.map(|(_, record)| self.message(record, date)).collect()
-    }
-
-    fn message(&self, record: RawRecord, date: Option<Timestamp>) -> ReceivedMessage {
+    /// Returns records as messages for the dialect, which are made when they are written.
+    pub(super) fn records(
+        &self,
+        records: Vec<RawRecord>,
+        (text, namespaces): (ListText, Vec<(String, String)>),
+        date: Option<Timestamp>,
+    ) -> Records {
         let mut headers =
             vec![(BASE_URL, self.settings.public_url()), (METADATA_PREFIX, self.settings.metadata_prefix.clone())];
         headers.extend(date.map(|date| (RESPONSE_DATE, date.to_string())));
-        let incoming = Incoming {
-            content_type: Some("text/xml".to_owned()),
-            headers: headers.into_iter().collect(),
-            body: Bytes::from(record.xml),
-            transport_id: None,
-            redelivered: false,
-        };
-        let (bytes, max, mut failure) = (record.size, self.max_record_bytes, record.failure);
-        if bytes > max {
-            let reason = format!("the record {} has {bytes} bytes, and limits.body_bytes is {max}", record.identifier);
-            failure = Some(reason);
-        }
-        if let Some(reason) = failure {
-            let rejection = Rejection::unprocessable(Location::Message, reason);
-            return ReceivedMessage::Unreadable { incoming, rejection, encoded: false };
-        }
-        ReceivedMessage::Readable(incoming)
+        let headers: Headers = headers.into_iter().collect();
+        let max_bytes = self.max_record_bytes;
+        Records::new(records.into_iter().map(move |record| {
+            let xml = record.xml(&text, &namespaces, max_bytes);
+            message(record, xml, headers.clone(), max_bytes)
+        }))
     }
+}
+
+/// Drops the older ones of the records that a page has several times.
+pub(super) fn newest_of_each(mut records: Vec<RawRecord>) -> Vec<RawRecord> {
+    let mut newest: HashMap<&str, (usize, Option<Timestamp>)> = HashMap::with_capacity(records.len());
+    for (index, record) in records.iter().enumerate().filter(|(_, record)| !record.identifier.is_empty()) {
+        let date = datestamp_of(&record.datestamp);
+        let known = newest.entry(&record.identifier).or_insert((index, date));
+        if date >= known.1 {
+            *known = (index, date);
+        }
+    }
+    let is_older = |(index, record): (usize, &RawRecord)| {
+        newest.get(record.identifier.as_str()).is_some_and(|(newest, _)| *newest != index)
+    };
+    let older: Vec<bool> = records.iter().enumerate().map(is_older).collect();
+    let mut older = older.into_iter();
+    records.retain(|_| !older.next().unwrap_or_default());
+    records
+}
+
+fn message(record: RawRecord, xml: String, headers: Headers, max_bytes: usize) -> ReceivedMessage {
+    let incoming = Incoming {
+        content_type: Some("text/xml".to_owned()),
+        headers,
+        body: Bytes::from(xml),
+        transport_id: None,
+        redelivered: false,
+    };
+    let (bytes, mut failure) = (record.size, record.failure.map(String::from));
+    if bytes > max_bytes {
+        let reason =
+            format!("the record {} has {bytes} bytes, and limits.body_bytes is {max_bytes}", record.identifier);
+        failure = Some(reason);
+    }
+    if let Some(reason) = failure {
+        let rejection = Rejection::unprocessable(Location::Message, reason);
+        return ReceivedMessage::Unreadable { incoming, rejection, encoded: false };
+    }
+    ReceivedMessage::Readable(incoming)
+}
+
+/// A page as the repository has sent it.
+struct ReadPage {
+    list: RecordList,
+    /// Identifier of the last record, if the page of identifiers has more.
+    within: Option<String>,
+    text: ListText,
+    date: Option<Timestamp>,
 }
 
 impl Position {

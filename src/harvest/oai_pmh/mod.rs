@@ -26,8 +26,8 @@ use axum::http::HeaderValue;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
-use self::{client::RepositoryClient, harvest::OaiPmhHarvester};
-use super::{Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts, text};
+use self::{client::RepositoryClient, harvest::OaiPmhHarvester, response::PageLimits};
+use super::{Cancelled, Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts, text};
 use crate::{http_client::OutboundUrl, model::SourceName};
 
 named_values! {
@@ -119,7 +119,8 @@ impl HarvesterSettings for OaiPmhSettings {
 #[doc(hidden)]
 #[must_use]
 pub fn count_records(body: &[u8]) -> Option<usize> {
-    let read = text::read(body, None);
-    let response = response::parse(&read.text, 1 << 20).ok()?;
+    let read = text::read(body.to_vec(), None, usize::MAX).ok()?;
+    let limits = PageLimits { record_bytes: 1 << 20, all_bytes: usize::MAX };
+    let response = response::parse(&read.text, limits, &Cancelled::default()).ok()?;
     Some(response.list.map_or(0, |list| list.records.len()))
 }

@@ -67,6 +67,8 @@ pub(super) struct ListPosition {
     pub(super) window: Option<Window>,
     /// Token of the next page; `None` for the first one.
     pub(super) token: Option<String>,
+    /// Identifier up to which the records of the present page of identifiers are on disk; `None` at its beginning.
+    pub(super) within: Option<String>,
     /// Number of pages of the present list.
     pub(super) pages: u64,
     /// Number of records of the present list.
@@ -213,7 +215,7 @@ mod tests {
     fn same_token_with_other_records_is_no_cycle() {
         let mut detector = CycleDetector::default();
         for number in 0..1000 {
-            let record = RawRecord { identifier: number.to_string(), ..RawRecord::default() };
+            let record = RawRecord::without_metadata(&number.to_string(), "", false);
             assert!(!detector.note(&[record], "next"));
         }
     }

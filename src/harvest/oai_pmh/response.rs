@@ -1,19 +1,28 @@
-//! Parser of responses: the envelope of OAI-PMH, with each record as a piece of XML for the dialect.
+//! Parser of responses: the envelope of OAI-PMH, with the place of each record in the text.
 //!
 //! A response is complete only with the end tag of its root. A list whose markup is broken in some records is divided
 //! at the tags of its records, so that only the broken records are lost.
+//!
+//! The text of a page and the namespaces around its records are there once. A record becomes a piece of XML for the dialect
+//! when it is written ([`RawRecord::xml`]). The number of records of a page has a limit, and so has the size of all these
+//! pieces together, because a response of a few bytes for each record could otherwise fill the memory.
 
 mod broken_markup;
+mod record;
+mod size;
 
 use quick_xml::{
     NsReader,
-    escape::escape,
     events::{BytesStart, Event},
     name::{Namespace, ResolveResult},
 };
 
-use self::broken_markup::recover;
-use crate::format::oai_pmh::NAMESPACE;
+use self::{broken_markup::recover, record::RecordContent, size::ListSize};
+pub(super) use self::{
+    record::{ListText, RawRecord},
+    size::PageLimits,
+};
+use crate::{format::oai_pmh::NAMESPACE, harvest::Cancelled};
 
 /// Number of characters of a foreign response that an error shows.
 const SHOWN_CHARS: usize = 200;
@@ -21,8 +30,26 @@ const SHOWN_CHARS: usize = 200;
 /// Maximum depth of nested elements. The dialect has its own limit for records; this one protects the parser.
 const MAX_DEPTH: usize = 512;
 
-/// Maximum length of the namespace declarations around the records, in bytes, because each record gets a copy of them.
+/// Maximum length of the namespace declarations around the records, in bytes, because each record is written with them.
 const MAX_NAMESPACE_BYTES: usize = 8 * 1024;
+
+/// Maximum length of a token, of the address of a repository and of the other texts around the records, in bytes, because
+/// the position of the harvest has some of them, and is written with each part of a page. Tokens of real repositories have
+/// up to some hundred bytes.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// Maximum length of the identifier of a record in memory, in bytes. A longer one is cut; the journal lists none above
+/// 4 KiB.
+const MAX_IDENTIFIER_BYTES: usize = 8192;
+
+/// Maximum length of a datestamp in memory, in bytes. A longer one is cut, and is no date then.
+const MAX_DATE_BYTES: usize = 64;
+
+/// Maximum number of errors of the protocol in one response. Others are ignored.
+const MAX_ERRORS: usize = 16;
+
+/// Maximum number of sets that a record can name. Others are ignored.
+const MAX_SETS: usize = 1000;
 
 /// A response.
 #[derive(Debug, Default)]
@@ -52,42 +79,12 @@ pub(super) struct IdentifyFields {
 #[derive(Debug, Default)]
 pub(super) struct RecordList {
     pub(super) records: Vec<RawRecord>,
+    /// Namespace declarations of the elements around the records: the attribute and its raw value.
+    pub(super) namespaces: Vec<(String, String)>,
     /// The token, if it is not empty.
     pub(super) token: Option<String>,
     /// Number of records of the whole list, if the repository announces it.
     pub(super) complete_list_size: Option<u64>,
-}
-
-/// A record as XML, with the fields of its header.
-#[derive(Debug, Default)]
-pub(super) struct RawRecord {
-    pub(super) identifier: String,
-    pub(super) datestamp: String,
-    /// The element with all namespaces that it uses, or its beginning if it is too large.
-    pub(super) xml: String,
-    /// Size of the element in bytes.
-    pub(super) size: usize,
-    /// Whether the record is deleted.
-    pub(super) is_deleted: bool,
-    /// Sets that the record says it belongs to.
-    pub(super) sets: Vec<String>,
-    /// Reason why the repository does not deliver the record.
-    pub(super) failure: Option<String>,
-}
-
-impl RawRecord {
-    /// Creates a record without metadata. A deleted one is a tombstone; the dialect rejects any other.
-    pub(super) fn without_metadata(identifier: &str, datestamp: &str, is_deleted: bool) -> Self {
-        let status = if is_deleted { " status=\"deleted\"" } else { "" };
-        let xml = format!(
-            "<record xmlns=\"{NAMESPACE}\"><header{status}><identifier>{}</identifier><datestamp>{}</datestamp></header>\
-             </record>",
-            escape(identifier),
-            escape(datestamp)
-        );
-        let (identifier, datestamp) = (identifier.to_owned(), datestamp.to_owned());
-        Self { identifier, datestamp, size: xml.len(), xml, is_deleted, ..Self::default() }
-    }
 }
 
 /// Reason why a response cannot be used.
@@ -99,14 +96,21 @@ pub(super) enum InvalidResponse {
     /// The response is truncated or not well-formed.
     #[error("the response cannot be read: {0}")]
     Malformed(String),
+    /// The page exceeds a limit.
+    #[error("{0}")]
+    TooMuch(String),
+    /// Nobody waits for the response any more.
+    #[error("the harvest is stopping")]
+    Cancelled,
 }
 
-/// Parses a response. A record is cut after `max_record_bytes`.
-pub(super) fn parse(text: &str, max_record_bytes: usize) -> Result<Response, InvalidResponse> {
-    match Parser::new(text, max_record_bytes).response() {
-        Err(InvalidResponse::Malformed(reason)) => recover(text, max_record_bytes)
-            .map(|response| Response { is_recovered: true, ..response })
-            .ok_or(InvalidResponse::Malformed(reason)),
+/// Parses a response.
+pub(super) fn parse(text: &str, limits: PageLimits, cancelled: &Cancelled) -> Result<Response, InvalidResponse> {
+    match Parser::new(text, limits, cancelled).response() {
+        Err(InvalidResponse::Malformed(reason)) => match recover(text, limits, cancelled)? {
+            Some(response) => Ok(Response { is_recovered: true, ..response }),
+            None => Err(InvalidResponse::Malformed(reason)),
+        },
         result => result,
     }
 }
@@ -114,7 +118,8 @@ pub(super) fn parse(text: &str, max_record_bytes: usize) -> Result<Response, Inv
 struct Parser<'t> {
     text: &'t str,
     reader: NsReader<&'t [u8]>,
-    max_record_bytes: usize,
+    size: ListSize,
+    cancelled: &'t Cancelled,
     /// Namespace declarations of the elements around the records: the attribute and its raw value.
     outer_namespaces: Vec<(String, String)>,
 }
@@ -127,10 +132,10 @@ enum Child<'t> {
 }
 
 impl<'t> Parser<'t> {
-    fn new(text: &'t str, max_record_bytes: usize) -> Self {
+    fn new(text: &'t str, limits: PageLimits, cancelled: &'t Cancelled) -> Self {
         let mut reader = NsReader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Self { text, reader, max_record_bytes, outer_namespaces: Vec::new() }
+        Self { text, reader, size: ListSize::new(limits), cancelled, outer_namespaces: Vec::new() }
     }
 
     fn response(&mut self) -> Result<Response, InvalidResponse> {
@@ -138,16 +143,21 @@ impl<'t> Parser<'t> {
         let mut response = Response::default();
         while let Child::Start(start, is_oai) = self.child()? {
             match start.local_name().as_ref() {
-                b"responseDate" if is_oai => response.date = Some(self.text_of()?),
+                b"responseDate" if is_oai => response.date = Some(self.text_of(MAX_TEXT_BYTES)?),
                 b"error" if is_oai => {
                     let code = attribute(&start, "code").unwrap_or_default();
-                    let text = self.text_of()?;
-                    response.errors.push((code, text));
+                    let text = self.text_of(MAX_TEXT_BYTES)?;
+                    if response.errors.len() < MAX_ERRORS {
+                        response
+                            .errors
+                            .push((code[..char_boundary(&code, code.len().min(MAX_TEXT_BYTES))].to_owned(), text));
+                    }
                 }
                 b"Identify" if is_oai => response.identify = Some(self.identify()?),
                 b"ListRecords" | b"ListIdentifiers" | b"GetRecord" if is_oai => {
                     self.note_namespaces(&start)?;
-                    response.list = Some(self.list()?);
+                    let list = self.list()?;
+                    response.list = Some(RecordList { namespaces: self.outer_namespaces.clone(), ..list });
                 }
                 _ => self.skip()?,
             }
@@ -190,7 +200,7 @@ impl<'t> Parser<'t> {
                     continue;
                 }
             };
-            *field = self.text_of()?;
+            *field = self.text_of(MAX_TEXT_BYTES)?;
         }
         Ok(fields)
     }
@@ -204,19 +214,24 @@ impl<'t> Parser<'t> {
                 b"record" if is_oai => {
                     // The text before the tag is white space or a comment.
                     let offset = self.text[offset..self.offset()].rfind('<').map_or(offset, |at| offset + at);
-                    let record = self.record(offset, &start)?;
+                    let record = self.record(offset)?;
                     list.records.push(record);
                 }
                 b"header" if is_oai => {
-                    let mut header = RawRecord::default();
-                    self.header(&mut header, &start)?;
-                    let RawRecord { identifier, datestamp, is_deleted, sets, .. } = header;
-                    let record = RawRecord::without_metadata(&identifier, &datestamp, is_deleted);
-                    list.records.push(RawRecord { sets, ..record });
+                    let mut record = RawRecord { content: RecordContent::Header, ..RawRecord::default() };
+                    self.header(&mut record, &start)?;
+                    record.size = record.header_xml().len();
+                    self.size.add(record.size, 0)?;
+                    list.records.push(record);
                 }
                 b"resumptionToken" if is_oai => {
                     list.complete_list_size = attribute(&start, "completeListSize").and_then(|size| size.parse().ok());
-                    list.token = Some(self.text_of()?).filter(|token| !token.is_empty());
+                    let token = self.text_of(MAX_TEXT_BYTES + 1)?;
+                    if token.len() > MAX_TEXT_BYTES {
+                        let reason = format!("the resumption token has more than {MAX_TEXT_BYTES} bytes");
+                        return Err(InvalidResponse::TooMuch(reason));
+                    }
+                    list.token = Some(token).filter(|token| !token.is_empty());
                 }
                 _ => self.skip()?,
             }
@@ -224,11 +239,11 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads a record whose start tag begins at `offset`.
-    fn record(&mut self, offset: usize, start: &BytesStart<'_>) -> Result<RawRecord, InvalidResponse> {
+    fn record(&mut self, offset: usize) -> Result<RawRecord, InvalidResponse> {
+        if self.cancelled.is_cancelled() {
+            return Err(InvalidResponse::Cancelled);
+        }
         let mut record = RawRecord::default();
-        let name_end = offset + 1 + start.name().as_ref().len();
-        let outer = self.outer_namespaces.iter().filter(|(name, _)| raw_attribute(start, name).is_none());
-        let namespaces: String = outer.map(|(name, value)| format!(" {name}=\"{value}\"")).collect();
         while let Child::Start(child, is_oai) = self.child()? {
             if !is_oai || child.local_name().as_ref() != b"header" {
                 self.skip()?;
@@ -238,9 +253,8 @@ impl<'t> Parser<'t> {
         }
         let end = self.offset();
         record.size = end - offset;
-        let shown = char_boundary(self.text, end.min(offset + self.max_record_bytes));
-        record.xml =
-            format!("{}{namespaces}{}", &self.text[offset..name_end], &self.text[name_end..shown.max(name_end)]);
+        record.content = RecordContent::Piece { from: offset, to: end, is_alone: false };
+        self.size.add(record.size, namespace_bytes(&self.outer_namespaces))?;
         Ok(record)
     }
 
@@ -249,9 +263,13 @@ impl<'t> Parser<'t> {
         record.is_deleted = attribute(start, "status").is_some_and(|status| status.eq_ignore_ascii_case("deleted"));
         while let Child::Start(field, is_oai) = self.child()? {
             match field.local_name().as_ref() {
-                b"identifier" if is_oai => record.identifier = self.text_of()?,
-                b"datestamp" if is_oai => record.datestamp = self.text_of()?,
-                b"setSpec" if is_oai => record.sets.push(self.text_of()?),
+                b"identifier" if is_oai => record.identifier = self.text_of(MAX_IDENTIFIER_BYTES)?,
+                b"datestamp" if is_oai => record.datestamp = self.text_of(MAX_DATE_BYTES)?,
+                // Those of the only record of `GetRecord` are read.
+                b"setSpec" if is_oai && self.size.records == 0 && record.sets.len() < MAX_SETS => {
+                    let set = self.text_of(MAX_TEXT_BYTES)?;
+                    record.sets.push(set);
+                }
                 _ => self.skip()?,
             }
         }
@@ -266,12 +284,11 @@ impl<'t> Parser<'t> {
                 let value = String::from_utf8_lossy(&attribute.value).replace('"', "&quot;");
                 self.outer_namespaces.retain(|(known, _)| *known != name);
                 self.outer_namespaces.push((name, value));
+                if namespace_bytes(&self.outer_namespaces) > MAX_NAMESPACE_BYTES {
+                    let reason = format!("the declarations of namespaces have more than {MAX_NAMESPACE_BYTES} bytes");
+                    return Err(InvalidResponse::TooMuch(reason));
+                }
             }
-        }
-        let bytes: usize = self.outer_namespaces.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if bytes > MAX_NAMESPACE_BYTES {
-            let reason = format!("the declarations of namespaces have more than {MAX_NAMESPACE_BYTES} bytes");
-            return Err(InvalidResponse::Malformed(reason));
         }
         Ok(())
     }
@@ -292,31 +309,48 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Returns the text of the current element and of the elements inside, without white space at its ends.
-    fn text_of(&mut self) -> Result<String, InvalidResponse> {
+    /// Returns the text of the current element and of the elements inside, without white space at its ends, and cut after
+    /// this number of bytes.
+    fn text_of(&mut self, max_bytes: usize) -> Result<String, InvalidResponse> {
         let (mut text, mut depth) = (String::new(), 1_usize);
+        // White space at the beginning does not count.
+        let is_full = |text: &String| text.len() > max_bytes;
         loop {
-            match self.reader.read_event() {
-                Ok(Event::Start(_)) => depth = deeper(depth)?,
+            let part = match self.reader.read_event() {
+                Ok(Event::Start(_)) => {
+                    depth = deeper(depth)?;
+                    continue;
+                }
                 Ok(Event::End(_)) => {
                     depth -= 1;
-                    if depth == 0 {
-                        return Ok(text.trim().to_owned());
+                    if depth > 0 {
+                        continue;
                     }
+                    let trimmed = text.trim_end();
+                    return Ok(trimmed[..char_boundary(trimmed, trimmed.len().min(max_bytes))].to_owned());
                 }
-                Ok(Event::Text(part)) => text.push_str(&String::from_utf8_lossy(&part)),
-                Ok(Event::CData(part)) => text.push_str(&String::from_utf8_lossy(&part)),
-                Ok(Event::GeneralRef(reference)) => match &*String::from_utf8_lossy(&reference) {
-                    "lt" => text.push('<'),
-                    "gt" => text.push('>'),
-                    "amp" => text.push('&'),
-                    "apos" => text.push('\''),
-                    "quot" => text.push('"'),
-                    _ => text.extend(reference.resolve_char_ref().ok().flatten()),
-                },
+                Ok(Event::Text(part)) => part.into_inner(),
+                Ok(Event::CData(part)) => part.into_inner(),
+                Ok(Event::GeneralRef(reference)) if !is_full(&text) => {
+                    match &*String::from_utf8_lossy(&reference) {
+                        "lt" => text.push('<'),
+                        "gt" => text.push('>'),
+                        "amp" => text.push('&'),
+                        "apos" => text.push('\''),
+                        "quot" => text.push('"'),
+                        _ => text.extend(reference.resolve_char_ref().ok().flatten()),
+                    }
+                    continue;
+                }
                 Ok(Event::Eof) => return Err(truncated()),
-                Ok(_) => {}
+                Ok(_) => continue,
                 Err(error) => return Err(InvalidResponse::Malformed(error.to_string())),
+            };
+            if !is_full(&text) {
+                // The text of the response is valid, so each of its parts is.
+                let part = std::str::from_utf8(&part).unwrap_or_default();
+                let part = if text.is_empty() { part.trim_start() } else { part };
+                text.push_str(&part[..char_boundary(part, part.len().min(max_bytes + 1))]);
             }
         }
     }
@@ -353,6 +387,11 @@ fn deeper(depth: usize) -> Result<usize, InvalidResponse> {
         return Err(InvalidResponse::Malformed(format!("elements are nested more than {MAX_DEPTH} deep")));
     }
     Ok(depth + 1)
+}
+
+/// Returns the length of the declarations of namespaces, in bytes.
+fn namespace_bytes(namespaces: &[(String, String)]) -> usize {
+    namespaces.iter().map(|(name, value)| name.len() + value.len() + " =\"\"".len()).sum()
 }
 
 /// Returns the raw value of an attribute.

@@ -8,10 +8,11 @@
 use std::time::Duration;
 
 use super::{
-    harvest::OaiPmhHarvester,
+    harvest::{OaiPmhHarvester, newest_of_each},
     position::{FullList, ListPosition, Position, RepositoryIdentity, SweepPosition},
+    record::MAX_COMPLETED_BYTES,
     recovery::ATTEMPTS_BEFORE_RESTART,
-    response::RawRecord,
+    response::{ListText, RawRecord},
 };
 use crate::{
     format::oai_pmh::datestamp_of,
@@ -42,26 +43,27 @@ impl OaiPmhHarvester {
         self.full_every(identity).is_some_and(is_due)
     }
 
-    /// Returns what the journal notes about the records of a page.
+    /// Returns what the journal notes about the records of a page. It takes the identifiers of those that become messages.
     pub(super) fn listed(
         &self,
         position: &Position,
         list: &ListPosition,
-        records: &[RawRecord],
+        records: &mut [RawRecord],
         is_first_page: bool,
     ) -> ListedRecords {
         if position.identity.as_ref().is_none_or(|identity| self.full_every(identity).is_none()) {
             return ListedRecords::default();
         }
-        let identifiers = |is_deleted: bool| {
-            let records = records.iter().filter(move |record| record.is_deleted == is_deleted && is_storable(record));
-            records.map(|record| record.identifier.clone())
-        };
+        let (mut gone, mut present) = (Vec::new(), Vec::new());
+        for record in records.iter_mut().filter(|record| is_storable(record)) {
+            let identifier = record.take_identifier(self.max_record_bytes);
+            if record.is_deleted { gone.push(identifier) } else { present.push(ListedRecord::from(identifier)) }
+        }
         ListedRecords {
             // Records from before the first list of these settings belong to other settings.
             replaces: is_first_page && position.from.is_none() && position.full.is_none(),
-            gone: identifiers(true).collect(),
-            present: identifiers(false).map(ListedRecord::from).collect(),
+            gone,
+            present,
             at: list.started,
         }
     }
@@ -103,18 +105,22 @@ impl OaiPmhHarvester {
         }
         let after = sweep.after.clone();
         let missing = self.journal.missing_records(self.source.clone(), full.began, after, PAGE_RECORDS).await?;
-        let Some(last) = missing.last() else {
+        if missing.is_empty() {
             position.full = Some(FullList { is_swept: true, ..full });
             let unconfirmed = sweep.unconfirmed;
             let remark = (unconfirmed > 0).then(|| {
                 format!("{unconfirmed} records are no longer listed, but the repository does not confirm that they are deleted")
             });
             return Ok(end(&position, Vec::from_iter(remark)));
-        };
-        sweep.after = last.clone();
+        }
         let mut listed = ListedRecords { at: Some(full.began), ..ListedRecords::default() };
-        let (mut records, mut failed) = (Vec::new(), 0);
+        let (mut records, mut failed, mut bytes) = (Vec::new(), 0, 0);
         for identifier in &missing {
+            if bytes >= MAX_COMPLETED_BYTES {
+                // The next page begins with this one.
+                break;
+            }
+            sweep.after.clone_from(identifier);
             let record = match self.record(identifier, position.quirks).await {
                 Ok(record) => record,
                 Err(RequestError::Transient { reason, after: None }) if attempt + 1 >= ATTEMPTS_BEFORE_RESTART => {
@@ -137,12 +143,13 @@ impl OaiPmhHarvester {
             } else {
                 listed.present.push(identifier.clone().into());
             }
+            bytes += record.size;
             records.push(record);
         }
         let date = records.iter().filter_map(|record| datestamp_of(&record.datestamp)).max();
-        let messages = self.messages(records, date);
+        let records = self.records(newest_of_each(records), (ListText::none(), Vec::new()), date);
         position.sweep = Some(sweep);
-        Ok(Page { listed, ..Page::new(messages, position.text(), PageEnd::More) })
+        Ok(Page { listed, ..Page::new(records, position.text(), PageEnd::More) })
     }
 
     /// Returns whether a record has left the sets of the harvest. Records that name no set are not judged.

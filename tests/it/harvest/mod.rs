@@ -3,6 +3,7 @@
 mod announcements;
 mod buckets;
 mod downloads;
+mod dripping;
 mod example;
 mod feed_documents;
 mod feed_hub;

@@ -213,7 +213,9 @@ async fn engine(
         callbacks: Some("http://gateway.example".into()),
     };
     let kind = dialect(settings.dialect()).unwrap();
+    let budget = context.budget.clone();
     Engine {
+        budget,
         journal: journal.journal.clone(),
         source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
         harvester: settings.build(source(), context).await.unwrap(),

@@ -1,10 +1,17 @@
 //! Tests of the division of feeds.
 
-use super::FeedDocument;
+use super::{FeedDocument, MAX_PARTS};
+
+/// Limit on all entries of a document.
+const ALL_BYTES: usize = 8 << 20;
+
+fn parse(text: &str) -> FeedDocument<'_> {
+    FeedDocument::parse(text, ALL_BYTES).unwrap()
+}
 
 fn parts(text: &str) -> (Vec<String>, Option<String>) {
-    let document = FeedDocument::parse(text).unwrap();
-    let parts = document.parts.iter().map(|part| part.xml.to_owned()).collect();
+    let document = parse(text);
+    let parts = document.parts.iter().map(|part| document.xml(part).to_owned()).collect();
     (parts, document.broken.clone())
 }
 
@@ -31,7 +38,7 @@ fn interval_of_updates_is_read() {
         ("<sy:updatePeriod>often</sy:updatePeriod><item><ttl>5</ttl></item>", None),
     ] {
         let text = format!("<rss xmlns:sy='s'><channel>{elements}</channel></rss>");
-        let interval = FeedDocument::parse(&text).unwrap().interval;
+        let interval = parse(&text).interval;
         assert_eq!(interval.map(|interval| interval.as_secs() / 60), minutes, "{elements}");
     }
 }
@@ -50,7 +57,7 @@ fn links_and_marks_of_archives_are_read() {
         ),
         (format!("<rss {history}><channel>{links}<complete/></channel></rss>"), false, false),
     ] {
-        let document = FeedDocument::parse(&text).unwrap();
+        let document = parse(&text);
         assert_eq!((document.is_complete, document.is_archive), (is_complete, is_archive), "{text}");
         let links = document.links;
         assert_eq!((links.previous_archive.as_deref(), links.next.as_deref()), (Some("1?a=b&c"), Some("2")), "{text}");
@@ -59,10 +66,9 @@ fn links_and_marks_of_archives_are_read() {
 
 #[test]
 fn entry_alone_keeps_the_context() {
-    let document = FeedDocument::parse("<rss xmlns:a='x\"y'><channel xmlns:b='b' xml:base='c'><item/></channel></rss>");
-    let document = document.unwrap();
+    let document = parse("<rss xmlns:a='x\"y'><channel xmlns:b='b' xml:base='c'><item/></channel></rss>");
     assert_eq!(
-        document.alone(document.parts[0].xml),
+        document.alone(&document.parts[0]),
         "<rss version=\"2.0\" xmlns:a=\"x&quot;y\" xmlns:b=\"b\" xml:base=\"c\"><channel><item/></channel></rss>"
     );
 }
@@ -81,7 +87,7 @@ fn complete_entries_of_a_truncated_feed_are_kept() {
 #[test]
 fn foreign_documents_are_refused_with_their_beginning() {
     for text in ["", "<!DOCTYPE html><html/>", "text", "{}"] {
-        let error = FeedDocument::parse(text).unwrap_err().to_string();
+        let error = FeedDocument::parse(text, ALL_BYTES).unwrap_err().to_string();
         assert_eq!(error, format!("the response is not a feed; it begins with {text:?}"));
     }
 }
@@ -91,4 +97,16 @@ fn deep_nesting_is_refused() {
     let text = format!("<feed><entry/>{}", "<a>".repeat(100_000));
     let (parts, broken) = parts(&text);
     assert_eq!((parts.len(), broken.unwrap().as_str()), (1, "the feed has more than 512 nested elements"));
+}
+
+#[test]
+fn entries_have_a_number_and_a_size() {
+    let many = format!("<feed>{}</feed>", "<entry/>".repeat(MAX_PARTS + 1));
+    let (found, broken) = parts(&many);
+    assert_eq!((found.len(), broken.unwrap().contains("more than 20000 entries")), (MAX_PARTS, true));
+    let large = format!("<feed xmlns='{}'>{}</feed>", "u".repeat(8000), "<entry/>".repeat(MAX_PARTS));
+    let (found, broken) = parts(&large);
+    assert!(found.len() < ALL_BYTES / 8000 && broken.unwrap().contains("too large with the attributes"), "{found:?}");
+    let declarations: String = (0..200).map(|n| format!(" xmlns:a{n}='{}'", "u".repeat(10_000))).collect();
+    assert!(FeedDocument::parse(&format!("<feed{declarations}><entry/></feed>"), ALL_BYTES).is_err());
 }

@@ -2,11 +2,25 @@
 
 use memchr::memchr_iter;
 
-use super::{Parser, RawRecord, Response, char_boundary};
+use super::{
+    InvalidResponse, PageLimits, Parser, RawRecord, RecordContent, Response, namespace_bytes,
+    size::{ListSize, MAX_RECORDS},
+};
+use crate::harvest::Cancelled;
 
 /// Divides a list with broken records at the tags of the records. `None` if the rest of the response is broken too.
-pub(super) fn recover(text: &str, max_record_bytes: usize) -> Option<Response> {
-    let spans = record_spans(text)?;
+///
+/// # Errors
+/// Fails if the records exceed a limit.
+pub(super) fn recover(
+    text: &str,
+    limits: PageLimits,
+    cancelled: &Cancelled,
+) -> Result<Option<Response>, InvalidResponse> {
+    let Some(spans) = record_spans(text) else { return Ok(None) };
+    if spans.len() > MAX_RECORDS {
+        return Err(InvalidResponse::TooMuch(format!("a page has more than {MAX_RECORDS} records")));
+    }
     let mut envelope = String::with_capacity(text.len() - spans.iter().map(|(from, to)| to - from).sum::<usize>());
     let mut at = 0;
     for (from, to) in &spans {
@@ -14,27 +28,33 @@ pub(super) fn recover(text: &str, max_record_bytes: usize) -> Option<Response> {
         at = *to;
     }
     envelope.push_str(&text[at..]);
-    let mut parser = Parser::new(&envelope, max_record_bytes);
-    let mut response = parser.response().ok()?;
-    let namespaces: String =
-        parser.outer_namespaces.iter().map(|(name, value)| format!(" {name}=\"{value}\"")).collect();
-    let records = spans.into_iter().map(|(from, to)| {
+    let mut response = match Parser::new(&envelope, limits, cancelled).response() {
+        Ok(response) => response,
+        Err(error @ (InvalidResponse::TooMuch(_) | InvalidResponse::Cancelled)) => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    drop(envelope);
+    let Some(list) = &mut response.list else { return Ok(None) };
+    let declared: String = list.namespaces.iter().map(|(name, value)| format!(" {name}=\"{value}\"")).collect();
+    let mut size = ListSize::new(limits);
+    list.records = Vec::with_capacity(spans.len());
+    for (from, to) in spans {
+        if cancelled.is_cancelled() {
+            return Err(InvalidResponse::Cancelled);
+        }
+        size.add(to - from, namespace_bytes(&list.namespaces))?;
         let xml = &text[from..to];
         // The record alone, in an envelope of its own.
-        let alone = format!("<OAI-PMH{namespaces}><ListRecords>{xml}</ListRecords></OAI-PMH>");
-        let read = Parser::new(&alone, max_record_bytes).response().ok().and_then(|response| response.list);
+        let alone = format!("<OAI-PMH{declared}><ListRecords>{xml}</ListRecords></OAI-PMH>");
+        let read = Parser::new(&alone, limits, cancelled).response().ok().and_then(|response| response.list);
         let read = read.and_then(|mut list| list.records.pop());
-        read.unwrap_or_else(|| RawRecord {
-            xml: xml[..char_boundary(xml, xml.len().min(max_record_bytes))].to_owned(),
-            size: xml.len(),
-            ..RawRecord::default()
-        })
-    });
-    response.list.as_mut()?.records = records.collect();
-    Some(response)
+        let content = RecordContent::Piece { from, to, is_alone: read.is_none() };
+        list.records.push(RawRecord { content, size: to - from, ..read.unwrap_or_default() });
+    }
+    Ok(Some(response))
 }
 
-/// Returns the beginning and the end of each record in the text, by the tags alone. The name of a record may have a
+/// Returns the beginning and the end of each record in the text, by the tags alone, up to one more than allowed. The name of a record may have a
 /// prefix, and records may contain elements of the same name. `None` if tags do not match.
 fn record_spans(text: &str) -> Option<Vec<(usize, usize)>> {
     let list = text.find("ListRecords")?;
@@ -58,6 +78,9 @@ fn record_spans(text: &str) -> Option<Vec<(usize, usize)>> {
             depth = depth.checked_sub(1)?;
             if depth == 0 {
                 spans.push((start, at + close.len()));
+                if spans.len() > MAX_RECORDS {
+                    break;
+                }
             }
         }
     }

@@ -1,7 +1,21 @@
 //! Responses, and their errors.
 
-use super::{InvalidResponse, Response, parse};
-use crate::format::oai_pmh::NAMESPACE;
+use super::{InvalidResponse, ListText, PageLimits, Response, size::MAX_RECORDS};
+use crate::{format::oai_pmh::NAMESPACE, harvest::Cancelled};
+
+/// Limit on all records of a page.
+const ALL_BYTES: usize = 8 << 20;
+
+fn parse(text: &str, record_bytes: usize) -> Result<Response, InvalidResponse> {
+    super::parse(text, PageLimits { record_bytes, all_bytes: ALL_BYTES }, &Cancelled::default())
+}
+
+/// Returns the records as XML.
+fn pieces(text: &str, record_bytes: usize) -> Vec<String> {
+    let list = parse(text, record_bytes).unwrap().list.unwrap();
+    let whole = ListText::of(text);
+    list.records.iter().map(|record| record.xml(&whole, &list.namespaces, record_bytes)).collect()
+}
 
 fn list(records: &str) -> String {
     format!(
@@ -28,12 +42,12 @@ fn identifiers(response: &Response) -> Vec<&str> {
 
 #[test]
 fn records_carry_the_namespaces_around_them() {
-    let response = read(&list(&format!("\n <!-- <record> --> {}", record("a", "<x:m/>"))));
-    assert_eq!(response.date.as_deref(), Some("2020-01-02T03:04:05Z"));
-    let records = response.list.unwrap().records;
+    let text = list(&format!("\n <!-- <record> --> {}", record("a", "<x:m/>")));
+    assert_eq!(read(&text).date.as_deref(), Some("2020-01-02T03:04:05Z"));
+    let records = pieces(&text, 10_000);
     let start = format!("<record xmlns=\"{NAMESPACE}\" xmlns:x=\"urn:x\" xmlns:y=\"urn:&quot;y\"><header>");
-    assert!(records[0].xml.starts_with(&start), "{}", records[0].xml);
-    assert!(records[0].xml.ends_with("<x:m/></metadata></record>"));
+    assert!(records[0].starts_with(&start), "{}", records[0]);
+    assert!(records[0].ends_with("<x:m/></metadata></record>"));
 }
 
 #[test]
@@ -91,16 +105,47 @@ fn hostile_responses_take_linear_time_and_memory() {
     let namespaces = list(&record("a", "<m/>").repeat(1000)).replace("urn:x", &"u".repeat(1_000_000));
     assert!(parse(&namespaces, 10_000).is_err());
     let deep = list(&record("a", &"<m>".repeat(1_000_000)));
-    let response = parse(&deep, 10_000).unwrap();
-    assert!(response.is_recovered && response.list.unwrap().records[0].xml.len() <= 10_000);
+    assert!(parse(&deep, 10_000).unwrap().is_recovered && pieces(&deep, 10_000)[0].len() <= 10_000);
+    // A namespace that is written with each record, records without content, and broken ones.
+    let namespaces = list(&"<record/>".repeat(2000)).replace("urn:x", &"u".repeat(8000));
+    assert!(matches!(parse(&namespaces, 10_000), Err(InvalidResponse::TooMuch(_))));
+    for record in ["<record/>", "<record><x></record>"] {
+        let many = list(&record.repeat(MAX_RECORDS + 1));
+        assert!(matches!(parse(&many, 10_000), Err(InvalidResponse::TooMuch(_))), "{record}");
+        let most = list(&record.repeat(MAX_RECORDS / 50));
+        assert_eq!(parse(&most, 10_000).unwrap().list.unwrap().records.len(), MAX_RECORDS / 50, "{record}");
+    }
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[test]
 fn large_record_is_cut() {
-    let response = parse(&list(&record("a", &"<m>é</m>".repeat(100))), 200).unwrap();
-    let record = &response.list.unwrap().records[0];
-    assert!(record.size > 800 && record.xml.len() < 400, "{} {}", record.size, record.xml.len());
+    let text = list(&record("a", &"<m>é</m>".repeat(100)));
+    let (size, cut) = (parse(&text, 200).unwrap().list.unwrap().records[0].size, pieces(&text, 200)[0].len());
+    assert!(size > 800 && cut < 400, "{size} {cut}");
+}
+
+#[test]
+fn namespaces_of_a_record_itself_count() {
+    let text = list("<record xmlns:x = 'own>' a='b'><header/><metadata><x:m/></metadata></record><record/>");
+    let records = pieces(&text, 10_000);
+    let start = format!("<record xmlns=\"{NAMESPACE}\" xmlns:y=\"urn:&quot;y\" xmlns:x = 'own>' a='b'><header/>");
+    assert!(records[0].starts_with(&start), "{}", records[0]);
+    assert_eq!(records[1], format!("<record xmlns=\"{NAMESPACE}\" xmlns:x=\"urn:x\" xmlns:y=\"urn:&quot;y\"/>"));
+}
+
+#[test]
+fn texts_around_the_records_have_a_limit() {
+    let token = |length: usize| list(&format!("<resumptionToken>{}</resumptionToken>", "t".repeat(length)));
+    assert_eq!(read(&token(4096)).list.unwrap().token.unwrap().len(), 4096);
+    let refused = parse(&token(4097), 10_000);
+    assert!(matches!(refused, Err(InvalidResponse::TooMuch(reason)) if reason.contains("the resumption token")));
+    let long = "h".repeat(3_000_000);
+    let identify = format!("<OAI-PMH xmlns='{NAMESPACE}'><Identify><baseURL>{long}</baseURL></Identify></OAI-PMH>");
+    assert_eq!(read(&identify).identify.unwrap().base_url.len(), 4096);
+    let error = format!("<OAI-PMH xmlns='{NAMESPACE}'>{}</OAI-PMH>", format!("<error code='{long}'/>").repeat(20));
+    let errors = read(&error).errors;
+    assert_eq!((errors.len(), errors[0].0.len()), (16, 4096));
 }
 
 #[test]

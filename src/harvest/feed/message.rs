@@ -1,0 +1,106 @@
+//! Entries and deletions of a feed as messages for the dialect.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use quick_xml::escape::escape;
+
+use super::{
+    document::{Envelope, FeedPart},
+    selection::SelectedEntry,
+};
+use crate::{
+    format::{
+        Location, Rejection,
+        feed::{DELETED_ENTRY, ENTRY_KEY, EntryKey, FEED_URL, RESPONSE_DATE, TOMBSTONES},
+    },
+    harvest::BudgetShare,
+    intake::{Incoming, ReceivedMessage},
+    model::Timestamp,
+};
+
+/// Memory of an entry besides its text while its page is written, in bytes.
+const ENTRY_COST: usize = 400;
+
+/// Text of a document, from which the messages of its entries are made.
+pub(super) struct FeedText {
+    text: String,
+    envelope: Envelope,
+    /// Places of the entries and deletions.
+    spans: Vec<(usize, usize)>,
+    /// Share of the budget, until the entries are written.
+    _share: BudgetShare,
+}
+
+impl FeedText {
+    pub(super) fn new(text: String, envelope: Envelope, parts: &[FeedPart], mut share: BudgetShare) -> Self {
+        share.keep(text.capacity() + parts.len().saturating_mul(ENTRY_COST));
+        let spans = parts.iter().map(|part| (part.from, part.to)).collect();
+        Self { text, envelope, spans, _share: share }
+    }
+
+    /// Returns an entry as a message for the dialect. One of more than `max_bytes` goes to the quarantine.
+    pub(super) fn message(
+        &self,
+        entry: SelectedEntry,
+        feed_url: &str,
+        date: Timestamp,
+        max_bytes: usize,
+    ) -> ReceivedMessage {
+        message(self.document(entry.parts, max_bytes), entry.key, feed_url, (date, max_bytes))
+    }
+
+    /// Returns a document with these parts alone, and its size in bytes. One of more than `max_bytes` ends with the part that
+    /// exceeds them.
+    fn document(&self, parts: Range<usize>, max_bytes: usize) -> (String, usize) {
+        let spans = self.spans.get(parts).unwrap_or_default();
+        let size = self.envelope.size() + spans.iter().map(|(from, to)| to - from).sum::<usize>();
+        let mut shown = 0;
+        let elements = spans.iter().map(|(from, to)| self.text.get(*from..*to).unwrap_or_default());
+        let elements = elements.take_while(|element| {
+            let is_shown = shown <= max_bytes;
+            shown += element.len();
+            is_shown
+        });
+        let document = self.envelope.around(&elements.collect::<Vec<_>>());
+        let size = if shown > max_bytes { size } else { document.len() };
+        (document, size)
+    }
+}
+
+/// Returns the message that deletes an entry.
+pub(super) fn tombstone(uri: &str, feed_url: &str, when: Timestamp) -> ReceivedMessage {
+    let document = format!(
+        "<feed xmlns=\"http://www.w3.org/2005/Atom\"><at:{DELETED_ENTRY} xmlns:at=\"{TOMBSTONES}\" ref=\"{}\" \
+         when=\"{when}\"/></feed>",
+        escape(uri)
+    );
+    let size = document.len();
+    message((document, size), None, feed_url, (when, usize::MAX))
+}
+
+/// Returns an entry as a message for the dialect. `bytes` is its size; the document may be its beginning.
+fn message(
+    (mut document, bytes): (String, usize),
+    key: Option<EntryKey>,
+    feed_url: &str,
+    (date, max_record_bytes): (Timestamp, usize),
+) -> ReceivedMessage {
+    let mut headers = vec![(FEED_URL, feed_url.to_owned()), (RESPONSE_DATE, date.to_string())];
+    headers.extend(key.map(|key| (ENTRY_KEY, key.name().to_owned())));
+    let cut = (0..=document.len().min(max_record_bytes)).rev().find(|at| document.is_char_boundary(*at));
+    document.truncate(cut.unwrap_or_default());
+    let incoming = Incoming {
+        content_type: Some("application/xml".to_owned()),
+        headers: headers.into_iter().collect(),
+        body: Bytes::from(document),
+        transport_id: None,
+        redelivered: false,
+    };
+    if bytes > max_record_bytes {
+        let reason = format!("the entry has {bytes} bytes, and limits.body_bytes is {max_record_bytes}");
+        let rejection = Rejection::unprocessable(Location::Message, reason);
+        return ReceivedMessage::Unreadable { incoming, rejection, encoded: false };
+    }
+    ReceivedMessage::Readable(incoming)
+}
