@@ -27,7 +27,7 @@ pub use crate::model::{EventId, SourceName};
 pub use batch::{Batch, ReceivedMessage};
 pub use enrichment::{EnrichmentStatus, INCOMPLETE, WAITING};
 pub use follow_up::FollowUp;
-pub use receipt::{AcceptedChange, IngestResponse, Receipt};
+pub use receipt::{AcceptedChange, IngestResponse, Outcome, Receipt};
 pub use seed::SeedError;
 
 use crate::{
@@ -42,7 +42,7 @@ use crate::{
         store::{EventIdentity, EventKey, event_key},
     },
     lookup::{Lookup, LookupError},
-    model::{Draft, Timestamp},
+    model::{Draft, Text, Timestamp},
 };
 use enrichment::{Enricher, WaitPolicy};
 
@@ -59,7 +59,7 @@ pub struct Source {
     /// Enrichment from the source's repository; `None` if lookups are off.
     enricher: Option<Enricher>,
     /// Counters of [`EVENTS`] by outcome, cached because finding a series costs more than incrementing it.
-    series: BTreeMap<&'static str, metrics::Counter>,
+    series: BTreeMap<Outcome, metrics::Counter>,
 }
 
 /// Number of messages of a source by outcome since the gateway started.
@@ -127,9 +127,10 @@ impl Source {
     ) -> Result<Self, InvalidSettings> {
         let dialect = (kind.build)(settings, limits)?;
         let policy = Arc::new(SourcePolicy { name, metadata_changes });
-        let series = ["accepted", "duplicate", "unchanged", "quarantined"].map(|outcome| {
-            let name = policy.name.to_string();
-            let counter = metrics::counter!(EVENTS, "source" => name, "dialect" => kind.name, "outcome" => outcome);
+        let series = Outcome::ALL.map(|outcome| {
+            let (name, outcome_name) = (policy.name.to_string(), outcome.name());
+            let counter =
+                metrics::counter!(EVENTS, "source" => name, "dialect" => kind.name, "outcome" => outcome_name);
             // A rate() query needs the initial zero.
             counter.increment(0);
             (outcome, counter)
@@ -252,15 +253,15 @@ impl Source {
         }
     }
 
-    fn count(&self, outcome: &'static str, messages: u64) {
+    fn count(&self, outcome: Outcome, messages: u64) {
         let count = match outcome {
-            "accepted" => &self.counts.accepted,
-            "duplicate" => &self.counts.duplicate,
-            "quarantined" => &self.counts.quarantined,
-            _ => &self.counts.unchanged,
+            Outcome::Accepted => &self.counts.accepted,
+            Outcome::Duplicate => &self.counts.duplicate,
+            Outcome::Unchanged => &self.counts.unchanged,
+            Outcome::Quarantined => &self.counts.quarantined,
         };
         count.fetch_add(messages, Ordering::Relaxed);
-        if let Some(counter) = self.series.get(outcome) {
+        if let Some(counter) = self.series.get(&outcome) {
             counter.increment(messages);
         }
     }
@@ -305,8 +306,8 @@ impl Intake {
             Err(rejection) => {
                 let message = quarantine_entry(source, incoming, &rejection);
                 let id = self.journal.quarantine_all(vec![message]).await?.pop().ok_or(JournalError::Closed)?;
-                source.count("quarantined", 1);
-                log_quarantined(source, id, &rejection);
+                source.count(Outcome::Quarantined, 1);
+                log_quarantined(source, &[id], &rejection);
                 Err(IntakeError::Quarantined { id, rejection })
             }
         }
@@ -321,7 +322,7 @@ impl Intake {
     pub async fn retry(&self, source: &Source, id: QuarantineId) -> Result<Option<Receipt>, IntakeError> {
         let Some(stored) = self.journal.quarantined(id).await? else { return Ok(None) };
         let mut incoming = Incoming {
-            content_type: stored.message.content_type,
+            content_type: stored.message.content_type.map(String::from),
             headers: stored.message.headers.into_iter().collect(),
             body: stored.message.body,
             transport_id: None,
@@ -370,8 +371,18 @@ fn log_accepted(source: &Source, receipt: &Receipt) {
     }
 }
 
-fn log_quarantined(source: &Source, id: QuarantineId, rejection: &Rejection) {
-    tracing::warn!(source = %source.name(), quarantine = %id, %rejection, "message quarantined");
+/// Logs one line for messages that are in the quarantine, with the rejection of the first. A line for each message would let
+/// one source fill the log.
+fn log_quarantined(source: &Source, ids: &[QuarantineId], rejection: &Rejection) {
+    let source = source.name();
+    match ids {
+        [] => {}
+        [id] => tracing::warn!(%source, quarantine = %id, %rejection, "message quarantined"),
+        [first, .., last] => tracing::warn!(
+            %source, messages = ids.len(), quarantine = %first, last = %last, %rejection,
+            "messages quarantined; the rejection is that of the first"
+        ),
+    }
 }
 
 fn quarantine_entry(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantinedMessage {
@@ -381,10 +392,10 @@ fn quarantine_entry(source: &Source, incoming: Incoming, rejection: &Rejection) 
     NewQuarantinedMessage {
         source: source.name().clone(),
         received: Timestamp::now(),
-        content_type: incoming.content_type,
+        content_type: incoming.content_type.map(Text::from),
         headers,
         body: incoming.body,
-        location: rejection.location.to_string(),
-        reason: rejection.reason.clone(),
+        location: rejection.location.to_string().into(),
+        reason: rejection.reason.as_str().into(),
     }
 }

@@ -22,6 +22,7 @@
 //!
 //! All of them use:
 //!
+//! - [`text`], the characters of texts, and how people see them: [`text::line`].
 //! - [`model`], the values: a [`model::Draft`] goes in and a [`model::Change`] comes out.
 //! - [`web`], the common part of all HTTP surfaces, with the server loop [`web::server::serve`].
 //! - [`broker`], the common part of connections to brokers, with [`broker::open_socket`];
@@ -50,6 +51,7 @@
 mod named;
 
 pub mod model;
+pub mod text;
 
 // In.
 pub mod format;

@@ -256,7 +256,7 @@ fn view<'a>(letter: &'a DeadLetter, change: Option<&'a RawValue>) -> LetterView<
         seq: letter.letter.seq,
         refused: letter.refused,
         attempts: letter.attempts,
-        reason: &letter.letter.reason,
+        reason: letter.letter.reason.as_str(),
         replay: letter.replay,
         change,
     }

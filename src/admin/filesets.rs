@@ -148,6 +148,7 @@ impl JobView {
             ProgressView { files, done_files, bytes, done_bytes, bytes_per_second }
         });
         let next = due.filter(|_| matches!(state, JobState::Waiting | JobState::Archived));
+        let message = message.map(String::from);
         Self { id, source, dataset, state, status, message, attempts, next, requested, updated, progress }
     }
 }

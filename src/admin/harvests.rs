@@ -141,7 +141,19 @@ impl RunView {
         let RunCounts { pages, records, changes, quarantined, repaired } = counts;
         let unchanged = records.saturating_sub(changes + quarantined);
         let id = id.to_string();
-        Self { id, state, started, updated, pages, records, changes, unchanged, quarantined, repaired, reason }
+        Self {
+            id,
+            state,
+            started,
+            updated,
+            pages,
+            records,
+            changes,
+            unchanged,
+            quarantined,
+            repaired,
+            reason: reason.map(String::from),
+        }
     }
 }
 
@@ -155,8 +167,8 @@ impl HarvestSummary {
             place: harvest.place(),
             state: state.name(),
             next,
-            last_error: last_error.map(|(reason, at)| HarvestFailure { reason, at }),
-            remarks,
+            last_error: last_error.map(|(reason, at)| HarvestFailure { reason: reason.into(), at }),
+            remarks: remarks.into_iter().map(String::from).collect(),
             run,
         }
     }

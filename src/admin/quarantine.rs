@@ -17,7 +17,7 @@ use crate::{
         Journal,
         quarantine::{QuarantineId, QuarantinedMessage},
     },
-    model::{SourceName, Timestamp},
+    model::{SourceName, Text, Timestamp},
     web::{Path, Problem, ProblemCode, Query, problems},
 };
 
@@ -225,9 +225,9 @@ fn view<'a>(quarantined: &'a QuarantinedMessage, body: Option<&[u8]>) -> Message
         id: quarantined.id,
         received: message.received,
         source: &message.source,
-        place: &message.location,
-        reason: &message.reason,
-        content_type: message.content_type.as_deref(),
+        place: message.location.as_str(),
+        reason: message.reason.as_str(),
+        content_type: message.content_type.as_ref().map(Text::as_str),
         size: quarantined.size,
         headers: body.is_some().then_some(message.headers.as_slice()),
         body: text.map(std::borrow::Cow::into_owned),

@@ -8,7 +8,7 @@ use tidings::{
     journal::store::{JournalSummary, back_up},
 };
 
-use super::{ConfigFile, Failure, journal_folder, print, progress::Progress};
+use super::{ConfigFile, Failure, journal_folder, print_text, progress::Progress};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ impl Backup {
         let contents = back_up(&data, &self.file, &mut |done, all| progress.update(done, all));
         progress.finish();
         let contents = contents.map_err(|error| Failure::Failed(error.to_string()))?;
-        print(format!("{} holds {}\n", self.file.display(), describe(contents)).as_bytes())
+        print_text(&format!("{} holds {}\n", self.file.display(), describe(contents)))
     }
 }
 

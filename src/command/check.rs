@@ -19,7 +19,7 @@ use tidings::{
     web::Tls,
 };
 
-use super::{ConfigFile, EXIT_CODES, Failure, print, say};
+use super::{ConfigFile, EXIT_CODES, Failure, print_text, say};
 
 /// Check the configuration and print what the gateway would serve.
 ///
@@ -49,7 +49,7 @@ impl Check {
         let journal = connection.map_err(|error| format!("journal.ca: {error}"));
         let journal = journal.and_then(|options| inspect(&config.store, &options).map_err(|error| error.to_string()));
         let summary = summary(&config, journal.as_ref().ok()).map_err(|error| Failure::Failed(error.to_string()))?;
-        print(summary.as_bytes())?;
+        print_text(&summary)?;
         let mut problems = unusable_certificates(&config);
         problems.extend(journal.err());
         warning(&config).iter().for_each(|warning| say(warning));

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::http::printable;
+use super::output::cell;
 
-/// Formats a value without quotation marks and control characters.
+/// Formats a value as a cell, without quotation marks.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => printable(text),
-        other => printable(&other.to_string()),
+        Value::String(text) => cell(text),
+        other => cell(&other.to_string()),
     }
 }
 

@@ -17,7 +17,7 @@ use tidings::{
     model::{Draft, SourceName},
 };
 
-use super::{Failure, file, print, say};
+use super::{Failure, Output, file, print, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,7 +76,7 @@ impl Convert {
         match dialect.read(&Message { content_type: Some(content_type), headers: &headers, body }) {
             Ok(ParsedMessage::Drafts(drafts)) => {
                 drafts.into_vec().into_iter().try_for_each(|draft| match write_change(draft, format)? {
-                    Some(written) => print(&written),
+                    Some(written) => print(&Output::Message(&written)),
                     None => {
                         say("nothing changed: the message modifies only properties, not content or state");
                         Ok(())

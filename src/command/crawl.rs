@@ -1,7 +1,7 @@
 //! `tidings crawl`: harvests records from a target on D-Bus, and prints each as a line of JSON.
 
 use std::{
-    io::{self, Write},
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -18,7 +18,7 @@ use tidings::{
 use tokio::sync::mpsc;
 use zbus::object_server::ResponseDispatchNotifier;
 
-use super::{Failure, runtime, say};
+use super::{Failure, Output, runtime, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,13 +118,13 @@ impl Crawler {
     /// Prints records. The answer follows when they are printed.
     async fn update_records(&self, payloads: Vec<Payload>) {
         let last = payloads.last().and_then(|(_, time, ..)| seconds(time).ok());
-        let mut lines = Vec::new();
+        let mut lines = String::new();
         for (uri, time, content, source, state, fields) in &payloads {
             let state = if *state == 2 { "deleted" } else { "normal" };
             let line = Line { uri, time, state, content, source, fields };
             // Texts can always be written as JSON.
-            let _ = serde_json::to_writer(&mut lines, &line);
-            lines.push(b'\n');
+            lines += &serde_json::to_string(&line).unwrap_or_default();
+            lines.push('\n');
         }
         if self.print(lines).await
             && let Some(last) = last
@@ -135,7 +135,7 @@ impl Crawler {
 
     /// Prints that all records so far are no longer valid.
     async fn clean_up(&self) {
-        self.print(b"{\"cleanUp\":true}\n".to_vec()).await;
+        self.print("{\"cleanUp\":true}\n".to_owned()).await;
     }
 
     /// Ends the crawler, after the answer.
@@ -152,11 +152,8 @@ impl Crawler {
 
 impl Crawler {
     /// Writes to standard output, on a thread that may wait. Returns whether it was written.
-    async fn print(&self, lines: Vec<u8>) -> bool {
-        let write = move || {
-            let mut out = io::stdout().lock();
-            out.write_all(&lines).and_then(|()| out.flush())
-        };
+    async fn print(&self, lines: String) -> bool {
+        let write = move || Output::Json(&lines).write();
         let end = match tokio::task::spawn_blocking(write).await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => End::OutputClosed,

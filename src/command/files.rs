@@ -14,7 +14,7 @@ use tidings::files::{
 use super::{
     Failure,
     gateway::{Gateway, GatewayArgs},
-    print, runtime, say,
+    print_text, runtime, say,
 };
 
 const EXAMPLES: &str = "\
@@ -92,7 +92,7 @@ impl Files {
         };
         let result = runtime.block_on(work);
         runtime.shutdown_background();
-        print(result.map_err(Failure::Failed)?.as_bytes())
+        print_text(&result.map_err(Failure::Failed)?)
     }
 }
 

@@ -17,7 +17,8 @@ use url::Url;
 
 use super::{
     ConfigFile, Failure,
-    http::{client_for, describe_response, http_url, printable, token, with_token},
+    http::{client_for, describe_response, http_url, token, with_token},
+    output::cell,
     say,
 };
 
@@ -43,7 +44,7 @@ impl GatewayError {
 
     /// The response is not the JSON of a Tidings gateway.
     pub(super) fn unexpected_body(error: &serde_json::Error) -> Self {
-        Self::permanent(printable(&format!("the response is not from a Tidings gateway: {error}")))
+        Self::permanent(cell(&format!("the response is not from a Tidings gateway: {error}")))
     }
 
     fn connection(error: &reqwest::Error) -> Self {

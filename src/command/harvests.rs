@@ -10,7 +10,7 @@ use serde_json::Value;
 use tidings::model::SourceName;
 
 use super::{
-    Failure,
+    Failure, Output,
     columns::{columns, text},
     definition::{self, Assignment, assignment},
     gateway::GatewayArgs,
@@ -113,13 +113,14 @@ impl Harvests {
         if let Some(confirmation) = action.confirmation() {
             say(&confirmation);
         }
-        let text = match action {
-            Action::List | Action::History(_) | Action::Add { .. } if json => format!("{response:#}\n"),
-            Action::List => harvest_table(&response),
-            Action::History(_) => run_table(&response),
-            _ => String::new(),
-        };
-        print(text.as_bytes())
+        match action {
+            Action::List | Action::History(_) | Action::Add { .. } if json => {
+                print(&Output::Json(&format!("{response:#}\n")))
+            }
+            Action::List => print(&Output::Text(&harvest_table(&response))),
+            Action::History(_) => print(&Output::Text(&run_table(&response))),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     ConfigFile, Failure,
     gateway::configured_gateway,
     http::{client_for, describe_response, http_url, read_body},
-    print, runtime,
+    print_text, runtime,
 };
 
 const EXAMPLES: &str = "\
@@ -69,7 +69,7 @@ impl Health {
         runtime.shutdown_background();
         let failed = |reason: String| Failure::Failed(format!("{url}: {reason}"));
         match result {
-            Ok((StatusCode::OK, body)) => print(format!("{}\n", String::from_utf8_lossy(&body).trim()).as_bytes()),
+            Ok((StatusCode::OK, body)) => print_text(&format!("{}\n", String::from_utf8_lossy(&body).trim())),
             Ok((status, body)) => Err(failed(describe_response(status, &body))),
             Err(error) => Err(failed(describe_error(&error))),
         }

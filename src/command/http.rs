@@ -9,8 +9,10 @@ use reqwest::{
     redirect::Policy,
 };
 use serde::Deserialize;
-use tidings::{http_client, retry::Backoff, web::Secret};
+use tidings::{http_client, retry::Backoff, text::line, web::Secret};
 use url::{Host, Url};
+
+use super::output::cell;
 
 /// Maximum time to connect.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -108,19 +110,11 @@ pub(super) fn describe_response(status: StatusCode, body: &[u8]) -> String {
     struct Problem {
         detail: String,
     }
-    let text = serde_json::from_slice::<Problem>(body).map_or_else(
-        |_| String::from_utf8_lossy(body).chars().take(MAX_SHOWN_CHARS).collect(),
-        |problem| problem.detail,
-    );
-    match printable(&text).trim() {
-        "" => status.to_string(),
-        text => format!("{status}: {text}"),
-    }
-}
-
-/// Replaces control characters by spaces, because they could control the terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let shown = match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) => cell(problem.detail.trim()),
+        Err(_) => line(String::from_utf8_lossy(body).trim(), MAX_SHOWN_CHARS).to_string(),
+    };
+    if shown.is_empty() { status.to_string() } else { format!("{status}: {shown}") }
 }
 
 /// Returns the backoff between the attempts of a command.
@@ -152,10 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_of_a_response_are_removed() {
+    fn control_characters_of_a_response_are_escaped() {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         let problem = r#"{"detail": "line 1:\u001b[2J no date"}"#;
-        assert_eq!(describe_response(status, problem.as_bytes()), "422 Unprocessable Entity: line 1: [2J no date");
+        assert_eq!(
+            describe_response(status, problem.as_bytes()),
+            "422 Unprocessable Entity: line 1:\\u{1b}[2J no date"
+        );
         assert_eq!(describe_response(status, b" oops\n"), "422 Unprocessable Entity: oops");
         assert_eq!(describe_response(status, b""), "422 Unprocessable Entity");
     }

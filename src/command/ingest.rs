@@ -15,7 +15,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{ConfigFile, Failure, print, runtime, say};
+use super::{ConfigFile, Failure, Output, output::cell, print, runtime, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,7 +96,7 @@ async fn archive_all(ingester: &Ingester, arguments: Vec<String>, json: bool) ->
         let request = request(&text).map_err(Failure::Usage)?;
         let result = Box::pin(ingest(ingester, &request, &mut interrupts)).await;
         (archived, all) = (archived + u64::from(result.hit), all + 1);
-        print(&if json { line(&result)? } else { summary(&result) })?;
+        if json { print(&Output::Json(&line(&result)?)) } else { print(&Output::Text(&summary(&result))) }?;
         if result.status == IngestStatus::CANCELLED {
             return Err(interrupted());
         }
@@ -164,28 +164,28 @@ async fn ingest(ingester: &Ingester, request: &FilesetRequest, interrupts: &mut 
     }
 }
 
-fn line(result: &FilesetResult) -> Result<Vec<u8>, Failure> {
-    let mut line = serde_json::to_vec(result).map_err(|error| Failure::Failed(error.to_string()))?;
-    line.push(b'\n');
-    Ok(line)
+fn line(result: &FilesetResult) -> Result<String, Failure> {
+    let line = serde_json::to_string(result).map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(line + "\n")
 }
 
 /// Describes a result for people.
-fn summary(result: &FilesetResult) -> Vec<u8> {
+fn summary(result: &FilesetResult) -> String {
     let mut text = format!("{} {}\n", result.status, result.request.base_url);
     if let Some(message) = &result.error_message {
-        text += &format!("  {message}\n");
+        text += &format!("  {}\n", cell(message));
     }
     if let (Some(name), Some(id)) = (&result.platform_name, &result.platform_id) {
         let strategy = result.ingest_strategy.map_or("", |strategy| strategy.name());
-        text += &format!("  {name} {id} {strategy}\n");
+        text += &format!("  {} {} {strategy}\n", cell(name), cell(id));
     }
     for file in result.manifest.iter().flatten() {
         let (size, status) = (file.size.unwrap_or(0), file.status.as_ref().map_or("-", IngestStatus::as_str));
-        text += &format!("  {status:9} {size:>12} {} {}\n", file.sha256.as_deref().unwrap_or("-"), file.path);
+        text +=
+            &format!("  {status:9} {size:>12} {} {}\n", cell(file.sha256.as_deref().unwrap_or("-")), cell(&file.path));
     }
     if let Some(warc) = &result.warc_sha256 {
         text += &format!("  WARC {warc}\n");
     }
-    text.into_bytes()
+    text
 }

@@ -9,7 +9,7 @@ use tidings::{
     },
 };
 
-use super::{ConfigFile, Failure, print, progress::Progress, store_location};
+use super::{ConfigFile, Failure, print_text, progress::Progress, store_location};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +65,7 @@ impl Migrate {
         copied.finish();
         compared.finish();
         let summary = migrated.map_err(|error| Failure::Failed(error.to_string()))?;
-        print(report(&summary, &to).as_bytes())
+        print_text(&report(&summary, &to))
     }
 }
 

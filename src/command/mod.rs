@@ -17,8 +17,10 @@ mod harvests;
 mod health;
 mod http;
 mod ingest;
+mod log_writer;
 mod migrate;
 mod nodes;
+mod output;
 mod progress;
 mod replay;
 mod restore;
@@ -30,14 +32,10 @@ mod tail;
 mod token;
 mod verify;
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-    sync::OnceLock,
-};
+use std::{path::PathBuf, process::ExitCode, sync::OnceLock};
 
 use clap::{Args, Parser, Subcommand};
+use output::{Output, print, print_text, say};
 use tidings::{
     config::{Config, ConfigError, Flags},
     journal::store::StoreLocation,
@@ -181,22 +179,6 @@ pub(crate) fn run() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
-}
-
-/// Writes the result of a command to standard output. A closed pipe (`| head`) is not a failure.
-fn print(result: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(result).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Writes a message for people to standard error. Errors are ignored, because nobody reads a closed standard error.
-fn say(message: &str) {
-    let _ = writeln!(io::stderr().lock(), "tidings: {message}");
 }
 
 /// Builds the runtime of a command that does network I/O.

@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::{
-    Failure,
+    Failure, Output,
     columns::{columns, text},
     gateway::GatewayArgs,
     print, runtime,
@@ -47,12 +47,11 @@ impl Nodes {
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
         let response = response.map_err(|error| Failure::Failed(format!("{at}: {}", error.reason)))?;
-        let text = match (json, duties) {
-            (true, _) => format!("{response:#}\n"),
-            (false, true) => duty_table(&response),
-            (false, false) => node_table(&response),
-        };
-        print(text.as_bytes())
+        match (json, duties) {
+            (true, _) => print(&Output::Json(&format!("{response:#}\n"))),
+            (false, true) => print(&Output::Text(&duty_table(&response))),
+            (false, false) => print(&Output::Text(&node_table(&response))),
+        }
     }
 }
 

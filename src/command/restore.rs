@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tidings::{config::Flags, journal::store::restore};
 
-use super::{ConfigFile, Failure, backup::describe, journal_folder, print, progress::Progress};
+use super::{ConfigFile, Failure, backup::describe, journal_folder, print_text, progress::Progress};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,6 +49,6 @@ impl Restore {
         if let Some(aside) = restored.moved_aside {
             report += &format!("the previous journal is in {}\n", aside.display());
         }
-        print(report.as_bytes())
+        print_text(&report)
     }
 }

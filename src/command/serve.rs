@@ -11,7 +11,11 @@ use clap::Args;
 use tidings::config::{Flags, LogConfig, LogFormat};
 use tracing_subscriber::{EnvFilter, filter::filter_fn, prelude::*};
 
-use super::{ConfigFile, Failure, runtime};
+use super::{
+    ConfigFile, Failure,
+    log_writer::{LogWriter, Notation},
+    runtime,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,7 +76,11 @@ fn log_to_stderr(log: &LogConfig) {
     // The client of Kafka logs each step and each failed attempt; the gateway logs the outcome.
     let filter = EnvFilter::new(format!("rskafka=off,{}", log.filter));
     let colours = io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let notation = match log.format {
+        LogFormat::Text => Notation::Text { colours },
+        LogFormat::Json => Notation::Json,
+    };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || LogWriter::new(notation));
     // lapin logs every frame, with passwords and bodies. Its errors are logged by its callers.
     let not_lapin = filter_fn(|line| !line.target().starts_with("lapin"));
     match log.format {

@@ -10,7 +10,7 @@ use tidings::{
     web::{Scope, Secret},
 };
 
-use super::{Failure, print, say};
+use super::{Failure, print_text, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,7 +73,7 @@ fn scope(text: &str) -> Result<Scope, String> {
 impl Token {
     pub(super) fn run(self) -> Result<(), Failure> {
         if self.webhook {
-            print(format!("whsec_{}\n", STANDARD.encode(random()?)).as_bytes())?;
+            print_text(&format!("whsec_{}\n", STANDARD.encode(random()?)))?;
             say("this secret is shown only once: give it to the receiver, and add it to `secrets` of the subscription");
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl Token {
         let name = self.name.map_or_else(|| format!("token-{}", &digest[..8]), |name| name.to_string());
         let expires = self.expires.map(|days| Utc::now() + TimeDelta::days(days));
         let block = block(&name, &digest, &self.scopes, expires).map_err(|error| Failure::Failed(error.to_string()))?;
-        print(format!("{token}\n\n{block}").as_bytes())?;
+        print_text(&format!("{token}\n\n{block}"))?;
         say("the first line is the token, which is shown only once; add the other lines to the configuration");
         Ok(())
     }

@@ -8,7 +8,7 @@ use tidings::{
     journal::store::{FILE_NAME, Report, StoreLocation, postgres, verify},
 };
 
-use super::{ConfigFile, Failure, print, progress::Progress, say, store_location};
+use super::{ConfigFile, Failure, print_text, progress::Progress, say, store_location};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,7 +62,7 @@ impl Verify {
         progress.finish();
         let report = report.map_err(Failure::Failed)?;
         report.findings.iter().for_each(|finding| say(finding));
-        print(format!("{location}: {}\n", summary(&report)).as_bytes())?;
+        print_text(&format!("{location}: {}\n", summary(&report)))?;
         match report.findings.len() as u64 + report.more {
             0 => Ok(()),
             1 => Err(Failure::Failed("1 problem found".to_owned())),

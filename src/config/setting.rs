@@ -150,7 +150,8 @@ impl Setting {
 
     fn type_error(&self, expected: &str) -> SettingError {
         let reason = match &self.value.kind {
-            _ if self.may_be_secret() => format!("give {expected}"),
+            // A secret that was meant for another variable must not be repeated either.
+            _ if self.may_be_secret() || self.is_from_environment() => format!("give {expected}"),
             ValueKind::Nil => format!("it is empty; give {expected}"),
             ValueKind::String(text) => format!("it is {text:?}; give {expected}"),
             ValueKind::Table(_) => format!("it is a table; give {expected}"),

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use crate::{
     model::{Seq, Timestamp},
+    text::line,
     web::Secret,
 };
 
@@ -22,7 +23,7 @@ const MAX_DELIVERED: usize = 20;
 const MAX_FAILED: usize = 50;
 
 /// Maximum number of bytes stored of a response body.
-const MAX_RESPONSE_BYTES: usize = 256;
+const MAX_RESPONSE_CHARS: usize = 256;
 
 /// An attempt to deliver a message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -110,25 +111,22 @@ impl AttemptLog {
     }
 }
 
-/// Returns the beginning of a response body as text. Control characters are replaced, because they could
-/// disturb a terminal. Secrets of the request are removed, because some receivers echo them.
+/// Shows the beginning of a response body in one line. Secrets of the request are removed, because some receivers echo
+/// them.
 pub(super) fn excerpt(answer: &[u8], secrets: &[Secret]) -> String {
-    let text = String::from_utf8_lossy(answer);
-    let mut text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let mut text = String::from_utf8_lossy(answer).into_owned();
     for secret in secrets {
         if let Ok(secret) = std::str::from_utf8(secret.expose()) {
             text = text.replace(secret, "(secret)");
         }
     }
-    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_RESPONSE_BYTES).last();
-    text.truncate(end.unwrap_or(0));
-    text.trim().to_owned()
+    line(text.trim(), MAX_RESPONSE_CHARS).to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Attempt, AttemptLog, AttemptOutcome, MAX_DELIVERED, MAX_FAILED, MAX_RESPONSE_BYTES, Secret, Seq, Timestamp,
+        Attempt, AttemptLog, AttemptOutcome, MAX_DELIVERED, MAX_FAILED, MAX_RESPONSE_CHARS, Secret, Seq, Timestamp,
         excerpt,
     };
 
@@ -165,9 +163,9 @@ mod tests {
 
     #[test]
     fn excerpt_is_truncated_and_contains_no_secret() {
-        assert_eq!(excerpt(b" \x1b[2Jno\r\nmore ", &[]), "[2Jno  more");
+        assert_eq!(excerpt(b" \x1b[2Jno\r\nmore ", &[]), "\\u{1b}[2Jno\\r\\nmore");
         assert_eq!(excerpt(b"got /in?key=hush", &[Secret::new("key=hush")]), "got /in?(secret)");
         assert_eq!(excerpt(&[0xff, b'a'], &[]), "\u{fffd}a");
-        assert!(excerpt("é".repeat(MAX_RESPONSE_BYTES).as_bytes(), &[]).len() <= MAX_RESPONSE_BYTES);
+        assert_eq!(excerpt("é".repeat(1000).as_bytes(), &[]).chars().count(), MAX_RESPONSE_CHARS + 1);
     }
 }

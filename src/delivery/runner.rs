@@ -128,14 +128,17 @@ async fn run_engine(engine: Engine, subscriptions: &Inner) {
         Exit::Gone(reason) => {
             tracing::warn!(subscription = %name, reason, "the receiver wants no more messages; the subscription has ended");
             subscriptions.end_by_receiver(&name, &reason);
-            write(&journal, vec![SubscriptionWrite::SetEnded(name, Some(reason))]).await;
+            write(&journal, vec![SubscriptionWrite::SetEnded(name, Some(reason.into()))]).await;
         }
         Exit::Paused(reason) => {
             tracing::error!(subscription = %name, reason, "the subscription is paused until it is resumed");
             subscriptions.pause_failed(&name, &reason);
             write(
                 &journal,
-                vec![SubscriptionWrite::SetPaused(name.clone(), true), SubscriptionWrite::SetEnded(name, Some(reason))],
+                vec![
+                    SubscriptionWrite::SetPaused(name.clone(), true),
+                    SubscriptionWrite::SetEnded(name, Some(reason.into())),
+                ],
             )
             .await;
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::MessageLimit;
+use crate::text::line;
 
 /// Reason why a dialect cannot read a message. Both go to the quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,11 +53,11 @@ const MAX_CHARS: usize = 400;
 impl Rejection {
     fn new(kind: RejectionKind, location: Location, reason: String) -> Self {
         let location = match location {
-            Location::Pointer(pointer) => Location::Pointer(printable(pointer)),
-            Location::Header(name) => Location::Header(printable(name)),
+            Location::Pointer(pointer) => Location::Pointer(quoted(&pointer)),
+            Location::Header(name) => Location::Header(quoted(&name)),
             location => location,
         };
-        Self { kind, location, reason: printable(reason) }
+        Self { kind, location, reason: quoted(&reason) }
     }
 
     /// Creates a rejection for invalid syntax.
@@ -78,14 +79,9 @@ impl Rejection {
     }
 }
 
-/// Returns text for terminals and logs: truncated and without control characters.
-fn printable(text: String) -> String {
-    let is_long = text.len() > MAX_CHARS && text.chars().nth(MAX_CHARS).is_some();
-    if !is_long && !text.contains(char::is_control) {
-        return text;
-    }
-    let visible = text.chars().take(MAX_CHARS).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
-    visible.chain(is_long.then_some('…')).collect()
+/// Shows a text, which may quote the message, in one line.
+fn quoted(text: &str) -> String {
+    line(text, MAX_CHARS).to_string()
 }
 
 impl Location {
@@ -132,8 +128,8 @@ mod tests {
         let rejection =
             Rejection::malformed(Location::Pointer("/a\u{1b}[2J".into()), "b\n".to_owned() + &"ñ".repeat(999));
         let Rejection { location, reason, .. } = rejection;
-        assert_eq!(location.to_string(), "/a\u{FFFD}[2J");
-        assert_eq!(reason, format!("b\u{FFFD}{}…", "ñ".repeat(MAX_CHARS - 2)));
+        assert_eq!(location.to_string(), "/a\\u{1b}[2J");
+        assert_eq!(reason, format!("b\\n{}…", "ñ".repeat(MAX_CHARS - 2)));
         let whole = "ñ".repeat(MAX_CHARS);
         assert_eq!(Rejection::malformed(Location::Message, whole.clone()).reason, whole);
     }

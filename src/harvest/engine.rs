@@ -120,7 +120,7 @@ impl Engine {
                     let wait = backoff.next_wait();
                     let again_ms = wait.as_millis();
                     tracing::warn!(source = %self.source.name(), %error, again_ms, "cannot harvest the source; retrying");
-                    self.status.fail(error.to_string());
+                    self.status.fail(error.to_string().into());
                     self.status.set(HarvestState::Retrying, Some(in_future(wait)));
                     let _ = stop.run_until_cancelled(tokio::time::sleep(wait)).await;
                 }
@@ -204,10 +204,10 @@ impl Engine {
                     }
                 }
                 Err(HarvestError::Retry { reason, after }) if backoff.failures() < MAX_ATTEMPTS => {
-                    let reason = printable(&reason);
+                    let reason = Text::new(&reason);
                     let wait = backoff.next_wait().max(after.unwrap_or_default().min(LONGEST_ASKED_WAIT));
                     let again_ms = wait.as_millis();
-                    tracing::warn!(source = %self.source.name(), reason, again_ms, "a page of a harvest is not available; retrying");
+                    tracing::warn!(source = %self.source.name(), reason = reason.as_str(), again_ms, "a page of a harvest is not available; retrying");
                     self.status.fail(reason);
                     self.status.set(HarvestState::Retrying, Some(in_future(wait)));
                     if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
@@ -217,8 +217,8 @@ impl Engine {
                 Err(HarvestError::Continue { reason, position }) if detours < MAX_DETOURS => {
                     backoff.reset();
                     detours += 1;
-                    let reason = printable(&reason);
-                    tracing::info!(source = %self.source.name(), reason, "a harvest continues in another way");
+                    let reason = Text::new(&reason);
+                    tracing::info!(source = %self.source.name(), reason = reason.as_str(), "a harvest continues in another way");
                     progress.position = position.into();
                 }
                 Err(HarvestError::Retry { reason, .. } | HarvestError::Continue { reason, .. }) => {
@@ -240,12 +240,12 @@ impl Engine {
         stop: &CancellationToken,
     ) -> Result<HarvestRun, Interruption> {
         progress.run.state = RunState::Failed;
-        progress.run.reason = Some(printable(&reason));
+        progress.run.reason = Some(Text::new(&reason));
         progress.run.updated = Timestamp::now();
         if let Some(position) = position {
             progress.position = position.into();
         }
-        self.status.fail(printable(&reason));
+        self.status.fail(Text::new(&reason));
         let batch = Batch::read(&self.source, Vec::new());
         Ok(self.write_batch((batch, 0), progress, (ListedRecords::default(), Vec::new()), stop).await?.run)
     }
@@ -280,9 +280,9 @@ impl Engine {
     /// Writes a page and the position after it.
     async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
         let Page { records, position, end, is_repaired, remarks, listed, jobs } = page;
-        for remark in remarks.iter().map(|remark| printable(remark)) {
+        for remark in remarks.iter().map(|remark| Text::new(remark)) {
             if self.status.remark(&remark) {
-                tracing::warn!(source = %self.source.name(), remark, "remark about a harvested repository");
+                tracing::warn!(source = %self.source.name(), remark = remark.as_str(), "remark about a harvested repository");
             }
         }
         let number = records.len() as u64;
@@ -324,10 +324,11 @@ impl Engine {
             PageEnd::Complete => {
                 run.state = RunState::Completed;
                 let remarks = self.status.view().remarks;
-                run.reason = (!remarks.is_empty()).then(|| remarks.join("; "));
+                let remarks: Vec<_> = remarks.iter().map(Text::as_str).collect();
+                run.reason = (!remarks.is_empty()).then(|| Text::new(&remarks.join("; ")));
             }
             PageEnd::Failed(reason) => {
-                let reason = printable(&reason);
+                let reason = Text::new(&reason);
                 self.status.fail(reason.clone());
                 (run.state, run.reason) = (RunState::Failed, Some(reason));
             }
@@ -383,7 +384,7 @@ impl Engine {
                     let wait = backoff.next_wait();
                     let again_ms = wait.as_millis();
                     tracing::warn!(source = %self.source.name(), %error, again_ms, "cannot write a page of a harvest; retrying");
-                    self.status.fail(error.to_string());
+                    self.status.fail(error.to_string().into());
                     if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
                         return Err(Interruption::Stopped);
                     }
@@ -397,7 +398,7 @@ impl Engine {
         let source = self.source.name();
         match run.state {
             RunState::Failed => {
-                let reason = run.reason.as_deref().unwrap_or_default();
+                let reason = run.reason.as_ref().map_or("", Text::as_str);
                 tracing::error!(%source, reason, pages, records, changes, quarantined, "harvest has failed");
             }
             RunState::Running | RunState::Completed => {
@@ -405,12 +406,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// Returns a text without the characters that logs, databases and XML cannot carry.
-fn printable(text: &str) -> String {
-    let text = Text::new(text);
-    text.as_str().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Returns the time after a wait.

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::model::Timestamp;
+use crate::model::{Text, Timestamp};
 
 named_values! {
     /// State of a harvest at this node.
@@ -36,9 +36,9 @@ pub struct HarvestView {
     /// Time of the next run, or of the next attempt of a failed request.
     pub next: Option<Timestamp>,
     /// Last failure since the newest page on disk, with its time.
-    pub last_error: Option<(String, Timestamp)>,
+    pub last_error: Option<(Text, Timestamp)>,
     /// Facts about the repository that an administrator should know, from the newest run.
-    pub remarks: Vec<String>,
+    pub remarks: Vec<Text>,
 }
 
 /// Shared state of a harvest.
@@ -71,7 +71,7 @@ impl HarvestStatus {
         self.requested.notified().await;
     }
 
-    pub(super) fn fail(&self, reason: String) {
+    pub(super) fn fail(&self, reason: Text) {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).last_error = Some((reason, Timestamp::now()));
     }
 
@@ -87,11 +87,11 @@ impl HarvestStatus {
     }
 
     /// Adds a remark; returns whether it is new.
-    pub(super) fn remark(&self, remark: &str) -> bool {
+    pub(super) fn remark(&self, remark: &Text) -> bool {
         let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = view.remarks.len() < MAX_REMARKS && !view.remarks.iter().any(|known| known == remark);
         if is_new {
-            view.remarks.push(remark.to_owned());
+            view.remarks.push(remark.clone());
         }
         is_new
     }

@@ -5,6 +5,8 @@
 use encoding_rs::{CoderResult, Encoding, UTF_8, WINDOWS_1252};
 use memchr::{memchr, memmem};
 
+use crate::text::is_xml_char;
+
 /// Text of a response.
 #[derive(Debug)]
 pub(super) struct RepairedText {
@@ -235,11 +237,6 @@ fn section_length(text: &str) -> usize {
         }
     }
     1
-}
-
-/// XML 1.0 section 2.2, `Char`.
-fn is_xml_char(c: char) -> bool {
-    matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
 /// Entities of HTML that occur in metadata, in order of their names: those of Latin-1, and common punctuation.

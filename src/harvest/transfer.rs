@@ -68,7 +68,7 @@ impl From<FileStoreError> for TransferError {
 impl From<ClientError> for TransferError {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::NotAllowed(_) | ClientError::TlsRoots(_) => Self::Permanent(error.to_string()),
+            ClientError::NotAllowed(_) | ClientError::TlsRoots(_) => Self::Permanent(error.for_everybody()),
             ClientError::Timeout(_) | ClientError::Connection(_) => Self::Transient(error.to_string()),
         }
     }
@@ -76,7 +76,7 @@ impl From<ClientError> for TransferError {
 
 impl From<InvalidOutboundUrl> for TransferError {
     fn from(error: InvalidOutboundUrl) -> Self {
-        Self::Permanent(error.to_string())
+        Self::Permanent(error.for_everybody())
     }
 }
 

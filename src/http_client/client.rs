@@ -131,6 +131,18 @@ pub enum ClientError {
     Connection(String),
 }
 
+impl ClientError {
+    /// Returns the reason for texts that everybody can read, such as changes and results. It does not say where a name leads;
+    /// the log says that.
+    #[must_use]
+    pub fn for_everybody(&self) -> String {
+        match self {
+            Self::NotAllowed(refusal) => refusal.for_everybody(),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl Client {
     /// Creates a client. It connects when the first request is sent.
     ///

@@ -75,6 +75,32 @@ pub enum InvalidOutboundUrl {
     NotAllowed(#[from] NotAllowed),
 }
 
+impl NotAllowed {
+    /// Returns the reason for everybody. A partner who names a host must not learn where that name leads inside this network,
+    /// so the log alone says that.
+    pub(super) fn for_everybody(&self) -> String {
+        match self {
+            Self::Unencrypted => self.to_string(),
+            Self::Special { .. } | Self::Local(_) => {
+                tracing::info!(reason = %self, "the address of a partner is not allowed");
+                "the address is not allowed".to_owned()
+            }
+        }
+    }
+}
+
+impl InvalidOutboundUrl {
+    /// Returns the reason for texts that everybody can read, such as changes and results. It does not say where a name leads;
+    /// the log says that.
+    #[must_use]
+    pub fn for_everybody(&self) -> String {
+        match self {
+            Self::NotAllowed(refusal) => refusal.for_everybody(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// A URL for outgoing requests, checked as far as possible before name resolution.
 ///
 /// Its display form has no user, password or query, because these may be credentials.

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::{
-    Incoming, Intake, Receipt, Source,
+    Incoming, Intake, Outcome, Receipt, Source,
     enrichment::{self, WaitPolicy},
     log_accepted, log_quarantined, quarantine_entry,
 };
@@ -331,9 +331,9 @@ impl Intake {
         let ids: Vec<QuarantineId> = self.journal.quarantine_all(entries).await?;
         let rejected = std::mem::take(&mut batch.rejected);
         batch.quarantined += rejected.len() as u64;
-        source.count("quarantined", rejected.len() as u64);
-        for (id, (_, rejection)) in ids.into_iter().zip(&rejected) {
-            log_quarantined(source, id, rejection);
+        source.count(Outcome::Quarantined, rejected.len() as u64);
+        if let Some((_, rejection)) = rejected.first() {
+            log_quarantined(source, &ids, rejection);
         }
         Ok(())
     }

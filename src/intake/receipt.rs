@@ -8,7 +8,23 @@ use crate::{
     model::{ChangeId, Seq},
 };
 
-/// Outcome of a message that was parsed.
+named_values! {
+    /// Outcome of a message, or of one of its drafts. The order is that of the news: the outcome of a message is the first
+    /// of those of its drafts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Outcome {
+        /// It made a change.
+        Accepted = "accepted",
+        /// The journal had its change already.
+        Duplicate = "duplicate",
+        /// It changed nothing.
+        Unchanged = "unchanged",
+        /// The message could not be parsed, or exceeds a limit, and is in the quarantine.
+        Quarantined = "quarantined",
+    }
+}
+
+/// Outcomes of the drafts of a message that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Outcomes of the drafts in order; empty if the message contained none.
@@ -66,12 +82,11 @@ impl Receipt {
         })
     }
 
-    /// Returns the outcome of the whole message: `accepted` if any change is new, else `duplicate` if the
-    /// journal already had any of them, else `unchanged`.
+    /// Returns the outcome of the whole message: accepted if any change is new, else duplicate if the journal already had
+    /// any of them, else unchanged.
     #[must_use]
-    pub fn outcome(&self) -> &'static str {
-        let words: Vec<_> = self.outcomes.iter().map(outcome_word).collect();
-        ["accepted", "duplicate"].into_iter().find(|word| words.contains(word)).unwrap_or("unchanged")
+    pub fn outcome(&self) -> Outcome {
+        self.outcomes.iter().map(Outcome::of).min().unwrap_or(Outcome::Unchanged)
     }
 
     /// Builds the response to the sender: the outcome, the reason why nothing changed, and the outcome,
@@ -84,19 +99,21 @@ impl Receipt {
                 DraftOutcome::Duplicate { seq, id } => (id, Some(seq)),
                 DraftOutcome::Unchanged | DraftOutcome::TooManyItems => (None, None),
             };
-            ChangeReceipt { outcome: outcome_word(outcome), id, seq }
+            ChangeReceipt { outcome: Outcome::of(outcome).name(), id, seq }
         };
         let outcome = self.outcome();
-        let reason = self.empty_reason.or((outcome == "unchanged").then_some(NOTHING_NEW));
-        IngestResponse { outcome, reason, changes: self.outcomes.iter().map(receipt).collect() }
+        let reason = self.empty_reason.or((outcome == Outcome::Unchanged).then_some(NOTHING_NEW));
+        IngestResponse { outcome: outcome.name(), reason, changes: self.outcomes.iter().map(receipt).collect() }
     }
 }
 
-fn outcome_word(outcome: &DraftOutcome) -> &'static str {
-    match outcome {
-        DraftOutcome::Accepted { .. } => "accepted",
-        DraftOutcome::Duplicate { .. } => "duplicate",
-        // A message with too many items goes to the quarantine and gets no receipt.
-        DraftOutcome::Unchanged | DraftOutcome::TooManyItems => "unchanged",
+impl Outcome {
+    fn of(outcome: &DraftOutcome) -> Self {
+        match outcome {
+            DraftOutcome::Accepted { .. } => Self::Accepted,
+            DraftOutcome::Duplicate { .. } => Self::Duplicate,
+            DraftOutcome::Unchanged => Self::Unchanged,
+            DraftOutcome::TooManyItems => Self::Quarantined,
+        }
     }
 }

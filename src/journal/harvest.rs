@@ -18,7 +18,7 @@ use super::{
     store::HarvestStore,
     subscriptions::DefinitionText,
 };
-use crate::model::{SourceName, Timestamp};
+use crate::model::{SourceName, Text, Timestamp};
 
 /// Number of runs of each source that the history contains. The store removes older ones.
 pub const KEPT_RUNS: usize = 100;
@@ -85,7 +85,7 @@ pub struct HarvestRun {
     /// State of the run.
     pub state: RunState,
     /// Reason of a failure, or a remark about a completed run.
-    pub reason: Option<String>,
+    pub reason: Option<Text>,
     /// Numbers of the run.
     pub counts: RunCounts,
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{Journal, JournalError, harvest::HarvestWrite};
-use crate::model::{JsonDocument, Seq, SourceName, Timestamp, Uri};
+use crate::model::{JsonDocument, Seq, SourceName, Text, Timestamp, Uri};
 
 /// Identifier of a job: a UUID of version 7, so that identifiers are in the order of the first requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -82,7 +82,7 @@ pub struct IngestJob {
     /// Outcome of the last attempt, as in `success` or `too-large-size`.
     pub status: Option<String>,
     /// Reason of the outcome for people.
-    pub message: Option<String>,
+    pub message: Option<Text>,
     /// Time of the newest request.
     pub requested: Timestamp,
     /// Time of the last modification.

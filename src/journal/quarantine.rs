@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{SourceName, Timestamp};
+use crate::model::{SourceName, Text, Timestamp};
 
 /// Identifies a message in the quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -26,15 +26,15 @@ pub struct NewQuarantinedMessage {
     /// Time of receipt.
     pub received: Timestamp,
     /// Media type, as the sender declared it.
-    pub content_type: Option<String>,
+    pub content_type: Option<Text>,
     /// Headers that the dialect reads. Other headers are not stored, because they may be credentials.
     pub headers: Vec<(String, String)>,
     /// Body of the message.
     pub body: Bytes,
     /// Location of the error in the message.
-    pub location: String,
+    pub location: Text,
     /// Description of the error.
-    pub reason: String,
+    pub reason: Text,
 }
 
 /// Size of the quarantine.

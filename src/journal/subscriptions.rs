@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, command::Command, nodes::Term, store::Store};
-use crate::model::{Seq, SubscriptionName, Timestamp};
+use crate::model::{Seq, SubscriptionName, Text, Timestamp};
 
 /// Creator of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub struct SubscriptionRecord {
     pub paused: bool,
     /// Reason why the subscription stopped by itself: its receiver unsubscribed or, if the subscription is paused,
     /// failed for too long.
-    pub ended: Option<String>,
+    pub ended: Option<Text>,
     /// Number of dead letters.
     pub dead_letters: u64,
 }
@@ -116,7 +116,7 @@ pub struct NewDeadLetter {
     /// Number of the change.
     pub seq: Seq,
     /// Reason of the refusal.
-    pub reason: String,
+    pub reason: Text,
     /// JSON of the change as it was sent. The dead letter contains it, because retention may remove the change from the
     /// journal.
     pub json: Bytes,
@@ -154,13 +154,13 @@ pub enum SubscriptionWrite {
     /// Pauses or resumes a subscription.
     SetPaused(SubscriptionName, bool),
     /// Sets or clears the reason why a subscription stopped by itself.
-    SetEnded(SubscriptionName, Option<String>),
+    SetEnded(SubscriptionName, Option<Text>),
     /// Stores a refused change as a dead letter, and advances the cursor to it.
     AddDeadLetter(SubscriptionName, NewDeadLetter),
     /// Requests another attempt for one dead letter, or for all.
     ReplayDeadLetters(SubscriptionName, Option<DeadLetterId>),
     /// Records another refusal of a dead letter, with its reason.
-    DeadLetterRefused(SubscriptionName, DeadLetterId, String),
+    DeadLetterRefused(SubscriptionName, DeadLetterId, Text),
     /// Drops one dead letter, or all.
     DropDeadLetters(SubscriptionName, Option<DeadLetterId>),
 }

@@ -7,7 +7,10 @@ use rskafka::{
     client::error::{Error, ProtocolError, RequestContext, RequestError},
 };
 
-use crate::broker::{InvalidCaCertificates, SocketError};
+use crate::{
+    broker::{InvalidCaCertificates, SocketError},
+    text::line,
+};
 
 /// Maximum length of a library's text in an error, in characters.
 const MAX_QUOTED_CHARS: usize = 300;
@@ -189,6 +192,5 @@ fn of_broker(error: ProtocolError, request: &RequestContext) -> KafkaError {
 }
 
 fn quoted(text: &str) -> String {
-    let plain = |char: char| if char.is_control() { ' ' } else { char };
-    text.chars().map(plain).take(MAX_QUOTED_CHARS).collect()
+    line(text, MAX_QUOTED_CHARS).to_string()
 }

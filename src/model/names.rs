@@ -128,7 +128,7 @@ impl EventId {
         let raw = raw.trim();
         let ok = !raw.is_empty()
             && raw.len() <= Self::MAX_BYTES
-            && raw.chars().all(|c| super::text::is_xml_char(c) && !c.is_control());
+            && raw.chars().all(|c| crate::text::is_xml_char(c) && !c.is_control());
         ok.then(|| Self(raw.into()))
     }
 

@@ -1,10 +1,11 @@
 //! Human-readable text that is valid in all formats.
 
-use std::{convert::Infallible, fmt};
+use std::{borrow::Borrow, convert::Infallible, fmt, ops::Deref};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::deserialize_str::deserialize_str;
+use crate::text::cleaned;
 
 /// Text without the characters that XML 1.0 cannot carry (section 2.2, `Char`), without leading or
 /// trailing white space, and at most [`Text::MAX_CHARS`] characters long.
@@ -22,16 +23,7 @@ impl Text {
     /// Returns `raw` without invalid characters, trimmed and truncated.
     #[must_use]
     pub fn new(raw: &str) -> Self {
-        let raw = raw.trim();
-        if raw.len() <= Self::MAX_CHARS && is_clean_ascii(raw) {
-            return Self(raw.to_owned());
-        }
-        let cleaned: String = raw.chars().filter(|c| is_xml_char(*c)).take(Self::MAX_CHARS).collect();
-        // After the removal of a character there can be white space at either end again.
-        match cleaned.trim() {
-            trimmed if trimmed.len() == cleaned.len() => Self(cleaned),
-            trimmed => Self(trimmed.to_owned()),
-        }
+        Self(cleaned(raw, Self::MAX_CHARS))
     }
 
     /// Returns the text.
@@ -47,6 +39,20 @@ impl Text {
     }
 }
 
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -59,15 +65,22 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Returns whether all characters are ASCII and valid in XML. This is true for nearly all texts, and copying such a
-/// text as a whole is faster than copying it by character.
-fn is_clean_ascii(raw: &str) -> bool {
-    raw.bytes().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
+impl From<&str> for Text {
+    fn from(raw: &str) -> Self {
+        Self::new(raw)
+    }
 }
 
-/// Returns whether XML 1.0 allows the character in a document (section 2.2, production `Char`).
-pub(super) fn is_xml_char(c: char) -> bool {
-    matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..='\u{10FFFF}')
+impl From<String> for Text {
+    fn from(raw: String) -> Self {
+        Self::new(&raw)
+    }
+}
+
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.0
+    }
 }
 
 #[cfg(test)]

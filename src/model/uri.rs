@@ -98,7 +98,7 @@ pub(super) fn is_uri_char(c: char) -> bool {
     match c {
         '<' | '>' | '"' | '{' | '}' | '|' | '\\' | '^' | '`' => false,
         c if c.is_whitespace() || c.is_control() => false,
-        c => super::text::is_xml_char(c),
+        c => crate::text::is_xml_char(c),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Body, Frame};
 use crate::{
     broker::{InvalidCaCertificates, SocketError},
+    text::line,
     web::Secret,
 };
 
@@ -187,10 +188,9 @@ fn describe(frame: &Frame) -> String {
     }
 }
 
-/// Makes a peer's text printable: one line without control characters, cut to the maximum length.
+/// Shows a peer's text in one line.
 fn plain(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTED_CHARS).collect();
-    line.trim().to_owned()
+    line(text.trim(), MAX_QUOTED_CHARS).to_string()
 }
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
             ("User name [x] or password is invalid.", trace, "(User name [x] or password is invalid.)"),
             ("Bad CONNECT", "Access refused for user 'x'\n", "(Bad CONNECT: Access refused for user 'x')"),
             ("", "", "(without a reason)"),
-            ("hush is\nwrong", "", "(… is wrong)"),
+            ("hush is\nwrong", "", "(… is\\nwrong)"),
         ] {
             let error = error(Step::Connect, message, body);
             assert!(error.to_string().contains(reason) && !error.is_transient(), "{error}");

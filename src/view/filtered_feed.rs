@@ -281,7 +281,7 @@ mod tests {
                 "change=add",
                 "\"change\" is wrong: unknown variant `add`, expected one of `ADD`, `UPDATE`, `DELETE`, `STATE`",
             ),
-            ("change=ADD\u{6}x", "unknown variant `ADD\u{FFFD}x`"),
+            ("change=ADD\u{6}x", "unknown variant `ADD\\u{6}x`"),
             ("state=active", "\"state\" is wrong: \"active\" is not a state"),
             ("since=yesterday", "\"since\" is wrong: \"yesterday\" is not a date and time"),
             ("media_type=*", "\"media_type\" is wrong: \"*\" is not a media type"),

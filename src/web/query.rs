@@ -15,7 +15,7 @@ use serde::{
 use url::form_urlencoded;
 
 use super::{Problem, ProblemCode, extract::describe_type};
-use crate::suggestion::nearest_name;
+use crate::{suggestion::nearest_name, text::line};
 
 /// Query parameters, deserialized as `T`, a struct that names every parameter. It must not flatten another struct,
 /// because that hides the names. A `Vec` accepts a repeated parameter.
@@ -77,9 +77,8 @@ impl InvalidQuery {
 
 impl serde::de::Error for InvalidQuery {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        // The message may repeat input of the client, and control characters must not reach the log.
-        let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-        Self { parameter: None, detail: message.to_string().chars().take(MAX_MESSAGE).map(printable).collect() }
+        // The message may repeat input of the client.
+        Self { parameter: None, detail: line(&message.to_string(), MAX_MESSAGE).to_string() }
     }
 
     fn missing_field(field: &'static str) -> Self {

@@ -114,7 +114,7 @@ async fn receive(
     let seq = Seq(hook.head.fetch_add(1, Ordering::Relaxed) + 1);
     let receipt = Receipt { outcomes: vec![DraftOutcome::Accepted { seq, id }], empty_reason: None };
     let outcome = receipt.outcome();
-    metrics::counter!(EVENTS, "source" => name, "dialect" => hook.kind.name, "outcome" => outcome).increment(1);
+    metrics::counter!(EVENTS, "source" => name, "dialect" => hook.kind.name, "outcome" => outcome.name()).increment(1);
     (StatusCode::CREATED, [(header::LOCATION, format!("/changes/{}", id.uuid()))], Json(receipt.to_response()))
         .into_response()
 }

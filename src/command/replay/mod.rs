@@ -28,7 +28,7 @@ use super::{
     Failure,
     file::{self, MessageFiles},
     http::{header_map, http_url, token, with_token},
-    print, runtime, say,
+    print_text, runtime, say,
 };
 
 const EXAMPLES: &str = "\
@@ -103,7 +103,7 @@ impl Replay {
         let tally = runtime.block_on(post_all(Arc::new(poster), files, in_flight, stop));
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
-        print(format!("{tally}\n").as_bytes())?;
+        print_text(&format!("{tally}\n"))?;
         match total - tally.posted() {
             0 if tally.all_accepted() => Ok(()),
             0 => Err(Failure::Failed("not every file was accepted".to_owned())),

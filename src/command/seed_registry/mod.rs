@@ -29,7 +29,7 @@ use super::{
     Failure,
     gateway::{Gateway, GatewayArgs, GatewayError},
     http::http_url,
-    print, runtime, say,
+    print_text, runtime, say,
 };
 
 const EXAMPLES: &str = "\
@@ -153,7 +153,7 @@ impl SeedRegistry {
         let position = match start {
             CrawlStart::Finished { objects, updated_at } => {
                 say(&format!("the crawl was completed on {updated_at}; give --restart to crawl again"));
-                return print(format!("walked {objects} objects before\n").as_bytes());
+                return print_text(&format!("walked {objects} objects before\n"));
             }
             CrawlStart::Resume { objects, position } => {
                 say(&format!("resuming after {objects} objects; give --restart to start from the beginning"));
@@ -180,7 +180,7 @@ impl SeedRegistry {
             let known = tally.known;
             say(&format!("{known} objects were in the registry already and are not published; /snapshot lists them"));
         }
-        print(format!("{tally}\n").as_bytes())?;
+        print_text(&format!("{tally}\n"))?;
         outcome?;
         if tally.left_out > 0 {
             return Err(Failure::Failed(format!("{} objects were left out", tally.left_out)));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tidings::{delivery::StartPosition, model::SubscriptionName};
 
 use super::{
-    Failure,
+    Failure, Output,
     definition::{self, Assignment, assignment},
     gateway::{GatewayArgs, GatewayError},
     print, runtime, say,
@@ -128,12 +128,11 @@ impl Subscriptions {
         if let Some(moved) = before.and_then(|before| table::rewind_summary(&before, &response)) {
             say(&moved);
         }
-        let text = match response {
-            Value::Null => String::new(),
-            response if json => format!("{response:#}\n"),
-            response => (request.show)(&response),
-        };
-        print(text.as_bytes())
+        match response {
+            Value::Null => Ok(()),
+            response if json => print(&Output::Json(&format!("{response:#}\n"))),
+            response => print(&Output::Text(&(request.show)(&response))),
+        }
     }
 }
 

@@ -146,7 +146,7 @@ mod tests {
 
     const LIST: &str = "\
 NAME   STATE     DELIVERY  TO                    CURSOR  BEHIND  PER SECOND  DEAD  LAST ERROR
-index  retrying  webhook   https://a.example/in  41      3       0.5         1     2026-11-21T08:00:00Z it answered  [2J500
+index  retrying  webhook   https://a.example/in  41      3       0.5         1     2026-11-21T08:00:00Z it answered \\u{1b}[2J500
 b      orphaned
 ";
     const DETAILS: &str = "\
@@ -160,7 +160,7 @@ per second          0.5
 dead letters        1
 unroutable          0
 failures            2
-last error          2026-11-21T08:00:00Z it answered  [2J500
+last error          2026-11-21T08:00:00Z it answered \\u{1b}[2J500
 definition
   delivery            webhook
   secrets             [\"(hidden)\"]

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::Deserialize;
 
 use super::event_stream::Event;
-use crate::command::http::printable;
+use crate::command::output::{Output, cell};
 
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,12 +25,20 @@ struct ChangeSummary {
 }
 
 impl LineFormat {
+    /// Returns lines as the output of the command.
+    pub(super) fn output(self, lines: &str) -> Output<'_> {
+        match self {
+            Self::Json => Output::Json(lines),
+            Self::Text => Output::Text(lines),
+        }
+    }
+
     /// Returns the line for an event, with its line break.
     pub(super) fn line(self, event: &Event) -> String {
         match self {
             // JSON strings contain no raw line break, and elsewhere a space is equivalent.
             Self::Json => format!("{}\n", event.data.replace(['\n', '\r'], " ")),
-            Self::Text => format!("{}\n", printable(&text(event))),
+            Self::Text => format!("{}\n", cell(&text(event))),
         }
     }
 }
@@ -58,6 +66,6 @@ mod tests {
         assert_eq!(LineFormat::Text.line(&change), "7  2026-01-02T03:04:05.006Z  add     s  http://h/1  2 items\n");
         let json = LineFormat::Json.line(&change);
         assert!(json.ends_with("]}\n") && json.matches('\n').count() == 1, "{json:?}");
-        assert_eq!(LineFormat::Text.line(&event("\u{1b}[2J\nx")), "7  add   [2J x\n");
+        assert_eq!(LineFormat::Text.line(&event("\u{1b}[2J\nx")), "7  add  \\u{1b}[2J\\nx\n");
     }
 }

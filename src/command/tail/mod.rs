@@ -7,10 +7,7 @@
 mod event_stream;
 mod line;
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use clap::Args;
 use reqwest::{
@@ -222,11 +219,8 @@ impl Follower {
             lines.push_str(&self.line_format.line(&event));
             if lines.len() >= OUTPUT_BYTES || received.peek().is_none() {
                 let written = tokio::task::spawn_blocking({
-                    let lines = std::mem::take(&mut lines);
-                    move || {
-                        let mut out = io::stdout().lock();
-                        out.write_all(lines.as_bytes()).and_then(|()| out.flush())
-                    }
+                    let (lines, format) = (std::mem::take(&mut lines), self.line_format);
+                    move || format.output(&lines).write()
                 });
                 match written.await {
                     Ok(Ok(())) => self.last_id = event.id,

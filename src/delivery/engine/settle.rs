@@ -135,7 +135,7 @@ impl Engine {
             )));
         }
         let json = changes.json.clone().unwrap_or_default();
-        let letter = NewDeadLetter { seq, reason: reason.to_owned(), json };
+        let letter = NewDeadLetter { seq, reason: reason.into(), json };
         let written =
             self.journal.write_subscriptions(vec![SubscriptionWrite::AddDeadLetter(self.name.clone(), letter)]).await;
         written.map_err(retry)?;
@@ -189,7 +189,7 @@ impl Engine {
 
     /// Returns a replayed message to the dead letters, where it waits for another replay request.
     async fn return_dead_letter(&mut self, id: DeadLetterId, reason: String) -> Result<(), SessionEnd> {
-        let write = SubscriptionWrite::DeadLetterRefused(self.name.clone(), id, reason);
+        let write = SubscriptionWrite::DeadLetterRefused(self.name.clone(), id, reason.into());
         self.journal.write_subscriptions(vec![write]).await.map(|_| ()).map_err(retry)
     }
 }

@@ -64,7 +64,7 @@ impl Entry {
                 let read = read.map(Arc::new);
                 read.map_err(|error| {
                     state = SubscriptionState::Failed;
-                    trouble = Some(format!("its definition no longer works: {error}"));
+                    trouble = Some(format!("its definition no longer works: {error}").into());
                 })
                 .ok()
             }
@@ -76,7 +76,7 @@ impl Entry {
         }
         let status = SubscriptionStatus::new(state, cursor, dead_letters);
         if let Some(trouble) = trouble {
-            status.set_stopped(state, &trouble);
+            status.set_stopped(state, trouble.as_str());
         }
         Self {
             made_by,

@@ -5,6 +5,7 @@ use url::form_urlencoded;
 
 use crate::{
     http_client::{InvalidOutboundUrl, OutboundPolicy, OutboundUrl},
+    text::line,
     web::Secret,
 };
 
@@ -139,7 +140,7 @@ impl HubRequest {
             "subscribe" => Mode::Subscribe,
             "unsubscribe" => Mode::Unsubscribe,
             "publish" => return Err(InvalidRequest::Publish),
-            other => return Err(InvalidRequest::Mode(other.chars().filter(|c| !c.is_control()).take(64).collect())),
+            other => return Err(InvalidRequest::Mode(line(other, 64).to_string())),
         };
         let callback = OutboundUrl::parse(&form.require(CALLBACK)?, guard)?;
         let topic = form.require(TOPIC)?;

@@ -18,7 +18,6 @@ use super::{
 };
 use crate::{
     broker::{ConnectionStatus, ConnectionView},
-    dbus,
     journal::Journal,
 };
 
@@ -136,7 +135,7 @@ impl Crawlers {
     pub fn invalidate(&self, id: u64, reason: &str) -> Result<(), UnknownCrawler> {
         let set = self.0.set();
         let crawler = set.crawlers.values().find(|crawler| crawler.id == id).ok_or(UnknownCrawler(id))?;
-        crawler.end(End::ByTarget(dbus::clean(reason).into_owned()));
+        crawler.end(End::ByTarget(crate::text::storable(reason).into_owned()));
         Ok(())
     }
 }

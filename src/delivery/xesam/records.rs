@@ -244,7 +244,7 @@ impl Fields {
     fn add(&mut self, name: &'static str, value: &str) {
         self.bytes += name.len() + value.len() + FIELD_OVERHEAD;
         if self.bytes <= MAX_FIELD_BYTES {
-            self.fields.push((name, crate::dbus::clean(value).into()));
+            self.fields.push((name, crate::text::storable(value).into()));
         }
     }
 

@@ -15,6 +15,7 @@ use crate::{
     format::fileset::status::IngestStatus,
     harvest::Hosts,
     http_client::{Client, ClientError, ClientSettings, OutboundPolicy, OutboundUrl, ResponseStream, retry_after},
+    text::line,
     web::Secret,
 };
 
@@ -170,7 +171,8 @@ impl PlatformClient {
             })?;
             let mut permit = self.hosts.permit(&target.origin()).await;
             let response = self.client.open(&target, headers.clone()).await.map_err(|error| {
-                IngestFailure::transient(IngestStatus::PLATFORM_ERROR, format!("{}: {error}", named(url)))
+                let message = format!("{}: {}", named(url), error.for_everybody());
+                IngestFailure::transient(IngestStatus::PLATFORM_ERROR, message)
             })?;
             if !matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 return Ok(response);
@@ -240,7 +242,8 @@ impl PlatformClient {
     pub(super) fn target(&self, url: &Url) -> Result<OutboundUrl, String> {
         let mut url = url.clone();
         url.set_fragment(None);
-        OutboundUrl::parse(url.as_str(), &self.policy).map_err(|error| format!("{}: {error}", named(&url)))
+        let parsed = OutboundUrl::parse(url.as_str(), &self.policy);
+        parsed.map_err(|error| format!("{}: {}", named(&url), error.for_everybody()))
     }
 }
 
@@ -266,7 +269,7 @@ fn reason_of(body: &[u8]) -> String {
     let Ok(document) = serde_json::from_slice::<serde_json::Value>(body) else { return String::new() };
     let reason =
         ["/message", "/error", "/errors/0/detail"].iter().find_map(|pointer| document.pointer(pointer)?.as_str());
-    reason.map_or_else(String::new, |reason| format!(": {}", reason.chars().take(QUOTED_CHARS).collect::<String>()))
+    reason.map_or_else(String::new, |reason| format!(": {}", line(reason, QUOTED_CHARS)))
 }
 
 /// Returns the wait that a server asks for: `Retry-After`, or else the reset of `RateLimit` (IETF draft, with `t=`),

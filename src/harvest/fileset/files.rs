@@ -101,7 +101,8 @@ pub(super) async fn fetch(
     let Some(url) = file.manifest.platform_url.as_deref() else {
         return Err(refused(format!("{path}: the platform names no URL")));
     };
-    let url = OutboundUrl::parse(url, &transfers.policy).map_err(|error| refused(format!("{path}: {error}")))?;
+    let url = OutboundUrl::parse(url, &transfers.policy);
+    let url = url.map_err(|error| refused(format!("{path}: {}", error.for_everybody())))?;
     let name = part_name(file);
     let place = PartPlace { workspace: context.workspace, name: &name };
     let headers = token.map(|token| (AUTHORIZATION, token.header())).into_iter().collect::<HeaderMap>();

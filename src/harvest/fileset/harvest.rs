@@ -353,7 +353,7 @@ impl FilesetHarvest {
             state: JobState::Cancelled,
             due: None,
             status: Some(IngestStatus::CANCELLED.to_string()),
-            message: Some(message),
+            message: Some(message.into()),
             updated: Timestamp::now(),
             ..job
         });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{FilesetHarvestSettings, Ingested, RetryRule};
 use crate::{
     journal::ingest::{IngestJob, JobState},
-    model::Timestamp,
+    model::{Text, Timestamp},
 };
 
 /// Number of successive attempts after which a job fails.
@@ -51,7 +51,7 @@ impl FilesetHarvestSettings {
         // An archived dataset keeps its status, by which a later failure is recognized as one of a watched dataset.
         let is_kept = was_archived && is_passing;
         let status = if is_kept { job.status.clone() } else { Some(result.status.to_string()) };
-        let message = result.error_message.clone();
+        let message = result.error_message.as_deref().map(Text::new);
         let job = IngestJob { state, due, attempts, status, message, updated: now, ..job };
         Outcome { job, is_reported: !is_kept }
     }

@@ -44,7 +44,7 @@ pub enum StoreError {
     Damaged(String),
     /// The store refuses only this call, because a value is too large or contradicts the stored data.
     #[error(
-        "the journal refused a batch ({0}), and is itself intact; send less in one message, and report this error if it persists"
+        "the journal refused a batch ({0}), and is itself intact; nothing of the batch is stored, so please report this error"
     )]
     Refused(String),
 }

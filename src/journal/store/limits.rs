@@ -8,9 +8,10 @@ pub struct StoreLimits {
     pub dedupe_events: u64,
     /// Minimum time for which an event key is kept, in milliseconds.
     pub dedupe_millis: i64,
-    /// Maximum number of messages in the quarantine; the oldest are dropped first.
+    /// Maximum number of messages in the quarantine; the oldest of the source with the most are dropped first.
     pub quarantine_entries: u64,
-    /// Maximum size of all bodies in the quarantine, in bytes; the oldest messages are dropped first.
+    /// Maximum size of all bodies in the quarantine, in bytes; the oldest messages of the source with the most bytes are
+    /// dropped first.
     pub quarantine_bytes: u64,
 }
 

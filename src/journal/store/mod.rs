@@ -17,6 +17,7 @@ pub mod postgres;
 mod prefetch;
 mod record;
 mod rows;
+mod shares;
 pub mod sqlite;
 mod state;
 mod tables;

@@ -74,8 +74,8 @@ fn message() -> NewQuarantinedMessage {
         content_type: None,
         headers: Vec::new(),
         body: Bytes::from_static(b"?"),
-        location: "message".to_owned(),
-        reason: "unreadable".to_owned(),
+        location: "message".into(),
+        reason: "unreadable".into(),
     }
 }
 
@@ -179,7 +179,7 @@ async fn a_former_holder_moves_no_cursor_and_stores_no_dead_letter() {
 
     let both = [advance(50, term), advance(7, successor)].concat();
     fixture.journal.advance_all(both).await.unwrap();
-    let letter = NewDeadLetter { seq: Seq(60), reason: "no".to_owned(), json: Bytes::from_static(b"{}") };
+    let letter = NewDeadLetter { seq: Seq(60), reason: "no".into(), json: Bytes::from_static(b"{}") };
     let lost = fixture.journal.under(Some(term));
     let add = SubscriptionWrite::AddDeadLetter(name.clone(), letter);
     is_lost(&lost.write_subscriptions(vec![add.clone()]).await);

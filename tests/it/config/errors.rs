@@ -168,7 +168,7 @@ fn error_in_the_environment_names_the_variable() {
         ),
         (
             ("TIDINGS_JOURNAL__QUEUE", "many"),
-            "the setting journal.queue from the environment variable TIDINGS_JOURNAL__QUEUE is wrong: it is \"many\"; give a whole number",
+            "the setting journal.queue from the environment variable TIDINGS_JOURNAL__QUEUE is wrong: give a whole number",
         ),
         (
             ("TIDINGS_JOURNAL__QUEUE", "0"),

@@ -188,7 +188,7 @@ async fn refused_files_say_the_reason_and_leave_nothing() {
         ("large", FileResponse::Length(5000), &[b'a'; 1100][..], "more than 1000 bytes (max_bytes)"),
         ("lie", FileResponse::Length(950), &text, "broke off after 900 bytes"),
         ("loop", FileResponse::Status(302, "location: /loop\r\n"), &text, "redirects more than 5 times"),
-        ("inside", FileResponse::Status(302, "location: http://127.0.0.2/x\r\n"), &text, "list it in delivery.allow"),
+        ("inside", FileResponse::Status(302, "location: http://127.0.0.2/x\r\n"), &text, "the address is not allowed"),
         ("private", FileResponse::Good, &text, "robots.txt of the server forbids it"),
         ("pdf", FileResponse::Good, PDF, "it is application/pdf, which is not in media_types"),
         ("busy", FileResponse::Status(503, "retry-after: 0\r\n"), &text, "the server is busy (503"),
@@ -198,6 +198,8 @@ async fn refused_files_say_the_reason_and_leave_nothing() {
         report(&gateway, name, &url).await;
         let found = wait_for_reason(&gateway, name).await;
         assert!(found.contains(reason), "{name}: {found}");
+        // Nobody learns where a name leads inside this network.
+        assert!(!found.contains("127.0.0.2") && !found.contains("loopback"), "{name}: {found}");
     }
     let first = server.put("/first", "text/plain", &text, FileResponse::Good);
     report(&gateway, "first", &first).await;

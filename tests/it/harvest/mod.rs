@@ -19,6 +19,7 @@ mod fileset_statuses;
 mod fileset_wayback;
 mod folder_archives;
 mod folders;
+mod foreign_text;
 mod gateways;
 mod independent_repository;
 mod made_over_http;

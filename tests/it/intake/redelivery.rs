@@ -4,7 +4,7 @@
 use serde_json::json;
 use tidings::{
     format::{self, Headers, Limits},
-    intake::{Incoming, Intake, Source, SourceName},
+    intake::{Incoming, Intake, Outcome, Source, SourceName},
     journal::{Journal, JournalSettings, store::sqlite},
 };
 
@@ -41,15 +41,15 @@ async fn redelivered_status_is_a_duplicate_and_a_recurring_one_is_not() {
     assert_eq!(
         outcomes,
         [
-            "accepted",
-            "unchanged",
-            "accepted",
-            "duplicate",
-            "unchanged",
-            "duplicate",
-            "accepted",
-            "accepted",
-            "accepted"
+            Outcome::Accepted,
+            Outcome::Unchanged,
+            Outcome::Accepted,
+            Outcome::Duplicate,
+            Outcome::Unchanged,
+            Outcome::Duplicate,
+            Outcome::Accepted,
+            Outcome::Accepted,
+            Outcome::Accepted
         ]
     );
     drop(intake);

@@ -148,11 +148,11 @@ fn unreadable() -> NewQuarantinedMessage {
     NewQuarantinedMessage {
         source: SourceName::parse("s").unwrap(),
         received: Timestamp::EPOCH,
-        content_type: Some("a\0b".to_owned()),
+        content_type: Some("a\0b".into()),
         headers: vec![("h".to_owned(), "\0".to_owned())],
         body: Bytes::from_static(b"\0\xff"),
-        location: "\0".to_owned(),
-        reason: "reason".to_owned(),
+        location: "\0".into(),
+        reason: "reason".into(),
     }
 }
 
@@ -181,7 +181,7 @@ fn texts_with_nul_characters_are_stored() {
     let message = unreadable();
     let id = store.quarantine(std::slice::from_ref(&message), None).unwrap().ids[0];
     let stored = store.quarantined(id).unwrap().unwrap().message;
-    assert_eq!(stored.content_type.as_deref(), Some("a\u{FFFD}b"));
+    assert_eq!(stored.content_type.as_deref(), Some("ab"));
     assert_eq!((stored.headers, stored.body), (message.headers, message.body));
 }
 

@@ -207,7 +207,7 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
             let all = store.subscriptions().unwrap();
             (all[0].cursor.0, all[0].paused, all[0].dead_letters)
         };
-        let letter = |seq| NewDeadLetter { seq: Seq(seq), reason: "no".to_owned(), json: Bytes::from_static(b"{}") };
+        let letter = |seq| NewDeadLetter { seq: Seq(seq), reason: "no".into(), json: Bytes::from_static(b"{}") };
         store.write_subscriptions(&[put(3), SubscriptionWrite::SetPaused(name.clone(), true)], None).unwrap();
         advance(7);
         advance(5);
@@ -237,7 +237,7 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
             .write_subscriptions(&[SubscriptionWrite::ReplayDeadLetters(name.clone(), Some(letters[1].id))], None)
             .unwrap();
         assert_eq!((concerned, store.replays(&name, None, 9).unwrap().len()), (vec![1], 1));
-        let again = SubscriptionWrite::DeadLetterRefused(name.clone(), letters[1].id, "still no".to_owned());
+        let again = SubscriptionWrite::DeadLetterRefused(name.clone(), letters[1].id, "still no".into());
         store.write_subscriptions(&[again], None).unwrap();
         let refused = store.dead_letter(&name, letters[1].id).unwrap().unwrap();
         assert_eq!((refused.attempts, refused.replay, refused.letter.reason.as_str()), (2, false, "still no"));

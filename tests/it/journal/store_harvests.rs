@@ -24,7 +24,7 @@ fn harvest_position_and_run_are_stored_with_the_batch() {
             started: Timestamp::from_millis(1).unwrap(),
             updated: Timestamp::from_millis(2).unwrap(),
             state,
-            reason: Some("reason".to_owned()),
+            reason: Some("reason".into()),
             counts: RunCounts { pages: number, records: 2, changes: 3, quarantined: 4, repaired: 5 },
         };
         let progress = |position: &str, run: &HarvestRun| HarvestProgress {

@@ -17,7 +17,7 @@ use tidings::{
             sqlite::{SqliteOptions, SqliteStore},
         },
     },
-    model::{Seq, SourceName, SubscriptionName, Timestamp},
+    model::{Seq, SourceName, SubscriptionName, Text, Timestamp},
 };
 
 use crate::support::{
@@ -274,8 +274,8 @@ async fn a_migrated_journal_detects_duplicates_and_reuses_no_identifier() {
         content_type: None,
         headers: Vec::new(),
         body: "x".into(),
-        location: String::new(),
-        reason: String::new(),
+        location: Text::default(),
+        reason: Text::default(),
     };
     let (database, back) = (open_database(database.path()), SqliteStore::open(back.path(), SqliteOptions::default()));
     for store in [&database as &dyn Store, &back.unwrap()] {

@@ -9,27 +9,28 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 29] = [
+const TABLE: [(&str, &[&str]); 30] = [
     ("named", &[]),
-    ("model", &[]),
+    ("text", &[]),
+    ("model", &["text"]),
     ("supervision", &[]),
     ("retry", &[]),
     ("cache", &[]),
     ("suggestion", &[]),
-    ("web", &["suggestion"]),
+    ("web", &["suggestion", "text"]),
     ("broker", &["web"]),
     ("amqp", &["broker"]),
-    ("stomp", &["broker", "web"]),
-    ("kafka", &["broker", "web"]),
+    ("stomp", &["broker", "text", "web"]),
+    ("kafka", &["broker", "text", "web"]),
     ("dbus", &["broker"]),
     ("http_client", &["web"]),
-    ("format", &["model", "suggestion"]),
-    ("journal", &["model", "retry", "supervision"]),
+    ("format", &["model", "suggestion", "text"]),
+    ("journal", &["model", "retry", "supervision", "text"]),
     ("cluster", &["journal", "model", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "retry"]),
     ("files", &["http_client", "web"]),
-    ("harvest", &["files", "http_client", "intake", "format", "journal", "model", "retry", "web"]),
+    ("harvest", &["files", "http_client", "intake", "format", "journal", "model", "retry", "text", "web"]),
     (
         "delivery",
         &[
@@ -46,6 +47,7 @@ const TABLE: [(&str, &[&str]); 29] = [
             "retry",
             "suggestion",
             "supervision",
+            "text",
             "web",
         ],
     ),
@@ -125,6 +127,7 @@ const TABLE: [(&str, &[&str]); 29] = [
             "router",
             "source",
             "supervision",
+            "text",
             "view",
             "web",
         ],

@@ -1,4 +1,5 @@
 //! The source tree and the packaging.
 
 mod architecture;
+mod command_output;
 mod packaging;

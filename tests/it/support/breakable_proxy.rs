@@ -7,7 +7,10 @@ use std::{
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
         atomic::{AtomicU16, Ordering},
+        mpsc,
     },
+    thread,
+    time::{Duration, Instant},
 };
 
 /// State of the network between the clients and the server.
@@ -32,6 +35,8 @@ pub(crate) struct BreakableProxy {
 struct State {
     /// Port of the server.
     server: AtomicU16,
+    /// Time that everything needs in each direction.
+    delay: Duration,
     connections: Mutex<Connections>,
     changed: Condvar,
 }
@@ -56,13 +61,18 @@ impl Connections {
 impl BreakableProxy {
     /// Starts a proxy to the server at `port`.
     pub(crate) fn start(port: u16) -> Self {
+        Self::start_distant(port, Duration::ZERO)
+    }
+
+    /// Starts a proxy to the server at `port`, which is so far away that everything needs a time in each direction.
+    pub(crate) fn start_distant(port: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let state = Arc::new(State { server: port.into(), ..State::default() });
+        let state = Arc::new(State { server: port.into(), delay, ..State::default() });
         let proxy = Self { port: listener.local_addr().unwrap().port(), state: Arc::clone(&state) };
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, state) = (client.unwrap(), Arc::clone(&state));
-                std::thread::spawn(move || {
+                thread::spawn(move || {
                     // A client sees a closed connection if there is no server, as it would without the proxy.
                     let _ = state.serve(client);
                 });
@@ -124,18 +134,22 @@ impl State {
             number
         };
         let other = Arc::clone(&self);
-        std::thread::spawn(move || other.forward(server, to_client, number));
+        thread::spawn(move || other.forward(server, to_client, number));
         self.forward(client, to_server, number);
         Ok(())
     }
 
     /// Forwards in one direction until either side closes, and then closes both sides.
     fn forward(&self, mut from: TcpStream, mut to: TcpStream, number: u64) {
-        let mut buffer = vec![0; 64 * 1024];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            if !self.until_open() || to.write_all(&buffer[..count]).is_err() {
-                break;
+        if self.delay.is_zero() {
+            let mut buffer = vec![0; 64 * 1024];
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                if !self.until_open() || to.write_all(&buffer[..count]).is_err() {
+                    break;
+                }
             }
+        } else {
+            self.forward_late(&mut from, &mut to);
         }
         // The end of a connection does not arrive either while the link is silent.
         self.until_open();
@@ -143,5 +157,29 @@ impl State {
             let _ = socket.shutdown(Shutdown::Both);
         }
         self.connections().open.remove(&number);
+    }
+
+    /// Forwards each piece after the delay. Pieces on the way do not wait for each other.
+    fn forward_late(&self, from: &mut TcpStream, to: &mut TcpStream) {
+        let (pieces, arriving) = mpsc::channel::<(Instant, Vec<u8>)>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for (at, piece) in arriving {
+                    thread::sleep(at.saturating_duration_since(Instant::now()));
+                    if !self.until_open() || to.write_all(&piece).is_err() {
+                        // The reader of the other direction ends too.
+                        let _ = to.shutdown(Shutdown::Both);
+                        break;
+                    }
+                }
+            });
+            let mut buffer = vec![0; 64 * 1024];
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                if pieces.send((Instant::now() + self.delay, buffer[..count].to_vec())).is_err() {
+                    break;
+                }
+            }
+            drop(pieces);
+        });
     }
 }

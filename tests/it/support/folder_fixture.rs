@@ -78,7 +78,7 @@ impl FolderFixture {
     pub(crate) async fn fail(&self) -> String {
         let run = self.run().await;
         assert_eq!(run.state, RunState::Failed, "{run:?}");
-        run.reason.unwrap()
+        run.reason.unwrap().into()
     }
 
     /// Begins a run, and stops it when the stored position contains a text.

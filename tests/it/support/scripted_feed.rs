@@ -216,7 +216,7 @@ impl FeedFixture {
     pub(crate) async fn fail(&self) -> (String, HarvestRun) {
         let run = self.run().await;
         assert_eq!(run.state, RunState::Failed, "{run:?}");
-        (run.reason.clone().unwrap(), run)
+        (run.reason.clone().unwrap().into(), run)
     }
 
     /// Returns the position as JSON.

@@ -5,9 +5,12 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use super::{MigrationError, MigrationSource, MigrationTarget};
-use crate::journal::store::{
-    StoreError,
-    tables::{Cell, Row, Table, TableReader, TableRows},
+use crate::{
+    journal::store::{
+        StoreError,
+        tables::{Cell, Row, Table, TableReader, TableRows},
+    },
+    text::storable,
 };
 
 /// Number and digest of the rows of a table.
@@ -81,9 +84,8 @@ fn update(hash: &mut Sha256, table: Table, row: &Row) {
         match cell {
             Cell::Null => part(0, &[]),
             Cell::Integer(value) => part(1, &value.to_be_bytes()),
-            // Not every store can store NUL in a text (see `storable` in the PostgreSQL store).
-            Cell::Text(text) if text.contains('\0') => part(2, text.replace('\0', "\u{FFFD}").as_bytes()),
-            Cell::Text(text) => part(2, text.as_bytes()),
+            // An older SQLite journal may have a NUL, which the target stores in another form.
+            Cell::Text(text) => part(2, storable(text).as_bytes()),
             Cell::Bytes(bytes) => part(3, bytes),
         }
     }

@@ -11,8 +11,8 @@ use crate::{
     model::{ChangeId, Seq, Timestamp},
 };
 
-/// Maximum size of the JSON in one statement, in bytes. PostgreSQL accepts less than 1 GiB.
-const STATEMENT_BYTES: usize = 64 << 20;
+/// Maximum size of the JSON or the bodies in one statement, in bytes. PostgreSQL accepts less than 1 GiB.
+pub(super) const STATEMENT_BYTES: usize = 64 << 20;
 
 pub(super) const INSERT: &str = "INSERT INTO changes (seq, id, received, checksum, json, visibility)
     SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])";

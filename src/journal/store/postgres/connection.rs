@@ -2,28 +2,38 @@
 
 use std::{
     collections::HashMap,
+    future::{Future, poll_fn},
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::join_all, stream};
+use futures_util::{
+    StreamExt, TryStreamExt,
+    future::{LocalBoxFuture, join_all, maybe_done},
+    stream,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Notify,
 };
 use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, NoTls, Row, Statement,
+    AsyncMessage, Client, Config, Connection, NoTls, Row, Statement, ToStatement,
     config::{Host, TargetSessionAttrs},
     error::SqlState,
-    types::ToSql,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
-use super::{ConnectionOptions, PostgresUrl, error::describe};
+use super::{
+    ConnectionOptions, PostgresUrl,
+    error::describe,
+    value::{StorableValue, Value},
+};
 use crate::journal::{nodes::Wake, store::StoreError};
 
 /// Maximum time to connect to one address of the server, unless the connection string sets another.
@@ -56,9 +66,6 @@ pub(super) const STABLE_PLANS: &str = "
     SET enable_hashjoin = off;
     SET enable_mergejoin = off;
 ";
-
-/// Value of a statement.
-pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 
 /// Connects to the database.
 #[derive(Clone)]
@@ -163,6 +170,29 @@ where
     });
 }
 
+/// Statements that are sent together; see [`together`].
+pub(super) type Step<'s> = LocalBoxFuture<'s, Result<(), StoreError>>;
+
+/// Runs statements together. All of them are sent in the order of the list before the first result is awaited, so they
+/// need one round trip, however many they are. Only the first statement of a step is sent in this order, and only if it
+/// is [prepared](Session::prepare).
+///
+/// # Errors
+/// Returns the first error in the order of the list, which is the cause of the errors after it.
+pub(super) async fn together(steps: Vec<Step<'_>>) -> Result<(), StoreError> {
+    // `join_all` promises no order of the first polls.
+    let mut steps: Vec<_> = steps.into_iter().map(maybe_done).collect();
+    poll_fn(|context| {
+        let mut are_done = true;
+        for step in &mut steps {
+            are_done &= Pin::new(step).poll(context).is_ready();
+        }
+        if are_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    steps.iter_mut().filter_map(|step| Pin::new(step).take_output()).collect()
+}
+
 impl Session {
     /// Returns whether the connection is known to be closed.
     pub(super) fn is_closed(&self) -> bool {
@@ -205,13 +235,16 @@ impl Session {
     /// Runs a query and returns its rows.
     pub(super) async fn query(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
         let statement = self.statement(sql).await?;
-        Ok(self.client.query(&statement, values).await?)
+        self.rows(&statement, values).await
     }
 
     /// Runs a query and returns its only row, if it has one.
     pub(super) async fn query_opt(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<Row>, StoreError> {
-        let statement = self.statement(sql).await?;
-        Ok(self.client.query_opt(&statement, values).await?)
+        let mut rows = self.query(sql, values).await?;
+        match rows.len() {
+            0 | 1 => Ok(rows.pop()),
+            count => Err(StoreError::Damaged(format!("there are {count} rows instead of one"))),
+        }
     }
 
     /// Runs a query and returns its row, which always exists in an intact journal.
@@ -223,17 +256,30 @@ impl Session {
     /// Runs a statement and returns the number of affected rows.
     pub(super) async fn execute(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         let statement = self.statement(sql).await?;
-        Ok(self.client.execute(&statement, values).await?)
+        self.affected(&statement, values).await
     }
 
     /// Runs a query whose text is built at run time, and returns its rows.
     pub(super) async fn query_text(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
-        Ok(self.client.query(sql, values).await?)
+        self.rows(sql, values).await
     }
 
     /// Runs a statement whose text is built at run time, and returns the number of affected rows.
     pub(super) async fn execute_text(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
-        Ok(self.client.execute(sql, values).await?)
+        self.affected(sql, values).await
+    }
+
+    async fn rows(
+        &self,
+        statement: &(impl ToStatement + ?Sized),
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, StoreError> {
+        let rows = self.client.query_raw(statement, values.iter().map(|value| StorableValue(*value))).await?;
+        Ok(rows.try_collect().await?)
+    }
+
+    async fn affected(&self, statement: &(impl ToStatement + ?Sized), values: &[Value<'_>]) -> Result<u64, StoreError> {
+        Ok(self.client.execute_raw(statement, values.iter().map(|value| StorableValue(*value))).await?)
     }
 
     async fn statement(&self, sql: &'static str) -> Result<Statement, StoreError> {

@@ -1,5 +1,7 @@
 //! The table `crawls`: progress of crawls.
 
+use std::collections::BTreeMap;
+
 use super::{connection::Session, row};
 use crate::{
     journal::{
@@ -10,21 +12,34 @@ use crate::{
 };
 
 pub(super) const WRITE: &str = "INSERT INTO crawls (source, id, parts, position, objects, started, updated, finished)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
+                         $8::boolean[])
     ON CONFLICT (source) DO UPDATE SET (id, parts, position, objects, started, updated, finished) =
         (excluded.id, excluded.parts, excluded.position, excluded.objects, excluded.started, excluded.updated,
          excluded.finished)";
 
-/// Writes the progress of crawls. A batch rarely has more than one crawl, and later progress replaces earlier.
+/// Writes the progress of crawls.
 pub(super) async fn write(session: &Session, crawls: &[CrawlProgress]) -> Result<(), StoreError> {
-    for CrawlProgress { source, id, parts, position, objects, started, updated, finished } in crawls {
-        let [parts, objects] = [*parts, *objects].map(rows::number);
-        let (started, updated) = (started.millis(), updated.millis());
-        let values: &[super::connection::Value<'_>] =
-            &[&source.as_str(), id, &parts, &&**position, &objects, &started, &updated, finished];
-        session.execute(WRITE, values).await?;
+    if crawls.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    // One statement cannot write a row twice, and later progress replaces earlier.
+    let newest: BTreeMap<_, _> = crawls.iter().map(|crawl| (crawl.source.as_str(), crawl)).collect();
+    let (mut sources, mut ids, mut parts, mut positions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut objects, mut started, mut updated, mut finished) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (source, crawl) in newest {
+        sources.push(source);
+        ids.push(crawl.id);
+        parts.push(rows::number(crawl.parts));
+        positions.push(&*crawl.position);
+        objects.push(rows::number(crawl.objects));
+        started.push(crawl.started.millis());
+        updated.push(crawl.updated.millis());
+        finished.push(crawl.finished);
+    }
+    let values: &[super::value::Value<'_>] =
+        &[&sources, &ids, &parts, &positions, &objects, &started, &updated, &finished];
+    session.execute(WRITE, values).await.map(drop)
 }
 
 /// Reads the progress of the newest crawl of a source.

@@ -72,7 +72,7 @@ fn read(letter: &Row) -> Result<DeadLetter, StoreError> {
         replay: row::get(letter, 5)?,
         letter: NewDeadLetter {
             seq: row::seq(letter, 1)?,
-            reason: row::get(letter, 3)?,
+            reason: row::get::<&str>(letter, 3)?.into(),
             json: Bytes::from(row::get::<String>(letter, 6)?),
         },
     })

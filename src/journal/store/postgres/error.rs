@@ -53,6 +53,8 @@ fn classify(code: &SqlState, text: String) -> StoreError {
         _ if *code == SqlState::FEATURE_NOT_SUPPORTED => StoreError::Unavailable(text),
         // Connections, invalid transaction states, rollbacks, resources, locks, interventions of an operator.
         "08" | "25" | "40" | "53" | "55" | "57" | "58" => StoreError::Unavailable(text),
+        // The server says that a value or a row is too large.
+        "54" => StoreError::Refused(format!("{text}; send less in one message")),
         // Damaged pages, and tables or columns that do not fit the version of the schema.
         "XX" | "42" => StoreError::Damaged(text),
         _ => StoreError::Refused(text),

@@ -1,12 +1,19 @@
 //! The tables `harvests`, `harvest_runs` and `harvest_records`: positions of harvests, the history of their runs, and the
 //! records that repositories have listed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use futures_util::FutureExt;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{PostgresStore, connection::Session, ingests, row, subscriptions::END_DUTY};
+use super::{
+    PostgresStore,
+    connection::{Session, Step, together},
+    ingests, row,
+    subscriptions::END_DUTY,
+    value::Value,
+};
 use crate::{
     journal::{
         harvest::{
@@ -16,10 +23,15 @@ use crate::{
         nodes::DutyName,
         store::{HarvestStore, StoreError, rows},
     },
-    model::{SourceName, Timestamp},
+    model::{SourceName, Text, Timestamp},
 };
 
 pub(super) const WRITE_POSITION: &str = "INSERT INTO harvests (source, position) VALUES ($1, $2)
+    ON CONFLICT (source) DO UPDATE SET position = excluded.position";
+
+/// Statement that writes the positions of several sources.
+pub(super) const WRITE_POSITIONS: &str = "INSERT INTO harvests (source, position)
+    SELECT * FROM unnest($1::text[], $2::text[])
     ON CONFLICT (source) DO UPDATE SET position = excluded.position";
 
 pub(super) const WRITE_RUN: &str = "INSERT INTO harvest_runs
@@ -102,46 +114,64 @@ impl HarvestStore for PostgresStore {
 
 /// Writes the positions of sources that read brokers.
 pub(super) async fn write_positions(session: &Session, positions: &[SourcePosition]) -> Result<(), StoreError> {
-    for SourcePosition { source, position } in positions {
-        session.execute(WRITE_POSITION, &[&source.as_str(), &&**position]).await?;
+    if positions.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    // One statement cannot write a row twice, and a later position replaces an earlier one.
+    let newest: BTreeMap<_, _> = positions.iter().map(|at| (at.source.as_str(), &*at.position)).collect();
+    let (sources, positions): (Vec<_>, Vec<_>) = newest.into_iter().unzip();
+    session.execute(WRITE_POSITIONS, &[&sources, &positions]).await.map(drop)
 }
 
 /// Writes the progress of harvests.
 pub(super) async fn write(session: &Session, harvests: &[HarvestProgress]) -> Result<(), StoreError> {
+    let mut steps = Vec::new();
     for HarvestProgress { position, run, listed, jobs } in harvests {
-        let HarvestRun { id, source, started, updated, state, reason, counts } = run;
-        let RunCounts { pages, records, changes, quarantined, repaired } = *counts;
-        let [pages, records, changes, quarantined, repaired] =
-            [pages, records, changes, quarantined, repaired].map(rows::number);
-        let (id, state, source) = (id.to_string(), state.name(), source.as_str());
-        let (started, updated, kept) = (started.millis(), updated.millis(), rows::number(KEPT_RUNS as u64));
-        session.execute(WRITE_POSITION, &[&source, &&**position]).await?;
-        let values: &[super::connection::Value<'_>] =
-            &[&id, &source, &started, &updated, &state, reason, &pages, &records, &changes, &quarantined, &repaired];
-        session.execute(WRITE_RUN, values).await?;
-        session.execute(TRIM, &[&source, &kept]).await?;
-        write_listed(session, source, listed).await?;
-        ingests::write_jobs(session, jobs).await?;
+        let source = run.source.as_str();
+        steps.push(write_position(session, source, position).boxed_local());
+        steps.push(write_run(session, run).boxed_local());
+        steps.push(trim_runs(session, source).boxed_local());
+        steps.extend(listed_steps(session, source, listed));
+        steps.push(ingests::write_jobs(session, jobs).boxed_local());
     }
-    Ok(())
+    together(steps).await
 }
 
-async fn write_listed(session: &Session, source: &str, listed: &ListedRecords) -> Result<(), StoreError> {
+async fn write_position(session: &Session, source: &str, position: &str) -> Result<(), StoreError> {
+    session.execute(WRITE_POSITION, &[&source, &position]).await.map(drop)
+}
+
+async fn write_run(session: &Session, run: &HarvestRun) -> Result<(), StoreError> {
+    let HarvestRun { id, source, started, updated, state, reason, counts } = run;
+    let RunCounts { pages, records, changes, quarantined, repaired } = *counts;
+    let [pages, records, changes, quarantined, repaired] =
+        [pages, records, changes, quarantined, repaired].map(rows::number);
+    let (id, state, source) = (id.to_string(), state.name(), source.as_str());
+    let (started, updated) = (started.millis(), updated.millis());
+    let reason = reason.as_ref().map(Text::as_str);
+    let values: &[Value<'_>] =
+        &[&id, &source, &started, &updated, &state, &reason, &pages, &records, &changes, &quarantined, &repaired];
+    session.execute(WRITE_RUN, values).await.map(drop)
+}
+
+async fn trim_runs(session: &Session, source: &str) -> Result<(), StoreError> {
+    session.execute(TRIM, &[&source, &rows::number(KEPT_RUNS as u64)]).await.map(drop)
+}
+
+/// Returns the statements that write listed records.
+fn listed_steps<'s>(session: &'s Session, source: &'s str, listed: &'s ListedRecords) -> Vec<Step<'s>> {
     let ListedRecords { replaces, gone, present, at } = listed;
-    if *replaces {
-        session.execute(CLEAR_LISTED, &[&source]).await?;
-    }
-    if !gone.is_empty() {
-        session.execute(REMOVE_LISTED, &[&source, gone]).await?;
-    }
-    if let Some(at) = at.filter(|_| !present.is_empty()) {
+    let clear = async move { session.execute(CLEAR_LISTED, &[&source]).await.map(drop) };
+    let remove = async move { session.execute(REMOVE_LISTED, &[&source, gone]).await.map(drop) };
+    let write = move |at: Timestamp| async move {
         let identifiers: Vec<_> = present.iter().map(|record| &*record.identifier).collect();
         let validators: Vec<_> = present.iter().map(|record| &*record.validator).collect();
-        session.execute(WRITE_LISTED, &[&source, &identifiers, &validators, &at.millis()]).await?;
-    }
-    Ok(())
+        session.execute(WRITE_LISTED, &[&source, &identifiers, &validators, &at.millis()]).await.map(drop)
+    };
+    let clear = replaces.then(|| clear.boxed_local());
+    let remove = (!gone.is_empty()).then(|| remove.boxed_local());
+    let write = at.filter(|_| !present.is_empty()).map(|at| write(at).boxed_local());
+    clear.into_iter().chain(remove).chain(write).collect()
 }
 
 /// Executes a modification by an administrator.
@@ -217,8 +247,7 @@ async fn missing_records(
 ) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT identifier FROM harvest_records WHERE source = $1 AND identifier > $2 AND listed < $3
         ORDER BY identifier LIMIT $4::bigint";
-    let values: &[super::connection::Value<'_>] =
-        &[&source.as_str(), &after, &since.millis(), &rows::number(limit as u64)];
+    let values: &[Value<'_>] = &[&source.as_str(), &after, &since.millis(), &rows::number(limit as u64)];
     session.query(sql, values).await?.iter().map(|found| row::get::<String>(found, 0)).collect()
 }
 
@@ -240,7 +269,7 @@ fn read_run(source: &SourceName, found: &Row) -> Result<HarvestRun, StoreError> 
         started: row::time(found, 1)?,
         updated: row::time(found, 2)?,
         state: rows::run_state(row::get::<&str>(found, 3)?)?,
-        reason: row::get(found, 4)?,
+        reason: row::text(found, 4)?,
         counts: RunCounts {
             pages: row::unsigned(found, 5)?,
             records: row::unsigned(found, 6)?,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::join;
 use tokio_postgres::Row;
 
 use super::{connection::Session, row};
@@ -17,10 +18,6 @@ pub(super) const INSERT: &str = "INSERT INTO incomplete_changes (seq, source, mi
 
 /// Inserts rows for the incomplete changes of a batch, and deletes the rows of the changes that the batch completes.
 pub(super) async fn write(session: &Session, batch: &WriteBatch) -> Result<(), StoreError> {
-    if !batch.completed.is_empty() {
-        let completed: Vec<i64> = batch.completed.iter().map(|seq| rows::number(seq.0)).collect();
-        session.execute(DELETE, &[&completed]).await?;
-    }
     let (mut seqs, mut sources, mut missing, mut jsons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for new in &batch.changes {
         let Some(facts) = new.incomplete else { continue };
@@ -29,10 +26,14 @@ pub(super) async fn write(session: &Session, batch: &WriteBatch) -> Result<(), S
         missing.push(facts.name());
         jsons.push(std::str::from_utf8(&new.json).map_err(rows::damaged)?);
     }
-    if !seqs.is_empty() {
-        session.execute(INSERT, &[&seqs, &sources, &missing, &jsons]).await?;
-    }
-    Ok(())
+    let completed: Vec<i64> = batch.completed.iter().map(|seq| rows::number(seq.0)).collect();
+    let delete = async { if completed.is_empty() { Ok(0) } else { session.execute(DELETE, &[&completed]).await } };
+    let insert = async {
+        if seqs.is_empty() { Ok(0) } else { session.execute(INSERT, &[&seqs, &sources, &missing, &jsons]).await }
+    };
+    // Sent in this order.
+    let (deleted, inserted) = join(delete, insert).await;
+    deleted.and(inserted).map(drop)
 }
 
 /// Reads up to `limit` incomplete changes of a source after `after`, oldest first.

@@ -1,25 +1,25 @@
 //! The tables `ingest_jobs` and `results`: jobs that archive datasets, and the newest results of objects.
 
+use std::collections::BTreeMap;
+
+use futures_util::future::join;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{
-    PostgresStore,
-    connection::{Session, Value},
-    row,
-};
+use super::{PostgresStore, connection::Session, row, value::Value};
 use crate::{
     journal::{
         ingest::{IngestJob, JobId, JobSelection, JobState, ObjectResult},
         store::{IngestStore, NewChange, StoreError, rows},
     },
-    model::{SourceName, Timestamp, Uri},
+    model::{SourceName, Text, Timestamp, Uri},
 };
 
-/// Statement that writes a job. A job that is being cancelled does not become a running one.
-pub(super) const WRITE_JOB: &str = "INSERT INTO ingest_jobs AS stored
+/// Statement that writes jobs. A job that is being cancelled does not become a running one.
+pub(super) const WRITE_JOBS: &str = "INSERT INTO ingest_jobs AS stored
     (source, dataset, id, request, state, due, attempts, status, message, requested, updated)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
+                         $8::text[], $9::text[], $10::bigint[], $11::bigint[])
     ON CONFLICT (source, dataset) DO UPDATE SET
         (request, state, due, attempts, status, message, requested, updated) =
         (excluded.request,
@@ -41,10 +41,11 @@ macro_rules! jobs_where {
     };
 }
 
-pub(super) const WRITE_RESULT: &str = "INSERT INTO results (object, seq, received, result) VALUES ($1, $2, $3, $4)
+pub(super) const WRITE_RESULTS: &str = "INSERT INTO results (object, seq, received, result)
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[])
     ON CONFLICT (object) DO UPDATE SET (seq, received, result) = (excluded.seq, excluded.received, excluded.result)";
 
-pub(super) const REMOVE_RESULT: &str = "DELETE FROM results WHERE object = $1";
+pub(super) const REMOVE_RESULTS: &str = "DELETE FROM results WHERE object = ANY ($1::text[])";
 
 impl IngestStore for PostgresStore {
     fn ingest_jobs(&self, selection: &JobSelection, limit: usize) -> Result<Vec<IngestJob>, StoreError> {
@@ -64,40 +65,83 @@ impl IngestStore for PostgresStore {
     }
 }
 
+/// Jobs to write, one array per column.
+#[derive(Default)]
+struct JobColumns<'j> {
+    source: Vec<&'j str>,
+    dataset: Vec<&'j str>,
+    id: Vec<String>,
+    request: Vec<&'j str>,
+    state: Vec<&'static str>,
+    due: Vec<Option<i64>>,
+    attempts: Vec<i64>,
+    status: Vec<Option<&'j str>>,
+    message: Vec<Option<&'j str>>,
+    requested: Vec<i64>,
+    updated: Vec<i64>,
+}
+
 /// Writes jobs.
 pub(super) async fn write_jobs(session: &Session, jobs: &[IngestJob]) -> Result<(), StoreError> {
-    for job in jobs {
-        let (id, attempts, due) = (job.id.to_string(), i64::from(job.attempts), job.due.map(Timestamp::millis));
-        let values: &[Value<'_>] = &[
-            &job.source.as_str(),
-            &job.dataset.as_str(),
-            &id,
-            &job.request.as_str(),
-            &job.state.name(),
-            &due,
-            &attempts,
-            &job.status,
-            &job.message,
-            &job.requested.millis(),
-            &job.updated.millis(),
-        ];
-        session.execute(WRITE_JOB, values).await?;
+    if jobs.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    // One statement cannot write a row twice, so the last job of a dataset counts.
+    let newest: BTreeMap<_, _> = jobs.iter().map(|job| ((&job.source, &job.dataset), job)).collect();
+    let mut columns = JobColumns::default();
+    for job in newest.into_values() {
+        columns.source.push(job.source.as_str());
+        columns.dataset.push(job.dataset.as_str());
+        columns.id.push(job.id.to_string());
+        columns.request.push(job.request.as_str());
+        columns.state.push(job.state.name());
+        columns.due.push(job.due.map(Timestamp::millis));
+        columns.attempts.push(job.attempts.into());
+        columns.status.push(job.status.as_deref());
+        columns.message.push(job.message.as_ref().map(Text::as_str));
+        columns.requested.push(job.requested.millis());
+        columns.updated.push(job.updated.millis());
+    }
+    let JobColumns { source, dataset, id, request, state, due, attempts, status, message, requested, updated } =
+        &columns;
+    let values: &[Value<'_>] =
+        &[source, dataset, id, request, state, due, attempts, status, message, requested, updated];
+    session.execute(WRITE_JOBS, values).await.map(drop)
 }
 
 /// Writes the results of changes, and removes those of purged objects.
 pub(super) async fn write_results(session: &Session, changes: &[NewChange]) -> Result<(), StoreError> {
+    // One statement cannot write a row twice, so the last change of an object counts, as it would one by one.
+    let mut newest = BTreeMap::new();
     for NewChange { change, .. } in changes {
         let object = change.modification.object.as_str();
         if let Some(result) = change.modification.report.as_ref().and_then(|report| report.result()) {
-            let (seq, received) = (rows::number(change.seq.0), change.received.millis());
-            session.execute(WRITE_RESULT, &[&object, &seq, &received, &result.as_str()]).await?;
+            newest.insert(object, Some((rows::number(change.seq.0), change.received.millis(), result.as_str())));
         } else if change.settlement.purge {
-            session.execute(REMOVE_RESULT, &[&object]).await?;
+            newest.insert(object, None);
         }
     }
-    Ok(())
+    let (mut purged, mut objects) = (Vec::new(), Vec::new());
+    let (mut seqs, mut received, mut results) = (Vec::new(), Vec::new(), Vec::new());
+    for (object, result) in newest {
+        let Some((seq, at, result)) = result else {
+            purged.push(object);
+            continue;
+        };
+        objects.push(object);
+        seqs.push(seq);
+        received.push(at);
+        results.push(result);
+    }
+    let remove = async { if purged.is_empty() { Ok(0) } else { session.execute(REMOVE_RESULTS, &[&purged]).await } };
+    let write = async {
+        if objects.is_empty() {
+            return Ok(0);
+        }
+        session.execute(WRITE_RESULTS, &[&objects, &seqs, &received, &results]).await
+    };
+    let (removed, written) = join(remove, write).await;
+    removed.and(written).map(drop)
 }
 
 /// Asks the harvest of a job to cancel it.
@@ -141,7 +185,7 @@ fn read_job(found: &Row) -> Result<IngestJob, StoreError> {
         due: row::get::<Option<i64>>(found, 5)?.map(rows::time).transpose()?,
         attempts: u32::try_from(row::get::<i64>(found, 6)?).map_err(rows::damaged)?,
         status: row::get(found, 7)?,
-        message: row::get(found, 8)?,
+        message: row::text(found, 8)?,
         requested: row::time(found, 9)?,
         updated: row::time(found, 10)?,
     })

@@ -5,12 +5,7 @@
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::{
-    ConnectionOptions, PostgresUrl,
-    connection::Value,
-    row::{self, storable},
-    tables::PostgresTables,
-};
+use super::{ConnectionOptions, PostgresUrl, row, tables::PostgresTables, value::Value};
 use crate::journal::store::{
     StoreError, StoreLocation,
     migrate::{JournalFacts, MigrationError, MigrationSource, MigrationTarget, Position},
@@ -230,7 +225,7 @@ fn column(table: Table, index: usize, rows: &[Row]) -> Result<Box<dyn ToSql + Sy
         ColumnType::Integer => Box::new(values(cells, |cell| integer(cell).ok_or_else(wrong))?),
         ColumnType::Boolean => Box::new(values(cells, |cell| integer(cell).map(|value| value != 0).ok_or_else(wrong))?),
         ColumnType::Text => Box::new(values(cells, |cell| match cell {
-            Cell::Text(text) => Ok(storable(text).into_owned()),
+            Cell::Text(text) => Ok(text.clone()),
             _ => Err(wrong()),
         })?),
         ColumnType::Uuid => Box::new(values(cells, |cell| match cell {

@@ -1,7 +1,7 @@
 //! The store in a PostgreSQL database, which several nodes can share, and which any SQL client can read.
 //!
 //! * connections: `driver` (runtime of the connections), `connection` (one session), `readers` (their pool),
-//!   `error` (errors of the database), `row` (columns);
+//!   `error` (errors of the database), `row` (columns), `value` (values of statements);
 //! * opening: `url`, `open`, `open_error`, `schema` (tables and migrations);
 //! * writing: `transaction` (one batch), `writing` (transactions and the outcome of a commit), `timeline` (failover),
 //!   `watch` (writes of other nodes);
@@ -39,6 +39,7 @@ mod tables;
 mod timeline;
 mod transaction;
 mod url;
+mod value;
 pub mod verify;
 mod watch;
 mod writing;

@@ -1,12 +1,10 @@
 //! Reading of columns. A column that cannot be read was not written by the gateway: the journal is damaged.
 
-use std::borrow::Cow;
-
 use tokio_postgres::{Row, types::FromSql};
 
 use crate::{
     journal::store::{StoreError, rows},
-    model::{Seq, Timestamp},
+    model::{Seq, Text, Timestamp},
 };
 
 /// Reads a column.
@@ -29,8 +27,7 @@ pub(super) fn time(row: &Row, index: usize) -> Result<Timestamp, StoreError> {
     rows::time(get(row, index)?)
 }
 
-/// Returns a text that PostgreSQL can store: with U+FFFD for each NUL, which the type `text` cannot contain. Texts from
-/// brokers and receivers may have one.
-pub(super) fn storable(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { text.replace('\0', "\u{FFFD}").into() } else { text.into() }
+/// Reads a column with a text of a partner, or null.
+pub(super) fn text(row: &Row, index: usize) -> Result<Option<Text>, StoreError> {
+    Ok(get::<Option<&str>>(row, index)?.map(Text::new))
 }

@@ -2,17 +2,14 @@
 
 use tokio_postgres::Row;
 
-use super::{
-    connection::{Session, Value},
-    row::{self, storable},
-};
+use super::{connection::Session, row, value::Value};
 use crate::{
     journal::{
         nodes::{DutyName, Term},
         store::{StoreError, rows},
         subscriptions::{MadeBy, NewDeadLetter, SubscriptionRecord, SubscriptionWrite},
     },
-    model::{Seq, SubscriptionName, Timestamp},
+    model::{Seq, SubscriptionName, Text, Timestamp},
 };
 
 /// Statement that moves cursors forward, and never back.
@@ -64,7 +61,7 @@ fn read(found: &Row) -> Result<SubscriptionRecord, StoreError> {
         definition: row::get::<String>(found, 2)?.into(),
         cursor: row::seq(found, 3)?,
         paused: row::get(found, 4)?,
-        ended: row::get(found, 5)?,
+        ended: row::text(found, 5)?,
         dead_letters: row::unsigned(found, 6)?,
     })
 }
@@ -128,8 +125,7 @@ async fn execute(session: &Session, write: &SubscriptionWrite) -> Result<u64, St
     let run = async |sql: &'static str, values: &[Value<'_>]| session.execute(sql, values).await;
     match write {
         SubscriptionWrite::Put { name, made_by, definition, cursor } => {
-            let definition = storable(definition.expose());
-            run(PUT, &[&name.as_str(), &made_by.as_str(), &definition, &rows::number(cursor.0)]).await
+            run(PUT, &[&name.as_str(), &made_by.as_str(), &definition.expose(), &rows::number(cursor.0)]).await
         }
         SubscriptionWrite::Delete(name) => {
             run("DELETE FROM dead_letters WHERE subscription = $1", &[&name.as_str()]).await?;
@@ -143,8 +139,11 @@ async fn execute(session: &Session, write: &SubscriptionWrite) -> Result<u64, St
             run("UPDATE subscriptions SET paused = $2 WHERE name = $1", &[&name.as_str(), paused]).await
         }
         SubscriptionWrite::SetEnded(name, reason) => {
-            let reason = reason.as_deref().map(storable);
-            run("UPDATE subscriptions SET ended = $2 WHERE name = $1", &[&name.as_str(), &reason]).await
+            run(
+                "UPDATE subscriptions SET ended = $2 WHERE name = $1",
+                &[&name.as_str(), &reason.as_ref().map(Text::as_str)],
+            )
+            .await
         }
         SubscriptionWrite::AddDeadLetter(name, letter) => add_dead_letter(session, name, letter).await,
         SubscriptionWrite::ReplayDeadLetters(name, id) => {
@@ -153,7 +152,7 @@ async fn execute(session: &Session, write: &SubscriptionWrite) -> Result<u64, St
         }
         SubscriptionWrite::DeadLetterRefused(name, id, reason) => {
             let (id, now) = (rows::number(id.0), Timestamp::now().millis());
-            run(REFUSE_DEAD_LETTER, &[&name.as_str(), &id, &storable(reason), &now]).await
+            run(REFUSE_DEAD_LETTER, &[&name.as_str(), &id, &reason.as_str(), &now]).await
         }
         SubscriptionWrite::DropDeadLetters(name, id) => {
             let sql = "DELETE FROM dead_letters WHERE subscription = $1 AND id = coalesce($2, id)";
@@ -169,7 +168,7 @@ async fn add_dead_letter(
 ) -> Result<u64, StoreError> {
     let json = std::str::from_utf8(&letter.json).map_err(rows::damaged)?;
     let (seq, now) = (rows::number(letter.seq.0), Timestamp::now().millis());
-    session.execute(ADD_DEAD_LETTER, &[&name.as_str(), &seq, &now, &storable(&letter.reason), &json]).await?;
+    session.execute(ADD_DEAD_LETTER, &[&name.as_str(), &seq, &now, &letter.reason.as_str(), &json]).await?;
     advance_all(session, &[(name.clone(), letter.seq)]).await?;
     Ok(1)
 }

@@ -10,11 +10,12 @@ use uuid::Uuid;
 
 use super::{
     ConnectionOptions, PostgresOpenError, PostgresUrl,
-    connection::{Connector, Session, Value},
+    connection::{Connector, Session},
     driver::Driver,
     open::check_server,
     row::{self, get},
     schema,
+    value::Value,
 };
 use crate::journal::store::{
     StoreError, rows,

@@ -1,13 +1,13 @@
 //! The transaction of one batch.
 
 use foldhash::HashMap;
-use futures_util::future::{FutureExt, LocalBoxFuture, join, join_all, join5};
+use futures_util::future::{FutureExt, join, join5};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, changes, crawls, dedupe, harvests, incomplete, ingests, nodes, registry, seeds, subscriptions,
-    timeline, writing::WriteTransaction,
+    PostgresStore, changes, connection::together, crawls, dedupe, harvests, incomplete, ingests, nodes, registry,
+    seeds, subscriptions, timeline, writing::WriteTransaction,
 };
 use crate::{
     journal::store::{CommitError, PrefetchKeys, PrefetchedRows, StoreError, Transaction, WriteBatch, rows},
@@ -43,12 +43,13 @@ pub(super) const STATEMENTS: &[&str] = &[
     harvests::TRIM,
     harvests::WRITE_LISTED,
     harvests::WRITE_POSITION,
+    harvests::WRITE_POSITIONS,
     harvests::WRITE_RUN,
     incomplete::DELETE,
     incomplete::INSERT,
-    ingests::REMOVE_RESULT,
-    ingests::WRITE_JOB,
-    ingests::WRITE_RESULT,
+    ingests::REMOVE_RESULTS,
+    ingests::WRITE_JOBS,
+    ingests::WRITE_RESULTS,
     nodes::LOCK_TERMS,
     registry::OBJECTS,
     registry::ALL_ITEMS,
@@ -183,7 +184,7 @@ impl Transaction for PostgresTransaction<'_> {
                 }
                 Ok(())
             };
-            let steps: Vec<LocalBoxFuture<'_, Result<(), StoreError>>> = vec![
+            together(vec![
                 move_head.boxed_local(),
                 notify.boxed_local(),
                 changes::insert(session, &batch.changes).boxed_local(),
@@ -197,9 +198,8 @@ impl Transaction for PostgresTransaction<'_> {
                 ingests::write_results(session, &batch.changes).boxed_local(),
                 harvests::write_positions(session, &batch.positions).boxed_local(),
                 registry::write(session, known, &batch.objects).boxed_local(),
-            ];
-            // The first error is the cause of the errors after it.
-            join_all(steps).await.into_iter().collect::<Result<(), _>>()
+            ])
+            .await
         })?;
         (self.seeds, self.changes) = (seeds, batch.changes.len() + batch.unchanged.len());
         Ok(())

@@ -16,9 +16,10 @@ use uuid::Uuid;
 
 use super::{
     PostgresStore,
-    connection::{Connector, STABLE_PLANS, Session, Value},
+    connection::{Connector, STABLE_PLANS, Session},
     nodes,
     transaction::STATEMENTS,
+    value::Value,
 };
 use crate::{
     journal::{

@@ -1,9 +1,10 @@
 //! The table `changes`.
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::rows;
+use super::value::params;
 use crate::{
     journal::store::{NewChange, StoreError, StoredChange, page::ChangePage},
     model::{ChangeId, Seq, Timestamp},
@@ -93,7 +94,7 @@ fn preceding(connection: &Connection, before: Seq) -> Result<Seq, StoreError> {
 /// Returns the newest number before `seq` if a restore skipped the numbers between the two.
 pub(super) fn before_restore(connection: &Connection, seq: Seq) -> Result<Option<Seq>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT head FROM restores WHERE head < ?1 AND floor >= ?1 - 1")?;
-    let head: Option<i64> = statement.query_row([rows::number(seq.0)], |row| row.get(0)).optional()?;
+    let head: Option<i64> = statement.query_row(params![rows::number(seq.0)], |row| row.get(0)).optional()?;
     head.map(rows::seq).transpose()
 }
 
@@ -132,7 +133,7 @@ fn changes(
 
 pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT seq, checksum, json, sight FROM changes WHERE id = ?")?;
-    let mut result = statement.query([id.uuid().as_bytes().as_slice()])?;
+    let mut result = statement.query(params![id.uuid().as_bytes().as_slice()])?;
     result.next()?.map(change).transpose()
 }
 
@@ -151,7 +152,7 @@ fn is_valid_cursor(connection: &Connection, seq: Seq) -> Result<bool, StoreError
     let sql = "SELECT 1 FROM changes WHERE seq = ?1
                UNION ALL
                SELECT 1 FROM restores JOIN changes ON changes.seq = restores.floor + 1 WHERE restores.head = ?1";
-    Ok(connection.prepare_cached(sql)?.exists([rows::number(seq.0)])?)
+    Ok(connection.prepare_cached(sql)?.exists(params![rows::number(seq.0)])?)
 }
 
 /// Returns the number of the oldest change.
@@ -174,7 +175,7 @@ pub(super) fn first_since(connection: &Connection, time: Timestamp) -> Result<Op
     let (mut low, mut high) = (rows::number(first.0), rows::number(newest.0));
     while low < high {
         let middle = low + (high - low) / 2;
-        let received: i64 = statement.query_row([middle], |row| row.get(0))?;
+        let received: i64 = statement.query_row(params![middle], |row| row.get(0))?;
         if received < time.millis() {
             low = middle + 1;
         } else {

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
 use uuid::Uuid;
 
+use super::value::{self, params, storable_values};
 use super::{SqliteStore, ingests, rows};
 use crate::{
     journal::{
@@ -15,7 +16,7 @@ use crate::{
         },
         store::{HarvestStore, StoreError},
     },
-    model::{SourceName, Timestamp},
+    model::{SourceName, Text, Timestamp},
 };
 
 const WRITE_POSITION: &str = "INSERT INTO harvests (source, position) VALUES (?, ?)
@@ -109,7 +110,7 @@ pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Re
             started.millis(),
             updated.millis(),
             state.name(),
-            reason,
+            reason.as_ref().map(Text::as_str),
             pages,
             records,
             changes,
@@ -130,7 +131,7 @@ fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRec
     }
     let mut remove = connection.prepare_cached("DELETE FROM harvest_records WHERE source = ? AND identifier = ?")?;
     for identifier in gone {
-        remove.execute([source.as_str(), identifier])?;
+        remove.execute(params![source.as_str(), identifier])?;
     }
     let Some(at) = at else { return Ok(()) };
     let mut write = connection.prepare_cached("INSERT OR REPLACE INTO harvest_records VALUES (?, ?, ?, ?)")?;
@@ -143,7 +144,8 @@ fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRec
 /// Executes a modification by an administrator.
 fn modify(connection: &mut Connection, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| transaction.prepare_cached(sql)?.execute(values);
+    let run =
+        |sql: &str, values: &[&dyn rusqlite::ToSql]| transaction.prepare_cached(sql)?.execute(storable_values(values));
     match write {
         HarvestWrite::Request(at) => run(REQUEST, &[&source.as_str(), &at.millis()])?,
         HarvestWrite::Define(text) => run(DEFINE, &[&source.as_str(), &text.expose()])?,
@@ -178,7 +180,7 @@ fn definitions(connection: &Connection) -> Result<Vec<HarvestDefinition>, StoreE
 fn record(connection: &Connection, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
     let sql = "SELECT position, requested, paused, lease FROM harvests WHERE source = ?";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query([source.as_str()])?;
+    let mut found = statement.query(params![source.as_str()])?;
     let Some(row) = found.next()? else { return Ok(None) };
     let time = |index| row.get::<_, Option<i64>>(index)?.map(rows::time).transpose();
     let position = row.get::<_, String>(0)?.into();
@@ -238,7 +240,7 @@ fn validators(
     let mut statement = connection.prepare_cached(sql)?;
     let mut validators = HashMap::new();
     for identifier in identifiers {
-        let found = statement.query_row([source.as_str(), identifier], |row| row.get(0)).optional()?;
+        let found = statement.query_row(params![source.as_str(), identifier], |row| row.get(0)).optional()?;
         validators.extend(found.map(|validator| (identifier.clone(), validator)));
     }
     Ok(validators)
@@ -252,7 +254,7 @@ fn read_run(source: &SourceName, row: &Row<'_>) -> Result<HarvestRun, StoreError
         started: rows::time(row.get(1)?)?,
         updated: rows::time(row.get(2)?)?,
         state: rows::run_state(&row.get::<_, String>(3)?)?,
-        reason: row.get(4)?,
+        reason: value::text(row, 4)?,
         counts: RunCounts {
             pages: unsigned(5)?,
             records: unsigned(6)?,

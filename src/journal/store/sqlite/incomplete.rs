@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use super::rows;
+use super::value::params;
 use crate::{
     journal::store::{IncompleteChange, StoreError, WriteBatch},
     model::{MissingFacts, Seq, SourceName},
@@ -13,7 +14,7 @@ use crate::{
 /// Inserts rows for the incomplete changes of a batch, and deletes the rows of the changes that the batch completes.
 pub(super) fn write(connection: &Connection, batch: &WriteBatch) -> Result<(), StoreError> {
     for seq in &batch.completed {
-        connection.prepare_cached("DELETE FROM incomplete WHERE seq = ?")?.execute([rows::number(seq.0)])?;
+        connection.prepare_cached("DELETE FROM incomplete WHERE seq = ?")?.execute(params![rows::number(seq.0)])?;
     }
     for new in &batch.changes {
         let Some(missing) = new.incomplete else { continue };

@@ -1,15 +1,16 @@
 //! The tables `ingest_jobs` and `results`: jobs that archive datasets, and the newest results of objects.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
+use super::value::{self, params};
 use super::{SqliteStore, rows};
 use crate::{
     journal::{
         ingest::{IngestJob, JobId, JobSelection, JobState, ObjectResult},
         store::{IngestStore, NewChange, StoreError},
     },
-    model::{SourceName, Timestamp, Uri},
+    model::{SourceName, Text, Timestamp, Uri},
 };
 
 /// Statement that writes a job. A job that is being cancelled does not become a running one.
@@ -39,7 +40,8 @@ impl IngestStore for SqliteStore {
     fn next_ingest(&self, source: &SourceName) -> Result<Option<Timestamp>, StoreError> {
         self.readers.read(|connection| {
             let sql = "SELECT min(due) FROM ingest_jobs WHERE source = ? AND due IS NOT NULL";
-            let next: Option<i64> = connection.prepare_cached(sql)?.query_row([source.as_str()], |row| row.get(0))?;
+            let next: Option<i64> =
+                connection.prepare_cached(sql)?.query_row(params![source.as_str()], |row| row.get(0))?;
             next.map(rows::time).transpose()
         })
     }
@@ -65,7 +67,7 @@ pub(super) fn write_jobs(connection: &Connection, jobs: &[IngestJob]) -> Result<
             job.due.map(Timestamp::millis),
             job.attempts,
             job.status,
-            job.message,
+            job.message.as_ref().map(Text::as_str),
             job.requested.millis(),
             job.updated.millis(),
         ])?;
@@ -81,7 +83,7 @@ pub(super) fn write_results(connection: &Connection, changes: &[NewChange]) -> R
             let values = params![object, rows::number(change.seq.0), change.received.millis(), result.as_str()];
             connection.prepare_cached(WRITE_RESULT)?.execute(values)?;
         } else if change.settlement.purge {
-            connection.prepare_cached("DELETE FROM results WHERE object = ?")?.execute([object])?;
+            connection.prepare_cached("DELETE FROM results WHERE object = ?")?.execute(params![object])?;
         }
     }
     Ok(())
@@ -135,7 +137,7 @@ fn read_job(row: &Row<'_>) -> Result<IngestJob, StoreError> {
         due: row.get::<_, Option<i64>>(5)?.map(rows::time).transpose()?,
         attempts: row.get(6)?,
         status: row.get(7)?,
-        message: row.get(8)?,
+        message: value::text(row, 8)?,
         requested: rows::time(row.get(9)?)?,
         updated: rows::time(row.get(10)?)?,
     })
@@ -145,7 +147,7 @@ fn result(connection: &Connection, object: &Uri) -> Result<Option<ObjectResult>,
     let sql = "SELECT seq, received, result FROM results WHERE object = ?";
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?));
     let found: Option<(i64, i64, String)> =
-        connection.prepare_cached(sql)?.query_row([object.as_str()], read).optional()?;
+        connection.prepare_cached(sql)?.query_row(params![object.as_str()], read).optional()?;
     let Some((seq, received, result)) = found else { return Ok(None) };
     Ok(Some(ObjectResult { seq: rows::seq(seq)?, received: rows::time(received)?, result: rows::json(&result)? }))
 }

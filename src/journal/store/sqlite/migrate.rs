@@ -8,8 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Transaction};
 
+use super::value::{params, storable_values};
 use super::{
     FILE_NAME, SqliteOptions, SqliteStore,
     backup::sync_folder,
@@ -170,7 +171,7 @@ impl MigrationTarget for SqliteTarget {
     fn begin(&mut self, position: &Position) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
         transaction.execute_batch(CREATE_POSITION)?;
-        transaction.execute("INSERT INTO migration (position) VALUES (?)", [position.to_json()?])?;
+        transaction.execute("INSERT INTO migration (position) VALUES (?)", params![position.to_json()?])?;
         Ok(transaction.commit()?)
     }
 
@@ -182,7 +183,7 @@ impl MigrationTarget for SqliteTarget {
             insert(&transaction, table, rows)?;
         }
         let sql = "UPDATE migration SET position = ? WHERE position = ?";
-        if transaction.execute(sql, [after.to_json()?, before.to_json()?])? != 1 {
+        if transaction.execute(sql, params![after.to_json()?, before.to_json()?])? != 1 {
             return Err(StoreError::Refused("the position of the migration has changed".to_owned()));
         }
         Ok(transaction.commit()?)
@@ -227,7 +228,7 @@ fn insert(transaction: &Transaction<'_>, table: Table, rows: &[Row]) -> Result<(
     let sql = format!("INSERT INTO {name} ({columns}) VALUES ({values})");
     let mut statement = transaction.prepare_cached(&sql)?;
     for row in rows {
-        statement.execute(params_from_iter(row.cells().iter().map(value)))?;
+        statement.execute(storable_values(row.cells().iter().map(value)))?;
     }
     Ok(())
 }
@@ -259,7 +260,7 @@ fn write_facts(transaction: &Transaction<'_>, facts: JournalFacts) -> Result<(),
         transaction.execute(set, params![seeds::NEWEST, newest_seed])?;
     }
     for (table, newest) in [(Table::Quarantine, newest_quarantined), (Table::DeadLetters, newest_dead_letter)] {
-        transaction.execute("DELETE FROM sqlite_sequence WHERE name = ?", [table.name()])?;
+        transaction.execute("DELETE FROM sqlite_sequence WHERE name = ?", params![table.name()])?;
         transaction.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", params![table.name(), newest])?;
     }
     Ok(())

@@ -25,6 +25,7 @@ mod seeds;
 mod subscriptions;
 mod tables;
 mod transaction;
+mod value;
 pub mod verify;
 mod version_8;
 mod wal;
@@ -51,7 +52,7 @@ pub use open::OpenError;
 use self::{registry::ItemCounts, transaction::SqliteTransaction};
 use super::{
     IncompleteChange, ObjectSelection, QuarantineReceipt, Remedy, Store, StoreError, StoreLimits, StoredChange,
-    Transaction, rows,
+    Transaction, rows, shares::QuarantineShares,
 };
 use crate::{
     journal::{
@@ -63,6 +64,7 @@ use crate::{
     },
     model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
+use value::params;
 
 /// Name of the journal's file in its folder.
 pub const FILE_NAME: &str = "journal.sqlite";
@@ -109,7 +111,7 @@ pub struct SqliteStore {
     wal: WriteAheadLog,
     write_side: Mutex<WriteSide>,
     /// Size of the quarantine, which changes only while `write_side` is locked.
-    quarantine_size: Mutex<QuarantineSize>,
+    quarantine_shares: Mutex<QuarantineShares>,
     /// Number of the newest seed.
     seeds: AtomicU64,
     /// Open files, which must be at their paths before each write.
@@ -145,8 +147,8 @@ impl SqliteStore {
         self.lock.record(Mark { identity: self.identity, head });
     }
 
-    fn quarantine_size_mut(&self) -> MutexGuard<'_, QuarantineSize> {
-        self.quarantine_size.lock().unwrap_or_else(PoisonError::into_inner)
+    fn quarantine_shares_mut(&self) -> MutexGuard<'_, QuarantineShares> {
+        self.quarantine_shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -256,7 +258,7 @@ impl Store for SqliteStore {
 
     fn quarantine(&self, messages: &[NewQuarantinedMessage], _: Option<Term>) -> Result<QuarantineReceipt, StoreError> {
         let mut side = self.write_side()?;
-        quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantine_size_mut(), messages)
+        quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantine_shares_mut(), messages)
     }
 
     fn quarantined_before(
@@ -273,11 +275,11 @@ impl Store for SqliteStore {
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
         let side = self.write_side()?;
-        quarantine::remove(&side.connection, &mut self.quarantine_size_mut(), id)
+        quarantine::remove(&side.connection, &mut self.quarantine_shares_mut(), id)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
-        Ok(*self.quarantine_size_mut())
+        Ok(self.quarantine_shares_mut().total())
     }
 
     fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
@@ -331,7 +333,7 @@ impl Store for SqliteStore {
 /// removed in one transaction is never written.
 fn probe(connection: &Connection) -> Result<(), StoreError> {
     let insert = "INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', zeroblob(?))";
-    connection.prepare_cached(insert)?.execute([PROBE_BYTES])?;
+    connection.prepare_cached(insert)?.execute(params![PROBE_BYTES])?;
     connection.prepare_cached("DELETE FROM meta WHERE name = 'probe'")?.execute([])?;
     Ok(())
 }

@@ -189,7 +189,7 @@ impl SqliteStore {
         let seeds = seeds::newest(&writer).map_err(|error| explain(&path, &error))?;
         let wal = read_write(&path).and_then(|connection| WriteAheadLog::new(folder, connection, &mut writer));
         let wal = wal.map_err(|error| explain(&path, &error))?;
-        let quarantine_size = super::quarantine::size(&writer).map_err(damaged)?;
+        let quarantine_shares = super::quarantine::shares(&writer).map_err(damaged)?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, &error))?);
         let files = OpenFiles::record(folder, &path, &lock).map_err(|error| explain_io(&path, &error))?;
@@ -209,7 +209,7 @@ impl SqliteStore {
             floor: rows::seq(floor).unwrap_or_default(),
             wal,
             write_side: Mutex::new(WriteSide { connection: writer, keys, item_counts: ItemCounts::default(), seeds }),
-            quarantine_size: Mutex::new(quarantine_size),
+            quarantine_shares: Mutex::new(quarantine_shares),
             seeds: AtomicU64::new(seeds.unsigned_abs()),
             readers,
             files,

@@ -1,7 +1,8 @@
 //! Removal of the oldest changes, a few at a time, so that no append waits for long.
 
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior};
 
+use super::value::params;
 use super::{SqliteStore, rows};
 use crate::{journal::store::StoreError, model::Seq};
 
@@ -55,7 +56,7 @@ fn prune(connection: &mut Connection, before: Seq, at_most: usize) -> Result<usi
     let sql = concat!("DELETE FROM changes WHERE seq <= (", last_to_remove!(), ")");
     let bounds = params![rows::number(before.0), rows::number(at_most as u64)];
     let removed = transaction.prepare_cached(sql)?.execute(bounds)?;
-    transaction.prepare_cached(DELETE_SEEDS)?.execute([MAX_REMOVED_SEEDS])?;
+    transaction.prepare_cached(DELETE_SEEDS)?.execute(params![MAX_REMOVED_SEEDS])?;
     let free: i64 = transaction.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
     let excess = (free - SPARE_PAGES).min(MAX_VACUUM_PAGES);
     if excess > 0 {

@@ -14,9 +14,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use uuid::Uuid;
 
+use super::value::params;
 use super::{
     FILE_NAME,
     backup::{BackupError, JournalSummary, PartialFile, cannot_write, copy, open_to_read, sync_folder},

@@ -1,8 +1,9 @@
 //! The tables `seeds` (facts from crawls, ordered between the changes) and `walks` (progress of crawls).
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
+use super::value::params;
 use super::{changes, rows};
 use crate::{
     journal::{
@@ -135,7 +136,7 @@ pub(super) fn crawl_progress(
         let (id, position): (Vec<u8>, String) = (row.get(0)?, row.get(2)?);
         Ok((id, unsigned(1)?, position, unsigned(3)?, row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get(6)?))
     };
-    let row = statement.query_row([source.as_str()], read).optional()?;
+    let row = statement.query_row(params![source.as_str()], read).optional()?;
     let Some((id, parts, position, objects, started, updated, finished)) = row else { return Ok(None) };
     Ok(Some(CrawlProgress {
         source: source.clone(),

@@ -1,15 +1,16 @@
 //! The tables `subscriptions` and `dead_letters`.
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use super::rows;
+use super::value::{self, params, storable_values};
 use crate::{
     journal::{
         store::StoreError,
         subscriptions::{DeadLetter, DeadLetterId, MadeBy, NewDeadLetter, SubscriptionRecord, SubscriptionWrite},
     },
-    model::{Seq, SubscriptionName, Timestamp},
+    model::{Seq, SubscriptionName, Text, Timestamp},
 };
 
 const LETTER_COLUMNS: &str = "id, seq, refused, reason, attempts, replay, json";
@@ -33,7 +34,7 @@ pub(super) fn one(connection: &Connection, name: &SubscriptionName) -> Result<Op
                       (SELECT count(*) FROM dead_letters WHERE subscription = name)
                FROM subscriptions WHERE name = ?1";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut result = statement.query([name.as_str()])?;
+    let mut result = statement.query(params![name.as_str()])?;
     result.next()?.map(read).transpose()
 }
 
@@ -46,7 +47,7 @@ fn read(row: &Row<'_>) -> Result<SubscriptionRecord, StoreError> {
         definition: row.get::<_, String>(2)?.into(),
         cursor: rows::seq(row.get(3)?)?,
         paused: row.get(4)?,
-        ended: row.get(5)?,
+        ended: value::text(row, 5)?,
         dead_letters: number(row.get(6)?)?,
     })
 }
@@ -67,7 +68,7 @@ pub(super) fn write(connection: &mut Connection, writes: &[SubscriptionWrite]) -
 
 fn execute(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u64, StoreError> {
     let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<u64, StoreError> {
-        Ok(transaction.prepare_cached(sql)?.execute(values)? as u64)
+        Ok(transaction.prepare_cached(sql)?.execute(storable_values(values))? as u64)
     };
     match write {
         SubscriptionWrite::Put { name, made_by, definition, cursor } => run(
@@ -85,9 +86,10 @@ fn execute(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u
         SubscriptionWrite::SetPaused(name, paused) => {
             run("UPDATE subscriptions SET paused = ?2 WHERE name = ?1", &[&name.as_str(), paused])
         }
-        SubscriptionWrite::SetEnded(name, reason) => {
-            run("UPDATE subscriptions SET ended = ?2 WHERE name = ?1", &[&name.as_str(), reason])
-        }
+        SubscriptionWrite::SetEnded(name, reason) => run(
+            "UPDATE subscriptions SET ended = ?2 WHERE name = ?1",
+            &[&name.as_str(), &reason.as_ref().map(Text::as_str)],
+        ),
         SubscriptionWrite::AddDeadLetter(name, letter) => add_dead_letter(transaction, name, letter),
         SubscriptionWrite::ReplayDeadLetters(name, id) => run(
             "UPDATE dead_letters SET replay = 1 WHERE subscription = ?1 AND id = coalesce(?2, id)",
@@ -96,7 +98,7 @@ fn execute(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u
         SubscriptionWrite::DeadLetterRefused(name, id, reason) => run(
             "UPDATE dead_letters SET replay = 0, attempts = attempts + 1, reason = ?3, refused = ?4
              WHERE subscription = ?1 AND id = ?2",
-            &[&name.as_str(), &rows::number(id.0), reason, &Timestamp::now().millis()],
+            &[&name.as_str(), &rows::number(id.0), &reason.as_str(), &Timestamp::now().millis()],
         ),
         SubscriptionWrite::DropDeadLetters(name, id) => run(
             "DELETE FROM dead_letters WHERE subscription = ?1 AND id = coalesce(?2, id)",
@@ -117,7 +119,7 @@ fn add_dead_letter(
         name.as_str(),
         rows::number(letter.seq.0),
         Timestamp::now().millis(),
-        letter.reason,
+        letter.reason.as_str(),
         json
     ])?;
     advance(transaction, name, letter.seq)?;
@@ -178,7 +180,7 @@ fn read_letter(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
         replay: row.get(5)?,
         letter: NewDeadLetter {
             seq: rows::seq(row.get(1)?)?,
-            reason: row.get(3)?,
+            reason: row.get::<_, String>(3)?.into(),
             json: Bytes::from(row.get::<_, String>(6)?),
         },
     })

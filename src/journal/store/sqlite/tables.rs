@@ -11,6 +11,7 @@ use rusqlite::{
 };
 
 use super::rows;
+use super::value::params;
 use crate::journal::store::{
     StoreError,
     tables::{Cell, Column, ColumnType, PAGE_BYTES, PAGE_ROWS, Row, Table, TableReader},
@@ -58,7 +59,7 @@ impl SqliteTables<'_> {
     /// Returns the names of the columns that the file has; nothing if it lacks the table.
     fn existing_columns(&self, table: Table) -> rusqlite::Result<HashSet<String>> {
         let mut statement = self.connection.prepare_cached("SELECT name FROM pragma_table_info(?)")?;
-        let names = statement.query_map([table_name(table)], |row| row.get(0))?;
+        let names = statement.query_map(params![table_name(table)], |row| row.get(0))?;
         names.collect()
     }
 }

@@ -4,6 +4,7 @@ use std::{mem, sync::MutexGuard};
 
 use foldhash::HashMap;
 
+use super::value::params;
 use super::{
     SqliteStore, WriteSide, changes,
     dedupe::{FirstChangeSearch, KeyUpdates, unchanged},
@@ -73,7 +74,7 @@ impl<'s> SqliteTransaction<'s> {
                 ItemSelection::Some(items) if is_lacking(items.as_slice()) => {
                     let all = match item_counts.get(uri) {
                         Some(all) => all,
-                        None => usize::try_from(count.query_row([number], |row| row.get::<_, i64>(0))?)
+                        None => usize::try_from(count.query_row(params![number], |row| row.get::<_, i64>(0))?)
                             .unwrap_or(usize::MAX),
                     };
                     Some(all.saturating_sub(state.items.len()))
@@ -134,7 +135,7 @@ impl Transaction for SqliteTransaction<'_> {
         unchanged::find(connection, &keys.unchanged, &mut rows.unchanged)?;
         let mut id_exists = connection.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
         for id in &keys.ids {
-            if id_exists.exists([id.uuid().as_bytes()])? {
+            if id_exists.exists(params![id.uuid().as_bytes()])? {
                 rows.used_ids.insert(*id);
             }
         }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::value::params;
 use super::{
     changes,
     registry::{self, RegistryReader, RegistryWriter},
@@ -66,12 +67,12 @@ pub(super) fn replay(connection: &Connection) -> Result<Replayed, StoreError> {
     let complete_up_to = complete_up_to(connection)?;
     let mut replay = Replay { reader: RegistryReader::new(connection)?, objects: Replayed::new() };
     let mut seeds = connection.prepare(seeds::select_sql(connection)?)?;
-    let mut seeds = SeedRows::new(seeds.query([meta_number(connection, "seeds_moved")?])?)?;
+    let mut seeds = SeedRows::new(seeds.query(params![meta_number(connection, "seeds_moved")?])?)?;
     let mut confirmations = connection.prepare(CONFIRMATIONS)?;
-    let mut confirmations = confirmations.query([meta_number(connection, "confirmations_moved")?])?;
+    let mut confirmations = confirmations.query(params![meta_number(connection, "confirmations_moved")?])?;
     let mut confirmation = confirmations.next()?.map(Confirmation::read).transpose()?;
     let mut changes = connection.prepare(CHANGES)?;
-    let mut changes = changes.query([rows::number(complete_up_to.0)])?;
+    let mut changes = changes.query(params![rows::number(complete_up_to.0)])?;
     loop {
         let change = changes.next()?;
         let number = change.map(|row| row.get::<_, i64>(0)).transpose()?.map(rows::seq).transpose()?;
@@ -100,7 +101,7 @@ pub(super) fn replay(connection: &Connection) -> Result<Replayed, StoreError> {
 /// Reads a number from `meta`; returns 0 if there is none.
 fn meta_number(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = ?")?;
-    Ok(statement.query_row([name], |row| row.get(0)).optional()?.unwrap_or_default())
+    Ok(statement.query_row(params![name], |row| row.get(0)).optional()?.unwrap_or_default())
 }
 
 fn read_change(row: &Row<'_>) -> Result<Change, StoreError> {

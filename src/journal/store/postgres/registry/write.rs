@@ -4,7 +4,7 @@ use foldhash::HashMap;
 use futures_util::future::join;
 
 use super::{
-    super::connection::Session,
+    super::{connection::Session, value::Value},
     columns::{NO_TYPES, item_columns, object_columns},
 };
 use crate::{
@@ -147,7 +147,7 @@ impl<'b> ObjectColumns<'b> {
             return Ok(());
         }
         let Self { uri, changed, items, parent, parent_clock, types, types_clock, purged, source } = self;
-        let values: &[super::super::connection::Value<'_>] = &[
+        let values: &[Value<'_>] = &[
             uri,
             changed,
             items,
@@ -186,7 +186,7 @@ impl<'b> ItemColumns<'b> {
         if self.uri.is_empty() {
             return Ok(());
         }
-        let values: &[super::super::connection::Value<'_>] = &[
+        let values: &[Value<'_>] = &[
             &self.object,
             &self.uri,
             &self.existence,

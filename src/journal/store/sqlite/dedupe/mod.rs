@@ -26,6 +26,7 @@ use self::{
     filter::KeyFilter,
     runs::{Run, RunSearch},
 };
+use super::value::params;
 use super::{SqliteOptions, changes, rows};
 use crate::{
     journal::store::{EventKey, NewChange, StoreError, StoreLimits},
@@ -78,7 +79,7 @@ impl EventKeys {
         let last = runs.back().map_or(Seq::ZERO, |run| run.last);
         let sql = "SELECT key, seq FROM changes WHERE seq > ? AND key IS NOT NULL ORDER BY seq";
         let mut statement = connection.prepare(sql)?;
-        let mut result = statement.query([rows::number(last.0)])?;
+        let mut result = statement.query(params![rows::number(last.0)])?;
         let mut recent = HashMap::default();
         while let Some(row) = result.next()? {
             recent.insert(EventKey(row.get(0)?), rows::seq(row.get(1)?)?);
@@ -202,7 +203,7 @@ impl EventKeys {
 /// Returns the time of receipt of a change, unless retention has removed the change.
 fn received(connection: &Connection, seq: Seq) -> Result<Option<i64>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT received FROM changes WHERE seq = ?")?;
-    Ok(statement.query_row([rows::number(seq.0)], |row| row.get(0)).optional()?)
+    Ok(statement.query_row(params![rows::number(seq.0)], |row| row.get(0)).optional()?)
 }
 
 /// Search for the first changes of events.
@@ -237,7 +238,7 @@ impl<'a> FirstChangeSearch<'a> {
         if self.is_outdated(seq, run, now)? {
             return Ok(None);
         }
-        let id = self.id.query_row([rows::number(seq.0)], |row| row.get::<_, [u8; 16]>(0)).optional()?;
+        let id = self.id.query_row(params![rows::number(seq.0)], |row| row.get::<_, [u8; 16]>(0)).optional()?;
         Ok(Some((seq, id.map(|id| ChangeId::from(Uuid::from_bytes(id))))))
     }
 

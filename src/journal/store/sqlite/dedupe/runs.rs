@@ -5,8 +5,9 @@
 
 use std::cmp::Reverse;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params, types::ValueRef};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, types::ValueRef};
 
+use super::super::value::params;
 use super::rows;
 use crate::{
     journal::store::{EventKey, StoreError},
@@ -79,7 +80,7 @@ pub(in super::super) fn write(connection: &Connection, run: Run, keys: &[(EventK
 pub(in super::super) fn remove(connection: &Connection, run: Run) -> rusqlite::Result<()> {
     let parts = params![rows::number(run.number * PARTS), rows::number((run.number + 1) * PARTS)];
     connection.prepare_cached("DELETE FROM key_parts WHERE part >= ? AND part < ?")?.execute(parts)?;
-    connection.prepare_cached("DELETE FROM key_runs WHERE run = ?")?.execute([rows::number(run.number)])?;
+    connection.prepare_cached("DELETE FROM key_runs WHERE run = ?")?.execute(params![rows::number(run.number)])?;
     Ok(())
 }
 
@@ -88,7 +89,8 @@ pub(in super::super) fn read(connection: &Connection, run: Run) -> Result<Vec<(E
     let mut keys = Vec::with_capacity(run.keys);
     let parts = "SELECT keys FROM key_parts WHERE part >= ? AND part < ?";
     let mut statement = connection.prepare_cached(parts)?;
-    let mut result = statement.query([rows::number(run.number * PARTS), rows::number((run.number + 1) * PARTS)])?;
+    let mut result =
+        statement.query(params![rows::number(run.number * PARTS), rows::number((run.number + 1) * PARTS)])?;
     while let Some(row) = result.next()? {
         keys.extend(entries(row.get_ref(0)?)?);
     }
@@ -117,7 +119,7 @@ impl<'a> RunSearch<'a> {
     /// Returns the change of the key, if the run has the key.
     pub(in super::super) fn find(&mut self, run: Run, key: EventKey) -> Result<Option<Seq>, StoreError> {
         let part = rows::number(part_of(run.number, key));
-        let entry = self.0.query_row([part], |row| Ok(find(row.get_ref(0)?, key))).optional()?;
+        let entry = self.0.query_row(params![part], |row| Ok(find(row.get_ref(0)?, key))).optional()?;
         entry.transpose().map(Option::flatten)
     }
 }

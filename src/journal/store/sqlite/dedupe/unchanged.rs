@@ -2,9 +2,10 @@
 //! event, because it could undo a later change.
 
 use foldhash::HashSet;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use super::super::rows;
+use super::super::value::params;
 use crate::journal::store::{EventKey, StoreError, StoreLimits, WriteBatch};
 
 /// Maximum number of outdated keys that a batch removes, so that no batch takes long.
@@ -21,7 +22,7 @@ pub(in super::super) fn find(
     }
     let mut statement = connection.prepare_cached("SELECT 1 FROM unchanged WHERE key = ?")?;
     for key in keys {
-        if statement.exists([key.0.as_slice()])? {
+        if statement.exists(params![key.0.as_slice()])? {
             found.insert(*key);
         }
     }

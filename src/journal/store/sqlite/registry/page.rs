@@ -1,8 +1,9 @@
 //! Reading of whole objects, for views.
 
 use foldhash::HashMap;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
+use super::super::value::params;
 use super::{super::rows, RegistryReader};
 use crate::{
     journal::{

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
+use super::super::value::params;
 use super::columns::{self, item_columns, item_columns_of_version_7, object_columns, object_columns_of_version_14};
 use crate::{
     journal::{
@@ -47,7 +48,7 @@ impl<'c> RegistryReader<'c> {
         uri: &Uri,
         items: &ItemSelection,
     ) -> Result<Option<(i64, ObjectState)>, StoreError> {
-        let mut result = self.object.query([uri.as_str()])?;
+        let mut result = self.object.query(params![uri.as_str()])?;
         let Some(row) = result.next()? else { return Ok(None) };
         let (number, mut state) = (row.get::<_, i64>(0)?, columns::object(row, 1)?);
         drop(result);
@@ -65,7 +66,7 @@ impl<'c> RegistryReader<'c> {
 
     /// Returns the row number of an object, if it has a row.
     pub(in super::super) fn number(&mut self, uri: &Uri) -> Result<Option<i64>, StoreError> {
-        Ok(self.number.query_row([uri.as_str()], |row| row.get(0)).optional()?)
+        Ok(self.number.query_row(params![uri.as_str()], |row| row.get(0)).optional()?)
     }
 
     /// Reads one item of the object with this row number.
@@ -75,7 +76,7 @@ impl<'c> RegistryReader<'c> {
     }
 
     fn items(&mut self, number: i64, items: &mut BTreeMap<Uri, Box<ItemRecord>>) -> Result<(), StoreError> {
-        let mut result = self.items.query([number])?;
+        let mut result = self.items.query(params![number])?;
         while let Some(row) = result.next()? {
             items.extend([columns::item(row)?]);
         }

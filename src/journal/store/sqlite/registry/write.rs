@@ -1,10 +1,11 @@
 //! Writing of single objects and items.
 
 use rusqlite::{
-    CachedStatement, Connection, params, params_from_iter,
+    CachedStatement, Connection,
     types::{Null, ToSqlOutput},
 };
 
+use super::super::value::{params, storable_values};
 use super::columns::{item_columns, object_columns, object_columns_of_version_14, write_initial_state, write_types};
 use crate::{
     journal::{
@@ -62,14 +63,14 @@ impl<'c> RegistryWriter<'c> {
     /// Inserts an object without items; returns its row number.
     pub(in super::super) fn insert(&mut self, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
         let values = object_values(state)?.into_iter().take(self.insert.parameter_count() - 1);
-        self.insert.execute(params_from_iter(values.chain([uri.as_str().into()])))?;
+        self.insert.execute(storable_values(values.chain([uri.as_str().into()])))?;
         Ok(self.connection.last_insert_rowid())
     }
 
     /// Updates the row of an object, without its items.
     pub(in super::super) fn update(&mut self, number: i64, state: &ObjectState) -> Result<(), StoreError> {
         let values = object_values(state)?.into_iter().take(self.update.parameter_count() - 1);
-        self.update.execute(params_from_iter(values.chain([number.into()])))?;
+        self.update.execute(storable_values(values.chain([number.into()])))?;
         Ok(())
     }
 
