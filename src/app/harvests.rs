@@ -46,7 +46,7 @@ pub(super) async fn open(
         hosts: Hosts::default(),
         budget: HarvestBudget::new(config.limits.harvest_bytes, &config.journal.data),
         clients: SharedClients::default(),
-        own_host: OutboundPolicy::unrestricted(),
+        is_configured: true,
         redirects: OutboundPolicy::restricted(config.delivery.allow.clone()),
         max_record_bytes: config.limits.body_bytes,
         journal: journal.clone(),

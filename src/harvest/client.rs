@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
 };
 use chrono::Utc;
 use tokio::{sync::Mutex, time::timeout};
@@ -14,7 +14,8 @@ use super::{
     body::{HeldBody, OpenError, ReceiveError, ReceivedBody, receive},
 };
 use crate::http_client::{
-    Client, ClientError, ClientSettings, InvalidOutboundUrl, OutboundPolicy, OutboundUrl, retry_after,
+    Client, ClientError, ClientSettings, InvalidOutboundUrl, NameResolver, Origin, OutboundPolicy, OutboundUrl,
+    RequestHeaders, SystemResolver, retry_after,
 };
 
 /// Maximum number of redirections of a request.
@@ -65,9 +66,11 @@ impl Default for Timeouts {
 /// Client of one place.
 pub(super) struct PlaceClient {
     settings: PlaceSettings,
-    /// For the configured host, which may be internal if the operator has configured it.
+    /// For the configured origin, which may be internal if the operator has configured it.
     own: Client,
-    /// For other hosts, to which the place redirects.
+    /// Policy of `own`.
+    own_policy: OutboundPolicy,
+    /// For other origins, which the place names.
     foreign: Client,
     context: HarvesterContext,
 }
@@ -129,8 +132,11 @@ impl RawResponse {
 
 /// HTTP clients that harvests share, because each has the CA certificates of the operating system and its own
 /// connections. Clones are the same set.
-#[derive(Clone, Default)]
-pub struct SharedClients(Arc<Mutex<Vec<SharedClient>>>);
+#[derive(Clone)]
+pub struct SharedClients {
+    clients: Arc<Mutex<Vec<SharedClient>>>,
+    resolver: Arc<dyn NameResolver>,
+}
 
 struct SharedClient {
     policy: OutboundPolicy,
@@ -138,7 +144,20 @@ struct SharedClient {
     client: Client,
 }
 
+/// Clients that resolve names as the operating system does.
+impl Default for SharedClients {
+    fn default() -> Self {
+        Self::with_resolver(Arc::new(SystemResolver::default()))
+    }
+}
+
 impl SharedClients {
+    /// Creates an empty set, whose clients use this resolver.
+    #[must_use]
+    pub fn with_resolver(resolver: Arc<dyn NameResolver>) -> Self {
+        Self { clients: Arc::default(), resolver }
+    }
+
     /// Returns the client for a policy. One with CA certificates of its own is not shared.
     async fn client(
         &self,
@@ -148,6 +167,7 @@ impl SharedClients {
     ) -> Result<Client, ClientError> {
         let settings = ClientSettings {
             ca,
+            resolver: Arc::clone(&self.resolver),
             response_timeout: timeouts.response,
             body_timeout: timeouts.idle,
             ..ClientSettings::new(policy.clone())
@@ -156,7 +176,7 @@ impl SharedClients {
             return Client::new(settings).await;
         }
         // Locked while a client is created, so that it is created once.
-        let mut clients = self.0.lock().await;
+        let mut clients = self.clients.lock().await;
         let is_it = |shared: &&SharedClient| shared.policy.is_same(policy) && shared.timeouts == timeouts;
         if let Some(shared) = clients.iter().find(is_it) {
             return Ok(shared.client.clone());
@@ -171,8 +191,12 @@ impl PlaceClient {
     pub(super) async fn new(settings: PlaceSettings, context: HarvesterContext) -> Result<Self, ClientError> {
         let PlaceSettings { timeouts, ca, .. } = &settings;
         let client = |policy| context.clients.client(policy, *timeouts, ca.clone());
-        let (own, foreign) = (client(&context.own_host).await?, client(&context.redirects).await?);
-        Ok(Self { own, foreign, settings, context })
+        let own_policy = match context.is_configured {
+            true => context.file_policy.for_configured(settings.url.expose()),
+            false => context.file_policy.clone(),
+        };
+        let (own, foreign) = (client(&own_policy).await?, client(&context.redirects).await?);
+        Ok(Self { own, own_policy, foreign, settings, context })
     }
 
     /// Returns the maximum size of a record, in bytes.
@@ -209,10 +233,12 @@ impl PlaceClient {
         &self,
         at: &OutboundUrl,
         query: Option<&str>,
-        headers: &HeaderMap,
+        headers: impl Into<RequestHeaders>,
     ) -> Result<RawResponse, RequestError> {
+        let mut headers = headers.into();
+        headers.insert_default(ACCEPT_ENCODING, HeaderValue::from_static("gzip, identity"));
         let longest = self.settings.timeouts.page;
-        let arrived = timeout(longest, self.exchange(at, query, headers)).await;
+        let arrived = timeout(longest, self.exchange(at, query, &headers)).await;
         let (ReceivedResponse { status, headers, body }, remark) = arrived.unwrap_or_else(|_| {
             let reason = format!("the response has not arrived within {} seconds", longest.as_secs());
             Err(RequestError::Transient { reason, after: None })
@@ -227,7 +253,7 @@ impl PlaceClient {
         &self,
         at: &OutboundUrl,
         query: Option<&str>,
-        headers: &HeaderMap,
+        headers: &RequestHeaders,
     ) -> Result<(ReceivedResponse, Option<String>), RequestError> {
         let noun = self.settings.noun;
         let mut url = query.map_or_else(|| at.clone(), |query| at.with_encoded_query(query));
@@ -270,25 +296,20 @@ impl PlaceClient {
         Ok((response.status, String::from_utf8_lossy(&response.body_start).chars().take(200).collect()))
     }
 
-    /// Parses a URL that the server has named. Other hosts than the configured one must be allowed.
+    /// Parses a URL that the server has named. Other origins than the configured one must be allowed.
     pub(super) fn allowed(&self, url: &str) -> Result<OutboundUrl, InvalidOutboundUrl> {
         let unrestricted = OutboundPolicy::unrestricted();
         let parsed = OutboundUrl::parse(url, &unrestricted)?;
-        OutboundUrl::parse(url, if self.is_own(&parsed) { &self.context.own_host } else { &self.context.redirects })
+        OutboundUrl::parse(url, if self.is_own(&parsed) { &self.own_policy } else { &self.context.redirects })
     }
 
-    /// Returns whether a URL has the host that is configured.
+    /// Returns whether a URL is of the configured origin. Another port can be the server of somebody else.
     fn is_own(&self, url: &OutboundUrl) -> bool {
-        url.expose().host() == self.settings.url.expose().host()
+        Origin::of(self.settings.url.expose()).is_some_and(|origin| origin.includes(url.expose()))
     }
 
-    async fn send(&self, url: &OutboundUrl, headers: &HeaderMap) -> Result<ReceivedResponse, RequestError> {
+    async fn send(&self, url: &OutboundUrl, headers: &RequestHeaders) -> Result<ReceivedResponse, RequestError> {
         let client = if self.is_own(url) { &self.own } else { &self.foreign };
-        let mut headers = headers.clone();
-        if !self.is_own(url) {
-            headers.remove(AUTHORIZATION);
-        }
-        headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip, identity"));
         let mut stream = client.open(url, headers).await.map_err(|error| request_error(&error))?;
         let body = receive(&mut stream, self.settings.page_bytes, self.budget()).await;
         let body = body.map_err(|error| match error {

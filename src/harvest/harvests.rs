@@ -22,7 +22,6 @@ pub use self::{
 };
 use super::{Engine, HarvestBudget, Harvester, HarvesterContext, Schedule, SetupError, Waits, status::HarvestStatus};
 use crate::{
-    http_client::OutboundPolicy,
     intake::Source,
     journal::{
         Journal, JournalError,
@@ -198,12 +197,8 @@ impl Inner {
         definition: DefinitionText,
     ) -> Result<Harvest, SetupError> {
         let HarvestParts { transport, source, settings } = parts;
-        let own_host = match made_by {
-            // The operator may name an internal host.
-            MadeBy::Config => OutboundPolicy::unrestricted(),
-            MadeBy::Api | MadeBy::Hub => self.context.file_policy.clone(),
-        };
-        let context = HarvesterContext { own_host, ..self.context.clone() };
+        let is_configured = made_by == MadeBy::Config;
+        let context = HarvesterContext { is_configured, ..self.context.clone() };
         let budget = context.budget.clone();
         let harvester = settings.kind.build(source.name().clone(), context).await?;
         let (schedule, status) = (settings.schedule, Arc::default());

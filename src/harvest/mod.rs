@@ -128,9 +128,9 @@ pub struct HarvesterContext {
     pub budget: HarvestBudget,
     /// HTTP clients of all harvests.
     pub clients: SharedClients,
-    /// Policy for the host of the harvested place.
-    pub own_host: OutboundPolicy,
-    /// Policy for redirections to other hosts than the configured one.
+    /// Whether the operator has configured the harvest. Others may not name internal hosts.
+    pub is_configured: bool,
+    /// Policy for other origins than the configured one: redirections, links and hubs.
     pub redirects: OutboundPolicy,
     /// Maximum size of a record, in bytes.
     pub max_record_bytes: usize,

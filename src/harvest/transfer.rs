@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, ETAG, IF_RANGE, LOCATION, RANGE, SET_COOKIE},
+    header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, LOCATION, RANGE, SET_COOKIE},
 };
 use bytes::Bytes;
 use chrono::Utc;
@@ -16,7 +16,10 @@ use super::{HostPermit, Hosts};
 use crate::{
     files::{FileFacts, FileStore, FileStoreError, NewFile, StoredFile, Workspace},
     format::fileset::message::is_signed,
-    http_client::{Client, ClientError, InvalidOutboundUrl, OutboundPolicy, OutboundUrl, ResponseStream, retry_after},
+    http_client::{
+        Client, ClientError, InvalidOutboundUrl, OutboundPolicy, OutboundUrl, RequestHeaders, ResponseStream,
+        retry_after,
+    },
     model::Timestamp,
 };
 
@@ -191,7 +194,7 @@ struct Transfer<'a> {
     /// URL of the request.
     url: &'a OutboundUrl,
     /// Headers of the request.
-    request_headers: &'a HeaderMap,
+    request_headers: &'a RequestHeaders,
     file: NewFile,
     /// `None` if the transfer was interrupted.
     response: Option<ResponseStream>,
@@ -200,13 +203,12 @@ struct Transfer<'a> {
 }
 
 impl Transfers {
-    /// Stores the file at a URL. `headers` are sent with the request; `Authorization` goes to the host of the URL alone.
-    /// With a place, the transfer continues what an earlier one has left there, and leaves its own bytes if it is
+    /// Stores the file at a URL. `headers` are sent with each request. With a place, the transfer continues what an earlier one has left there, and leaves its own bytes if it is
     /// interrupted.
     pub(super) async fn store(
         &self,
         url: &OutboundUrl,
-        headers: &HeaderMap,
+        headers: &RequestHeaders,
         receiver: &mut dyn Receiver,
         permit: &mut HostPermit,
         place: Option<PartPlace<'_>>,
@@ -219,7 +221,7 @@ impl Transfers {
     async fn transfer(
         &self,
         url: &OutboundUrl,
-        request_headers: &HeaderMap,
+        request_headers: &RequestHeaders,
         receiver: &mut dyn Receiver,
         permit: &mut HostPermit,
         place: Option<PartPlace<'_>>,
@@ -253,7 +255,7 @@ impl Transfers {
     async fn continue_part(
         &self,
         url: &OutboundUrl,
-        request_headers: &HeaderMap,
+        request_headers: &RequestHeaders,
         receiver: &mut dyn Receiver,
         permit: &mut HostPermit,
         place: PartPlace<'_>,
@@ -344,7 +346,8 @@ impl Transfers {
         let Some(etag) = transfer.etag.clone().filter(|_| size > 0) else { return Ok(false) };
         let Ok(range) = HeaderValue::try_from(format!("bytes={size}-")) else { return Ok(false) };
         let mut headers = transfer.request_headers.clone();
-        headers.extend([(RANGE, range), (IF_RANGE, etag)]);
+        headers.insert(RANGE, range);
+        headers.insert(IF_RANGE, etag);
         let (response, _) = self.open(transfer.url, &headers, permit).await?;
         let range = response.headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()).unwrap_or_default();
         let continues = response.status == StatusCode::PARTIAL_CONTENT && range.starts_with(&format!("bytes {size}-"));
@@ -356,7 +359,7 @@ impl Transfers {
     pub(super) async fn open(
         &self,
         url: &OutboundUrl,
-        headers: &HeaderMap,
+        headers: &RequestHeaders,
         permit: &mut HostPermit,
     ) -> Result<(ResponseStream, OutboundUrl), TransferError> {
         let mut headers = headers.clone();
@@ -364,7 +367,7 @@ impl Transfers {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut url = url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.client.open(&url, headers.clone()).await?;
+            let response = self.client.open(&url, &headers).await?;
             if matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 let wait = retry_after(&response.headers, Utc::now()).unwrap_or(BUSY).min(LONGEST_PAUSE);
                 permit.pause(wait);
@@ -382,9 +385,6 @@ impl Transfers {
                 )));
             };
             next.set_fragment(None);
-            if next.origin() != url.expose().origin() {
-                headers.remove(AUTHORIZATION);
-            }
             url = OutboundUrl::parse(next.as_str(), &self.policy)?;
         }
         Err(TransferError::Permanent(format!("the server redirects more than {MAX_REDIRECTS} times")))

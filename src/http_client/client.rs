@@ -18,6 +18,7 @@ use reqwest::{Response, redirect::Policy};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
+    origin::RequestHeaders,
     outbound_url::{NotAllowed, OutboundPolicy, OutboundUrl},
     resolve::{GuardedResolver, NameResolver, SystemResolver},
     tls_roots::{self, TlsRootsError},
@@ -189,34 +190,46 @@ impl Client {
     pub async fn post(
         &self,
         to: &OutboundUrl,
-        headers: HeaderMap,
+        headers: impl Into<RequestHeaders>,
         body: Bytes,
     ) -> Result<BoundedResponse, ClientError> {
-        self.send(Method::POST, to, headers, body).await
+        self.send(Method::POST, to, headers.into(), body).await
     }
 
     /// Sends a GET request.
     ///
     /// # Errors
     /// In the cases of [`Client::post`].
-    pub async fn get(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<BoundedResponse, ClientError> {
-        self.send(Method::GET, to, headers, Bytes::new()).await
+    pub async fn get(
+        &self,
+        to: &OutboundUrl,
+        headers: impl Into<RequestHeaders>,
+    ) -> Result<BoundedResponse, ClientError> {
+        self.send(Method::GET, to, headers.into(), Bytes::new()).await
     }
 
     /// Sends a HEAD request.
     ///
     /// # Errors
     /// In the cases of [`Client::post`].
-    pub async fn head(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<BoundedResponse, ClientError> {
-        self.send(Method::HEAD, to, headers, Bytes::new()).await
+    pub async fn head(
+        &self,
+        to: &OutboundUrl,
+        headers: impl Into<RequestHeaders>,
+    ) -> Result<BoundedResponse, ClientError> {
+        self.send(Method::HEAD, to, headers.into(), Bytes::new()).await
     }
 
     /// Sends a GET request and streams the body. The body timeout applies to each chunk.
     ///
     /// # Errors
     /// In the cases of [`Client::post`].
-    pub async fn open(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<ResponseStream, ClientError> {
-        let mut response = self.begin(Method::GET, to, headers, Bytes::new()).await?;
+    pub async fn open(
+        &self,
+        to: &OutboundUrl,
+        headers: impl Into<RequestHeaders>,
+    ) -> Result<ResponseStream, ClientError> {
+        let mut response = self.begin(Method::GET, to, headers.into(), Bytes::new()).await?;
         let headers = std::mem::take(response.headers_mut());
         Ok(ResponseStream { status: response.status(), headers, response, chunk_timeout: self.body_timeout })
     }
@@ -229,7 +242,7 @@ impl Client {
     pub async fn put(
         &self,
         to: &OutboundUrl,
-        headers: HeaderMap,
+        headers: impl Into<RequestHeaders>,
         pieces: BoxStream<'static, io::Result<Bytes>>,
     ) -> Result<BoundedResponse, ClientError> {
         let sent = Arc::new(AtomicU64::new(0));
@@ -237,7 +250,7 @@ impl Client {
         let pieces = pieces.inspect(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         });
-        let sending = self.request(Method::PUT, to, headers)?.body(reqwest::Body::wrap_stream(pieces)).send();
+        let sending = self.request(Method::PUT, to, headers.into())?.body(reqwest::Body::wrap_stream(pieces)).send();
         tokio::pin!(sending);
         loop {
             let before = sent.load(Ordering::Relaxed);
@@ -255,7 +268,7 @@ impl Client {
         &self,
         method: Method,
         to: &OutboundUrl,
-        headers: HeaderMap,
+        headers: RequestHeaders,
         body: Bytes,
     ) -> Result<BoundedResponse, ClientError> {
         Ok(self.bounded(self.begin(method, to, headers, body).await?).await)
@@ -272,7 +285,7 @@ impl Client {
         &self,
         method: Method,
         to: &OutboundUrl,
-        headers: HeaderMap,
+        headers: RequestHeaders,
         body: Bytes,
     ) -> Result<Response, ClientError> {
         let sending = self.request(method, to, headers)?.body(body).send();
@@ -287,13 +300,13 @@ impl Client {
         &self,
         method: Method,
         to: &OutboundUrl,
-        headers: HeaderMap,
+        headers: RequestHeaders,
     ) -> Result<reqwest::RequestBuilder, ClientError> {
         let url = to.expose();
         // The resolver is not called for a URL with an IP address, so check it here.
         self.policy.check(url)?;
         let client = if url.scheme() == "https" { self.encrypted.as_ref().map_err(Arc::clone)? } else { &self.plain };
-        Ok(client.request(method, url.clone()).headers(headers))
+        Ok(client.request(method, url.clone()).headers(headers.of_request(url)))
     }
 }
 

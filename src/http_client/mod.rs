@@ -4,10 +4,13 @@
 //! A target is checked three times: when its URL is set, so that the user sees a mistake; when a request is
 //! sent, because a URL with an IP address is never resolved; and after name resolution. The connection then
 //! uses the addresses that were checked, and not the result of a second resolution.
+//!
+//! Credentials are an [`Authorization`], and the client sends them only to their [`Origin`].
 
 mod allow;
 mod client;
 mod ip_ranges;
+mod origin;
 mod outbound_url;
 mod resolve;
 mod status;
@@ -17,6 +20,7 @@ pub use allow::{AllowList, InvalidAllow};
 pub use client::{
     BoundedResponse, Client, ClientError, ClientSettings, ResponseStream, describe_error, unrestricted_client,
 };
+pub use origin::{Authorization, Origin, RequestHeaders};
 pub use outbound_url::{InvalidOutboundUrl, NotAllowed, OutboundPolicy, OutboundUrl};
 pub use resolve::{NameResolver, ResolveFuture, SystemResolver};
 pub use status::{is_transient, retry_after};

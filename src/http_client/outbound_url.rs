@@ -125,6 +125,21 @@ impl OutboundPolicy {
         Self { allow: None, is_encryption_required: false }
     }
 
+    /// Returns the policy for the origin of a URL from the operator's configuration, where `self` is the one for other
+    /// URLs.
+    ///
+    /// All targets are allowed if nobody else can change where the URL leads: it has an IP address, or a name that no
+    /// outsider can own, or the certificate of the server proves its name. Otherwise the owner of the name could later
+    /// lead it to the inside, so its addresses must be public or listed.
+    #[must_use]
+    pub fn for_configured(&self, url: &Url) -> Self {
+        let is_fixed = match url.host() {
+            Some(Host::Domain(name)) => url.scheme() == "https" || is_private_name(name),
+            Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => true,
+        };
+        if is_fixed { Self::unrestricted() } else { self.clone() }
+    }
+
     /// Returns the policy for all other URLs: the public internet over TLS, and the targets in `allow`.
     #[must_use]
     pub fn restricted(allow: AllowList) -> Self {
@@ -228,6 +243,19 @@ fn ip_host(ip: IpAddr) -> Host {
 fn is_local(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Top-level domains that are not delegated to anybody: RFC 6761, RFC 6762 section 3 and appendix G, RFC 8375, and
+/// `internal`, which ICANN has reserved for private use.
+const PRIVATE_DOMAINS: [&str; 10] =
+    ["localhost", "test", "local", "intranet", "internal", "private", "corp", "home", "lan", "home.arpa"];
+
+/// True for names that only the operator's network resolves: a single label, or a name below a private domain.
+fn is_private_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    let is_below =
+        |domain: &&str| name.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    !name.contains('.') || PRIVATE_DOMAINS.iter().any(|domain| is_below(&domain))
 }
 
 /// Returns an estimate of the registrable domain: the last two labels, or three below suffixes such as `co.uk`

@@ -3,8 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::AUTHORIZATION};
-use base64::{Engine, engine::general_purpose::STANDARD};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use chrono::Utc;
 use tokio::{
@@ -18,7 +17,10 @@ use super::{
     settings::{Credentials, RepositorySettings},
 };
 use crate::{
-    http_client::{self, Client, ClientError, OutboundPolicy, OutboundUrl, ResponseStream, retry_after},
+    http_client::{
+        self, Authorization, Client, ClientError, Origin, OutboundPolicy, OutboundUrl, RequestHeaders, ResponseStream,
+        retry_after,
+    },
     model::SourceName,
 };
 
@@ -35,7 +37,7 @@ pub struct Repository(Arc<Inner>);
 struct Inner {
     settings: RepositorySettings,
     client: Client,
-    authorization: Option<HeaderValue>,
+    authorization: Option<Authorization>,
     in_flight: Arc<Semaphore>,
     breaker: CircuitBreaker,
     /// Notified when the repository responds again.
@@ -113,7 +115,7 @@ impl Repository {
             ..http_client::ClientSettings::new(OutboundPolicy::unrestricted())
         };
         let client = Client::new(client).await?;
-        let authorization = settings.credentials.as_ref().and_then(basic);
+        let authorization = authorization(&settings);
         let in_flight = Arc::new(Semaphore::new(settings.in_flight.max(1)));
         let [succeeded, failed] = ["answered", "failed"].map(|outcome| {
             let counter = metrics::counter!(LOOKUPS, "source" => source.to_string(), "outcome" => outcome);
@@ -222,7 +224,7 @@ impl Repository {
         _permit: OwnedSemaphorePermit,
         method: Method,
         to: OutboundUrl,
-        headers: HeaderMap,
+        headers: RequestHeaders,
     ) -> Result<LookupResponse, LookupError> {
         let Inner { settings, client, breaker, .. } = &*self.0;
         let permit = breaker.permit(Instant::now()).map_err(|retry_after| LookupError::CircuitOpen { retry_after })?;
@@ -264,15 +266,12 @@ impl Repository {
         }
     }
 
-    fn headers(&self, pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+    fn headers(&self, pairs: &[(&'static str, &'static str)]) -> RequestHeaders {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        if let Some(authorization) = &self.0.authorization {
-            headers.insert(AUTHORIZATION, authorization.clone());
-        }
-        headers
+        RequestHeaders::from(headers).with_authorization(self.0.authorization.as_ref())
     }
 }
 
@@ -306,13 +305,11 @@ fn resource_exists(status: StatusCode) -> Result<bool, LookupError> {
     }
 }
 
-/// Builds the value of the Authorization header (RFC 7617).
-fn basic(credentials: &Credentials) -> Option<HeaderValue> {
-    let Credentials { username, password } = credentials;
-    let pair = [username.expose(), b":", password.expose()].concat();
-    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
-    value.set_sensitive(true);
-    Some(value)
+/// Returns the credentials for the origin of the repository.
+fn authorization(settings: &RepositorySettings) -> Option<Authorization> {
+    let Credentials { username, password } = settings.credentials.as_ref()?;
+    let url = settings.url.at("")?;
+    Authorization::basic(Origin::of(url.expose())?, username, password)
 }
 
 #[cfg(test)]

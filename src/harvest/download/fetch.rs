@@ -22,7 +22,7 @@ use crate::{
         HostPermit,
         transfer::{Receiver, TransferError, TransferredFile, Transfers},
     },
-    http_client::OutboundUrl,
+    http_client::{OutboundUrl, RequestHeaders},
     model::{DigestAlgorithm, MediaType, OriginalContent},
 };
 
@@ -61,7 +61,7 @@ impl Fetcher {
         let mut permit = self.transfers.hosts.permit(&url.origin()).await;
         self.check_robots(&url, &mut permit).await?;
         let mut check = FileCheck { settings: &self.settings, budget, original: &download.original, media_type: None };
-        let file = self.transfers.store(&url, &HeaderMap::new(), &mut check, &mut permit, None).await?;
+        let file = self.transfers.store(&url, &RequestHeaders::default(), &mut check, &mut permit, None).await?;
         let (TransferredFile { stored, .. }, FileCheck { media_type, .. }) = (file, check);
         if stored.is_new {
             budget
@@ -95,7 +95,7 @@ impl Fetcher {
     async fn request_robots(&self, url: &OutboundUrl, permit: &mut HostPermit) -> Result<Arc<Robots>, TransferError> {
         let origin = url.origin();
         let place = OutboundUrl::parse(&format!("{origin}/robots.txt"), &self.transfers.policy)?;
-        let (mut response, _) = self.transfers.open(&place, &HeaderMap::new(), permit).await?;
+        let (mut response, _) = self.transfers.open(&place, &RequestHeaders::default(), permit).await?;
         if response.status.is_server_error() {
             return Err(TransferError::Transient(format!(
                 "robots.txt of the server is not available ({})",

@@ -1,10 +1,10 @@
 //! Requests to the interfaces of platforms: redirections, limits, and the classification of failures.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, LOCATION},
+    header::{ACCEPT, LOCATION},
 };
 use chrono::Utc;
 use serde::de::DeserializeOwned;
@@ -14,7 +14,10 @@ use super::{IngestFailure, RetryRule};
 use crate::{
     format::fileset::status::IngestStatus,
     harvest::Hosts,
-    http_client::{Client, ClientError, ClientSettings, OutboundPolicy, OutboundUrl, ResponseStream, retry_after},
+    http_client::{
+        Authorization, Client, ClientError, ClientSettings, Origin, OutboundPolicy, OutboundUrl, RequestHeaders,
+        ResponseStream, retry_after,
+    },
     text::line,
     web::Secret,
 };
@@ -61,19 +64,18 @@ pub struct PlatformClient {
 
 /// Access token of a platform, which is sent as `Authorization: Bearer`.
 #[derive(Clone)]
-pub struct PlatformToken(Arc<HeaderValue>);
+pub struct PlatformToken(Secret);
 
 impl PlatformToken {
     /// Creates a token; `None` if it has characters that a header cannot carry.
     #[must_use]
     pub fn new(secret: &Secret) -> Option<Self> {
-        let mut value = HeaderValue::from_bytes(&[b"Bearer ", secret.expose()].concat()).ok()?;
-        value.set_sensitive(true);
-        Some(Self(Arc::new(value)))
+        HeaderValue::from_bytes(secret.expose()).ok().map(|_| Self(secret.clone()))
     }
 
-    pub(super) fn header(&self) -> HeaderValue {
-        (*self.0).clone()
+    /// Returns the token for the origin of a URL.
+    pub(super) fn authorization(&self, url: &Url) -> Option<Authorization> {
+        Authorization::bearer(Origin::of(url)?, &self.0)
     }
 }
 
@@ -140,8 +142,9 @@ impl PlatformClient {
         accept: HeaderValue,
     ) -> Result<Vec<u8>, IngestFailure> {
         let mut url = url.clone();
-        let mut headers = HeaderMap::from_iter([(ACCEPT, accept)]);
-        headers.extend(token.map(|token| (AUTHORIZATION, token.header())));
+        let authorization = token.and_then(|token| token.authorization(&url));
+        let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
+        let headers = RequestHeaders::from(headers).with_authorization(authorization.as_ref());
         for _ in 0..=MAX_REDIRECTS {
             let response = self.open_when_free(&url, &headers).await?;
             if !response.status.is_redirection() {
@@ -151,17 +154,17 @@ impl PlatformClient {
             let Some(next) = location.and_then(|location| url.join(location).ok()) else {
                 return Err(IngestFailure::bad_answer(format!("{} redirects to no valid URL", named(&url))));
             };
-            if next.origin() != url.origin() {
-                // The token is for the configured platform alone.
-                headers.remove(AUTHORIZATION);
-            }
             url = next;
         }
         Err(IngestFailure::bad_answer(format!("{} redirects more than {MAX_REDIRECTS} times", named(&url))))
     }
 
     /// Opens a response, and waits for a server that is busy for a short time.
-    pub(super) async fn open_when_free(&self, url: &Url, headers: &HeaderMap) -> Result<ResponseStream, IngestFailure> {
+    pub(super) async fn open_when_free(
+        &self,
+        url: &Url,
+        headers: &RequestHeaders,
+    ) -> Result<ResponseStream, IngestFailure> {
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -170,7 +173,7 @@ impl PlatformClient {
                 ..IngestFailure::permanent(IngestStatus::PLATFORM_ERROR, reason)
             })?;
             let mut permit = self.hosts.permit(&target.origin()).await;
-            let response = self.client.open(&target, headers.clone()).await.map_err(|error| {
+            let response = self.client.open(&target, headers).await.map_err(|error| {
                 let message = format!("{}: {}", named(url), error.for_everybody());
                 IngestFailure::transient(IngestStatus::PLATFORM_ERROR, message)
             })?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, header::AUTHORIZATION};
+use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha1::Digest;
@@ -17,7 +17,7 @@ use crate::{
         status::IngestStatus,
     },
     harvest::transfer::{PartPlace, ResponseHead, TransferError, TransferredFile, Transfers},
-    http_client::OutboundUrl,
+    http_client::{OutboundUrl, RequestHeaders},
     model::Timestamp,
 };
 
@@ -105,7 +105,8 @@ pub(super) async fn fetch(
     let url = url.map_err(|error| refused(format!("{path}: {}", error.for_everybody())))?;
     let name = part_name(file);
     let place = PartPlace { workspace: context.workspace, name: &name };
-    let headers = token.map(|token| (AUTHORIZATION, token.header())).into_iter().collect::<HeaderMap>();
+    let authorization = token.and_then(|token| token.authorization(url.expose()));
+    let headers = RequestHeaders::default().with_authorization(authorization.as_ref());
     let mut check = FileCheck::new(file, context.max_bytes, Some(context.progress));
     let mut permit = transfers.hosts.permit(&url.origin()).await;
     let transferred = transfers.store(&url, &headers, &mut check, &mut permit, Some(place)).await;

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use axum::http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, AUTHORIZATION},
-};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header::ACCEPT};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use tokio::time::sleep;
@@ -23,7 +20,7 @@ use crate::{
         HarvestError, Harvester, Page, PageEnd, Records,
         client::{PlaceClient, RawResponse},
     },
-    http_client::{OutboundUrl, is_transient},
+    http_client::{Authorization, Origin, OutboundUrl, RequestHeaders, is_transient},
     journal::Journal,
     model::{Seq, Uri},
     retry::Backoff,
@@ -199,14 +196,18 @@ impl GatewayHarvester {
 
     async fn send(&self, path: &str, parameters: &[(&str, &str)]) -> Result<RawResponse, HarvestError> {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
-        let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
-        if let Some(token) = &self.settings.token {
-            let mut value = HeaderValue::from_bytes(&[b"Bearer ", token.expose()].concat())
-                .map_err(|_| HarvestError::fail("the token has characters that a header cannot have"))?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        Ok(self.client.get(&self.url(path)?, Some(&query), &headers).await?)
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        let authorization = self.authorization()?;
+        let headers = RequestHeaders::from(headers).with_authorization(authorization.as_ref());
+        Ok(self.client.get(&self.url(path)?, Some(&query), headers).await?)
+    }
+
+    /// Returns the token for the origin of the gateway.
+    fn authorization(&self) -> Result<Option<Authorization>, HarvestError> {
+        let Some(token) = &self.settings.token else { return Ok(None) };
+        let origin = Origin::of(self.settings.url.expose());
+        let authorization = origin.and_then(|origin| Authorization::bearer(origin, token));
+        authorization.map(Some).ok_or_else(|| HarvestError::fail("the token has characters that a header cannot have"))
     }
 
     /// Returns the URL of a resource of the gateway.

@@ -179,3 +179,35 @@ fn hosts_of_one_owner_have_one_site() {
     assert!(same("http://h/cb?1", "http://h/cb?2") && same("http://h/cb", "http://H:80/cb?"));
     assert!(!same("http://h/cb", "http://h/cb2") && !same("http://h/cb", "http://h:8080/cb"));
 }
+
+/// A name that somebody else can change is checked after its resolution, although the operator has configured it.
+#[test]
+fn configured_targets_are_free_if_nobody_else_can_move_them() {
+    let public = OutboundPolicy::public_files(AllowList::parse(&["listed.example.org", "10.1.0.0/16"]).unwrap());
+    for (text, is_free) in [
+        ("http://127.0.0.1:8080/", true),
+        ("http://[fd00::1]/", true),
+        ("http://10.0.0.5/", true),
+        ("http://localhost:8080/", true),
+        ("http://dspace:8080/oai", true),
+        ("http://repo.internal/", true),
+        ("http://repo.default.svc.cluster.local./", true),
+        ("http://nas.home.arpa/", true),
+        ("https://repo.example.org/", true),
+        ("http://listed.example.org/", true),
+        ("http://repo.example.org/", false),
+        ("http://repo.notinternal/", false),
+        ("http://xn--bcher-kva.example/", false),
+    ] {
+        let url = url::Url::parse(text).unwrap();
+        let policy = public.for_configured(&url);
+        let host = url.host_str().unwrap();
+        for address in ["127.0.0.1", "10.0.0.5", "::1", "169.254.169.254"] {
+            let allowed = policy.allowed(host, vec![address.parse().unwrap()], url.scheme() == "https");
+            assert_eq!(allowed.is_ok(), is_free, "{text} {address}");
+        }
+        for address in ["8.8.8.8", "10.1.2.3"] {
+            assert!(policy.allowed(host, vec![address.parse().unwrap()], false).is_ok(), "{text} {address}");
+        }
+    }
+}

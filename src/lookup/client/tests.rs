@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 
 use super::{
     Bytes, HeaderMap, LookupError, LookupResponse, MAX_RESPONSE_BYTES, Method, Repository, RepositorySettings,
-    StatusCode, basic, http_client, interpret,
+    StatusCode, authorization, http_client, interpret,
 };
 use crate::{
     format::RepositoryApi,
@@ -87,10 +87,13 @@ fn each_status_is_classified() {
 }
 
 #[test]
-fn credentials_are_sent_and_not_printed() {
+fn credentials_are_for_the_origin_of_the_repository_and_not_printed() {
     let credentials = Credentials { username: Secret::new("Aladdin"), password: Secret::new("open sesame") };
-    let value = basic(&credentials).unwrap();
-    assert_eq!(value.to_str().unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
-    assert!(!format!("{value:?} {credentials:?}").contains("QWx"));
     assert!(!format!("{credentials:?}").contains("Aladdin"));
+    let base = BaseUrl::parse("https://h.example:8443/fedora").unwrap();
+    let settings =
+        RepositorySettings { credentials: Some(credentials), ..RepositorySettings::new(RepositoryApi::Fedora3, base) };
+    let authorization = authorization(&settings).unwrap();
+    assert_eq!(authorization.origin().to_string(), "https://h.example:8443");
+    assert!(!format!("{authorization:?}").contains("QWx"));
 }

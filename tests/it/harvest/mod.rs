@@ -27,4 +27,5 @@ mod many_feeds;
 mod misbehaviour;
 mod missing_records;
 mod oai_pmh;
+mod origins;
 mod program;

@@ -245,6 +245,27 @@ fn import_parser_finds_every_form() {
     assert_eq!(found, expected.map(|(name, line)| (name.to_owned(), line)));
 }
 
+/// Only `http_client` writes the header, for the origin of the credentials. The command line sends a token to the URL that
+/// its user gives, and follows no redirection.
+#[test]
+fn credentials_are_sent_by_the_client_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    // These read the header of a request, or write it for the user of the command line.
+    let others = ["web", "command"];
+    for path in sources(&root) {
+        let relative = path.strip_prefix(&root).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let names_it = words.any(|word| word == "AUTHORIZATION");
+        let module = relative.iter().next().unwrap().to_str().unwrap();
+        assert!(
+            !names_it || module == "http_client" || others.contains(&module),
+            "{} names the header Authorization",
+            relative.display()
+        );
+    }
+}
+
 #[test]
 fn source_files_are_short_and_have_a_module_comment() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -9,7 +9,7 @@ use std::{collections::HashMap, time::Duration};
 
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use futures_util::StreamExt;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     files::{FileDigest, FileStore},
     format::fileset::{message::ManifestFile, status::IngestStatus},
-    http_client::{BoundedResponse, Client, is_transient},
+    http_client::{BoundedResponse, Client, RequestHeaders, is_transient},
 };
 
 /// Maximum number of attempts to upload a file, and of checks of the load of the service.
@@ -311,9 +311,8 @@ impl Items<'_> {
         load.is_ok_and(|load| !matches!(load.over_limit.to_string().trim_matches('"'), "0" | "false" | "null"))
     }
 
-    fn headers(&self, file: &ItemFile, total: u64, metadata: &[(HeaderName, HeaderValue)]) -> HeaderMap {
+    fn headers(&self, file: &ItemFile, total: u64, metadata: &[(HeaderName, HeaderValue)]) -> RequestHeaders {
         let mut headers = HeaderMap::from_iter([
-            (AUTHORIZATION, self.settings.keys.header()),
             (CONTENT_LENGTH, HeaderValue::from(file.size)),
             (HeaderName::from_static("x-archive-auto-make-bucket"), HeaderValue::from_static("1")),
             (HeaderName::from_static("x-archive-queue-derive"), HeaderValue::from_static("0")),
@@ -324,7 +323,8 @@ impl Items<'_> {
         let media_type = file.media_type.as_ref().and_then(|text| HeaderValue::try_from(text).ok());
         headers.extend(media_type.map(|media_type| (CONTENT_TYPE, media_type)));
         headers.extend(metadata.iter().cloned());
-        headers
+        let authorization = self.settings.keys.authorization(&self.settings.s3);
+        RequestHeaders::from(headers).with_authorization(authorization.as_ref())
     }
 }
 

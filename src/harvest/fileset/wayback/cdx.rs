@@ -1,6 +1,6 @@
 //! Look-ups in the index of a web archive (CDX server), and its replay.
 
-use axum::http::{HeaderMap, StatusCode, header::LOCATION};
+use axum::http::{StatusCode, header::LOCATION};
 use serde::Deserialize;
 use url::Url;
 
@@ -15,7 +15,7 @@ use crate::{
         check::is_page_promised,
         client::{named, text_header},
     },
-    http_client::is_transient,
+    http_client::{RequestHeaders, is_transient},
 };
 
 /// Number of the newest captures of a URL that are looked at.
@@ -114,7 +114,7 @@ impl Wayback<'_> {
     async fn captures(&self, query: &[(&str, &str)]) -> Result<Vec<CdxLine>, IngestFailure> {
         let url = with_query(&self.settings.cdx, &[query, &[("output", "json")]].concat());
         let (status, body) = self
-            .get(&url, &HeaderMap::new())
+            .get(&url, &RequestHeaders::default())
             .await
             .map_err(|failure| IngestFailure { status: IngestStatus::CDX_ERROR, ..failure })?;
         let failure = |reason: String, retry| {
@@ -136,7 +136,7 @@ impl Wayback<'_> {
     /// Returns the URL to which a capture redirects.
     async fn target(&self, capture: &CdxLine) -> Result<String, IngestFailure> {
         let url = self.replay_url(capture)?;
-        let response = self.client.open_when_free(&url, &HeaderMap::new()).await;
+        let response = self.client.open_when_free(&url, &RequestHeaders::default()).await;
         let response = response.map_err(|failure| IngestFailure { status: IngestStatus::WAYBACK_ERROR, ..failure })?;
         let location = text_header(&response.headers, LOCATION).filter(|_| response.status.is_redirection());
         let target = location.and_then(|location| self.captured_url(&url, location));

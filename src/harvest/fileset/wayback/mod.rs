@@ -11,7 +11,7 @@ mod save_page_now;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
+use axum::http::{HeaderValue, StatusCode};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use url::Url;
 
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
     harvest::transfer::{Transfers, without_signature},
+    http_client::{Authorization, Origin, RequestHeaders},
     web::Secret,
 };
 
@@ -35,17 +36,17 @@ const CAPTURES_AT_ONCE: usize = 3;
 #[derive(Clone)]
 pub struct ArchiveKeys {
     access: Arc<str>,
-    header: Arc<HeaderValue>,
+    /// Both keys, as the header has them.
+    pair: Secret,
 }
 
 impl ArchiveKeys {
     /// Creates the keys; `None` if they have characters that a header cannot carry.
     #[must_use]
     pub fn new(access: &str, secret: &Secret) -> Option<Self> {
-        let value = [b"LOW ", access.as_bytes(), b":", secret.expose()].concat();
-        let mut header = HeaderValue::from_bytes(&value).ok()?;
-        header.set_sensitive(true);
-        Some(Self { access: access.into(), header: Arc::new(header) })
+        let pair = [access.as_bytes(), b":", secret.expose()].concat();
+        HeaderValue::from_bytes(&pair).ok()?;
+        Some(Self { access: access.into(), pair: Secret::new(pair) })
     }
 
     /// Returns the access key.
@@ -53,8 +54,9 @@ impl ArchiveKeys {
         &self.access
     }
 
-    pub(super) fn header(&self) -> HeaderValue {
-        (*self.header).clone()
+    /// Returns the keys for the origin of a URL, which the operator has configured.
+    pub(super) fn authorization(&self, configured: &Url) -> Option<Authorization> {
+        Authorization::new(Origin::of(configured)?, "LOW", self.pair.expose())
     }
 }
 
@@ -199,7 +201,7 @@ impl Wayback<'_> {
     }
 
     /// Requests a document; returns its status and its body.
-    async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<(StatusCode, Vec<u8>), IngestFailure> {
+    async fn get(&self, url: &Url, headers: &RequestHeaders) -> Result<(StatusCode, Vec<u8>), IngestFailure> {
         let response = self.client.open_when_free(url, headers).await?;
         let status = response.status;
         let body = self.client.body(response, self.client.limits.answer_bytes).await;
@@ -212,10 +214,6 @@ impl Wayback<'_> {
             IngestFailure::transient(IngestStatus::WAYBACK_ERROR, message)
         })?;
         Ok((status, body))
-    }
-
-    fn authorization(&self) -> HeaderMap {
-        self.settings.keys.iter().map(|keys| (AUTHORIZATION, keys.header())).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
         IngestFailure, RetryRule,
         client::{named, reset_after},
     },
-    http_client::is_transient,
+    http_client::{RequestHeaders, is_transient},
 };
 
 /// Maximum number of polls of a job.
@@ -228,10 +228,10 @@ impl Wayback<'_> {
         url
     }
 
-    fn headers(&self) -> HeaderMap {
-        let mut headers = self.authorization();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        headers
+    fn headers(&self) -> RequestHeaders {
+        let authorization = self.settings.keys.as_ref().and_then(|keys| keys.authorization(&self.settings.save));
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        RequestHeaders::from(headers).with_authorization(authorization.as_ref())
     }
 }
 
