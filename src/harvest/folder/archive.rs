@@ -1,10 +1,13 @@
 //! Files of zip and tar archives, as a harvest reports them: by path, with size, digest and media type.
 
-use std::{collections::BTreeMap, fs::File, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use tokio_util::sync::CancellationToken;
 
-use super::member::{Member, encoded, is_hidden, short_name};
+use super::{
+    listed_file::{FileVersion, open_configured},
+    member::{Member, encoded, is_hidden, short_name},
+};
 use crate::{
     files::{FileFacts, FileHasher},
     harvest::archive::{self, ArchiveError, ArchiveLimits, Content, EntryKind},
@@ -31,15 +34,22 @@ pub(super) struct Archive {
     pub(super) remarks: Vec<String>,
 }
 
-/// Reads an archive. Its files may have `unpacked_bytes` bytes together.
+/// Reads a version of an archive; returns `None` if another file or version of it has the path now. The files of the
+/// archive may have `unpacked_bytes` bytes together.
 ///
 /// # Errors
 /// Fails if the file is not an archive, is damaged or too large, or `stop` is cancelled.
-pub(super) fn read(path: &Path, unpacked_bytes: u64, stop: &CancellationToken) -> Result<Archive, ArchiveError> {
+pub(super) fn read(
+    path: &Path,
+    version: FileVersion,
+    unpacked_bytes: u64,
+    stop: &CancellationToken,
+) -> Result<Option<Archive>, ArchiveError> {
+    let Some(file) = open_configured(path, version)? else { return Ok(None) };
     let mut archive = Archive::default();
     let limits = ArchiveLimits { unpacked_bytes, entries: MAX_ENTRIES };
-    archive::read(File::open(path)?, limits, stop, &mut |path, kind, content| archive.entry(path, kind, content))?;
-    Ok(archive)
+    archive::read(file, limits, stop, &mut |path, kind, content| archive.entry(path, kind, content))?;
+    Ok(Some(archive))
 }
 
 /// Reads the content of a file; `None` if it is damaged.

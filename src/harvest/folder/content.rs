@@ -1,16 +1,14 @@
 //! Content of the files of a page: reads those that may have changed, and reports them to the dialect.
 
-use std::{
-    collections::HashMap,
-    fs::{File, Metadata},
-    io,
-    os::unix::fs::MetadataExt,
-    path::PathBuf,
-};
+use std::{collections::HashMap, fs::File, io, path::PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{harvest::MAX_REMARKS, member};
+use super::{
+    harvest::MAX_REMARKS,
+    listed_file::{FileVersion, open_file},
+    member,
+};
 use crate::{
     files::FileFacts,
     format::folder::FileReport,
@@ -32,9 +30,9 @@ pub(super) struct Candidate {
     pub(super) url: Uri,
     /// Path in the form of URLs.
     pub(super) path: String,
-    pub(super) validator: String,
-    pub(super) time: Timestamp,
+    /// Path below the harvested folder.
     pub(super) file: PathBuf,
+    pub(super) version: FileVersion,
 }
 
 /// Content of the files of a page.
@@ -48,7 +46,12 @@ pub(super) struct PageContent {
 }
 
 /// Reads the files whose size or time differs from the known ones, until they are large enough for a page.
-pub(super) fn read(candidates: &[Candidate], known: &HashMap<String, String>, stop: &CancellationToken) -> PageContent {
+pub(super) fn read(
+    root: &File,
+    candidates: &[Candidate],
+    known: &HashMap<String, String>,
+    stop: &CancellationToken,
+) -> PageContent {
     let (mut page, mut budget) = (PageContent::default(), u64::MAX);
     for candidate in candidates {
         if u64::MAX - budget >= PAGE_BYTES {
@@ -56,16 +59,17 @@ pub(super) fn read(candidates: &[Candidate], known: &HashMap<String, String>, st
         }
         page.files += 1;
         let url = candidate.url.to_string();
-        let mut record = ListedRecord { identifier: url, validator: candidate.validator.clone() };
+        let mut record = ListedRecord { identifier: url, validator: candidate.version.validator() };
         if known.get(&record.identifier) != Some(&record.validator) {
-            match read_file(candidate, &mut budget, stop) {
+            match read_file(root, candidate, &mut budget, stop) {
                 Ok(Some(facts)) => {
-                    page.messages.push(present_message(candidate.url.clone(), candidate.time, &facts));
-                    if is_fresh(candidate.time) {
+                    let time = candidate.version.time();
+                    page.messages.push(present_message(candidate.url.clone(), time, &facts));
+                    if is_fresh(time) {
                         record.validator.clear();
                     }
                 }
-                // It is being written. The next run reads it.
+                // It is being written, or another file has its path. The next run reads it.
                 Ok(None) => record.validator.clear(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
@@ -82,29 +86,21 @@ pub(super) fn read(candidates: &[Candidate], known: &HashMap<String, String>, st
     page
 }
 
-/// Reads a file; returns `None` if it was modified meanwhile.
-fn read_file(candidate: &Candidate, budget: &mut u64, stop: &CancellationToken) -> io::Result<Option<FileFacts>> {
-    let mut file = File::open(&candidate.file)?;
+/// Reads a file; returns `None` if it was modified or replaced since it was listed.
+fn read_file(
+    root: &File,
+    candidate: &Candidate,
+    budget: &mut u64,
+    stop: &CancellationToken,
+) -> io::Result<Option<FileFacts>> {
+    let Some(mut file) = open_file(root, &candidate.file, candidate.version)? else { return Ok(None) };
     let facts = member::read(&mut file, budget, stop)?;
-    let is_same = validator(&file.metadata()?) == candidate.validator;
-    Ok(is_same.then_some(facts))
+    Ok(candidate.version.is_open_in(&file)?.then_some(facts))
 }
 
 /// Returns whether a file was modified so recently that its time may stay the same at the next modification.
 fn is_fresh(modified: Timestamp) -> bool {
     Timestamp::now().millis().saturating_sub(modified.millis()) < TIME_PRECISION_MILLIS
-}
-
-/// Returns size and time of a file.
-pub(super) fn validator(metadata: &Metadata) -> String {
-    format!("{}-{}.{:09}", metadata.size(), metadata.mtime(), metadata.mtime_nsec())
-}
-
-/// Returns the time of the last modification, but no time in the future, which a wrong clock has set.
-pub(super) fn time_of(metadata: &Metadata) -> Timestamp {
-    let now = Timestamp::now();
-    let modified = metadata.modified().ok().map(|modified| Timestamp::from_datetime(modified.into()));
-    modified.filter(|modified| *modified < now).unwrap_or(now)
 }
 
 pub(super) fn present_message(file: Uri, time: Timestamp, facts: &FileFacts) -> ReceivedMessage {

@@ -1,7 +1,6 @@
 //! Compares the files of a folder or an archive with the last known ones, and deletes those that are gone.
 
 use std::{
-    fs::{self, Metadata},
     io,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     FolderSettings,
     archive::{self, Archive},
-    content::{Candidate, PageContent, present_message, read, time_of, validator},
+    content::{Candidate, PageContent, present_message, read},
+    listed_file::{FileVersion, open_root},
     member::{Member, decoded, encoded, short_name},
     position::{List, Listing, Position, Sweep},
     walk::{ListedFile, Walk},
@@ -49,8 +49,8 @@ pub(super) struct FolderHarvester {
 struct Memory {
     /// Walk after a file.
     walk: Option<(String, Walk)>,
-    /// The archive with this size and time.
-    archive: Option<(String, Arc<Archive>)>,
+    /// The files of this version of the archive.
+    archive: Option<(FileVersion, Arc<Archive>)>,
     watcher: Option<RecommendedWatcher>,
     /// Start of the present list in this process.
     began: Option<Instant>,
@@ -91,9 +91,9 @@ impl FolderHarvester {
     /// Begins a list. An archive that has not changed is not read again.
     async fn begin(&self, mut position: Position) -> Result<Page, HarvestError> {
         self.changes.forget();
-        let metadata = self.metadata().await?;
-        let watch_remark = self.watch(metadata.is_dir()).await?;
-        let archive = if metadata.is_dir() { String::new() } else { validator(&metadata) };
+        let version = self.version().await?;
+        let watch_remark = self.watch(version.is_folder()).await?;
+        let archive = if version.is_folder() { String::new() } else { version.validator() };
         let known = position.listed.as_ref().filter(|list| !archive.is_empty() && list.archive == archive);
         let mut page = if let Some(list) = known {
             position.sweep = (!list.is_swept).then(Sweep::default);
@@ -129,16 +129,16 @@ impl FolderHarvester {
 
     /// Returns the next page of the list.
     async fn list(&self, position: Position, mut listing: Listing) -> Result<Page, HarvestError> {
-        let metadata = self.metadata().await?;
-        let archive = if metadata.is_dir() { String::new() } else { validator(&metadata) };
+        let version = self.version().await?;
+        let archive = if version.is_folder() { String::new() } else { version.validator() };
         if listing.list.archive != archive {
             // Another archive or folder has the name now. The files that were listed so far stay marked.
             (listing.list.archive, listing.list.files, listing.after) = (archive, 0, String::new());
         }
-        if metadata.is_dir() {
+        if version.is_folder() {
             self.list_folder(position, listing).await
         } else {
-            self.list_archive(position, listing, time_of(&metadata)).await
+            self.list_archive(position, listing, version).await
         }
     }
 
@@ -153,7 +153,9 @@ impl FolderHarvester {
         let stop = CancellationToken::new();
         // A page that is no longer awaited reads no further.
         let _stopped = stop.clone().drop_guard();
-        let (content, candidates) = blocking(move || (read(&candidates, &known, &stop), candidates)).await?;
+        let path = self.settings.path.clone();
+        let read = move || Ok((read(&open_root(&path)?, &candidates, &known, &stop), candidates));
+        let (content, candidates) = blocking(read).await?.map_err(|error: io::Error| self.unreadable(&error))?;
         let PageContent { files, messages, present, remarks: own_remarks } = content;
         remarks.extend(own_remarks);
         listing.list.files += present.len() as u64;
@@ -188,13 +190,7 @@ impl FolderHarvester {
     fn candidate(&self, base: &str, file: &ListedFile, remarks: &mut Vec<String>) -> Option<Candidate> {
         let path = encoded(&file.path);
         let url = self.url(base, &path, remarks)?;
-        Some(Candidate {
-            url,
-            path,
-            validator: validator(&file.metadata),
-            time: time_of(&file.metadata),
-            file: self.settings.path.join(&file.path),
-        })
+        Some(Candidate { url, path, file: file.path.clone(), version: file.version })
     }
 
     /// Returns the URL of a file; `None` if it is not harvested.
@@ -216,10 +212,10 @@ impl FolderHarvester {
         &self,
         position: Position,
         mut listing: Listing,
-        time: Timestamp,
+        version: FileVersion,
     ) -> Result<Page, HarvestError> {
         let base = self.base(false);
-        let archive = self.archive(&listing.list.archive).await?;
+        let (archive, time) = (self.archive(version).await?, version.time());
         let (mut messages, mut present) = (Vec::new(), Vec::new());
         let mut remarks = if listing.after.is_empty() { archive.remarks.clone() } else { Vec::new() };
         let after = (Bound::Excluded(listing.after.as_str()), Bound::Unbounded);
@@ -238,16 +234,16 @@ impl FolderHarvester {
         Ok(Page { listed, remarks, ..self.page_of_list(position, listing, messages, is_end) })
     }
 
-    /// Returns the files of the archive with this size and time.
-    async fn archive(&self, known: &str) -> Result<Arc<Archive>, HarvestError> {
-        if let Some((_, archive)) = self.memory().archive.as_ref().filter(|(validator, _)| validator == known) {
+    /// Returns the files of this version of the archive.
+    async fn archive(&self, version: FileVersion) -> Result<Arc<Archive>, HarvestError> {
+        if let Some((_, archive)) = self.memory().archive.as_ref().filter(|(known, _)| *known == version) {
             return Ok(Arc::clone(archive));
         }
         let (path, unpacked_bytes) = (self.settings.path.clone(), self.settings.unpacked_bytes);
         let stop = CancellationToken::new();
         let _stopped = stop.clone().drop_guard();
         tracing::info!(source = %self.source, archive = %path.display(), "reading an archive");
-        let archive = blocking(move || archive::read(&path, unpacked_bytes, &stop)).await?;
+        let archive = blocking(move || archive::read(&path, version, unpacked_bytes, &stop)).await?;
         let archive = archive.map_err(|error| match error {
             ArchiveError::Io(error) => self.unreadable(&error),
             other => {
@@ -259,11 +255,13 @@ impl FolderHarvester {
                 HarvestError::fail(format!("{} cannot be harvested: {other}{advice}", self.settings.path.display()))
             }
         })?;
-        if validator(&self.metadata().await?) != known {
-            return Err(HarvestError::retry(format!("{} changes while it is read", self.settings.path.display())));
+        let changes = || HarvestError::retry(format!("{} changes while it is read", self.settings.path.display()));
+        let archive = archive.ok_or_else(changes)?;
+        if self.version().await? != version {
+            return Err(changes());
         }
         let archive = Arc::new(archive);
-        self.memory().archive = Some((known.to_owned(), Arc::clone(&archive)));
+        self.memory().archive = Some((version, Arc::clone(&archive)));
         Ok(archive)
     }
 
@@ -290,13 +288,14 @@ impl FolderHarvester {
         Page::new(messages, position.text(), PageEnd::More)
     }
 
-    pub(super) async fn metadata(&self) -> Result<Metadata, HarvestError> {
+    /// Returns the version of the folder or the archive.
+    pub(super) async fn version(&self) -> Result<FileVersion, HarvestError> {
         let path = self.settings.path.clone();
-        let metadata = blocking(move || fs::metadata(path)).await?;
-        metadata.map_err(|error| self.unreadable(&error))
+        let version = blocking(move || FileVersion::of_configured(&path)).await?;
+        version.map_err(|error| self.unreadable(&error))
     }
 
-    fn unreadable(&self, error: &io::Error) -> HarvestError {
+    pub(super) fn unreadable(&self, error: &io::Error) -> HarvestError {
         HarvestError::retry(format!(
             "{} cannot be read: {error}; check the path, the permissions, and whether it is mounted",
             self.settings.path.display()

@@ -4,6 +4,7 @@
 //! file that is no longer listed is deleted, if the list is complete and not too many files are missing.
 //!
 //! * `position` is the state between two pages;
+//! * `listed_file` opens files as they were listed;
 //! * `walk` lists a folder, `archive` reads a zip or tar file, and `member` gives the files one form;
 //! * `harvest` compares the list with the last known one, `content` reads the files that may have changed, and `sweep`
 //!   deletes those that are gone;
@@ -12,6 +13,7 @@
 mod archive;
 mod content;
 mod harvest;
+mod listed_file;
 mod member;
 mod position;
 mod sweep;
@@ -75,6 +77,8 @@ impl HarvesterSettings for FolderSettings {
 /// Fails if the file is not a readable archive.
 #[doc(hidden)]
 pub fn count_members(path: &Path, unpacked_bytes: u64) -> Result<usize, String> {
-    let read = archive::read(path, unpacked_bytes, &tokio_util::sync::CancellationToken::new());
-    read.map(|archive| archive.files.len()).map_err(|error| error.to_string())
+    let version = listed_file::FileVersion::of_configured(path).map_err(|error| error.to_string())?;
+    let read = archive::read(path, version, unpacked_bytes, &tokio_util::sync::CancellationToken::new());
+    let archive = read.map_err(|error| error.to_string())?;
+    archive.map(|archive| archive.files.len()).ok_or_else(|| "it changes while it is read".to_owned())
 }

@@ -1,10 +1,11 @@
 //! Search for files that are no longer listed, by mark and sweep as for OAI-PMH.
 
-use std::{fs, io};
+use std::io;
 
 use super::{
     content::absent_message,
     harvest::{FolderHarvester, PAGE_FILES, blocking},
+    listed_file::{open_root, version_of},
     member::{decoded, is_hidden},
     position::{List, Position, Sweep},
 };
@@ -63,19 +64,20 @@ impl FolderHarvester {
     /// Returns those of the missing files that really do not exist, or are not harvested any more.
     async fn confirm(&self, missing: Vec<String>) -> Result<Vec<String>, HarvestError> {
         // If the folder itself is gone, nothing is known about its files.
-        self.metadata().await?;
-        let (root, base, urls) = (self.settings.path.clone(), self.base(true), self.settings.urls.clone());
-        blocking(move || {
+        self.version().await?;
+        let (path, base, urls) = (self.settings.path.clone(), self.base(true), self.settings.urls.clone());
+        let confirmed = blocking(move || {
+            let root = open_root(&path)?;
             let exists = |url: &str| {
                 let is_harvested = urls.as_ref().is_none_or(|urls| urls.is_match(url));
                 let path = url.strip_prefix(&base).map(decoded).filter(|path| is_harvested && !is_hidden(path));
-                path.is_some_and(|path| match fs::symlink_metadata(root.join(path)) {
-                    Ok(metadata) => metadata.is_file(),
-                    Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+                path.is_some_and(|path| match version_of(&root, &path) {
+                    Ok(version) => version.is_some_and(|version| version.is_file()),
+                    Err(error) => error.kind() != io::ErrorKind::NotFound,
                 })
             };
-            missing.into_iter().filter(|url| !exists(url)).collect()
-        })
-        .await
+            Ok(missing.into_iter().filter(|url| !exists(url)).collect())
+        });
+        confirmed.await?.map_err(|error: io::Error| self.unreadable(&error))
     }
 }

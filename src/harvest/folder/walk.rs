@@ -2,12 +2,16 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs, io,
+    fs::File,
+    io,
     path::{Path, PathBuf},
     vec,
 };
 
-use super::member::{is_hidden, short_name};
+use super::{
+    listed_file::{self, FileVersion, is_replaced, open_folder, open_root},
+    member::{is_hidden, short_name},
+};
 
 /// Maximum number of names of one folder, which are sorted in memory.
 const MAX_NAMES: usize = 1_000_000;
@@ -29,7 +33,8 @@ pub(super) struct Walk {
 /// The rest of a folder.
 struct Level {
     /// Path in the walk.
-    folder: PathBuf,
+    path: PathBuf,
+    folder: File,
     names: vec::IntoIter<(OsString, bool)>,
 }
 
@@ -37,8 +42,7 @@ struct Level {
 pub(super) struct ListedFile {
     /// Path in the walk.
     pub(super) path: PathBuf,
-    /// Size, time and kind.
-    pub(super) metadata: fs::Metadata,
+    pub(super) version: FileVersion,
 }
 
 impl Walk {
@@ -49,7 +53,7 @@ impl Walk {
     pub(super) fn begin(root: &Path, after: &Path) -> io::Result<Self> {
         let (root, after) = (root.to_owned(), after.to_owned());
         let mut walk = Self { root, after, levels: Vec::new(), remarks: Vec::new(), is_short: false };
-        let level = walk.open(PathBuf::new())?;
+        let level = walk.level(PathBuf::new(), open_root(&walk.root)?)?;
         walk.levels.push(level);
         Ok(walk)
     }
@@ -62,18 +66,19 @@ impl Walk {
                 self.levels.pop();
                 continue;
             };
-            let path = level.folder.join(name);
+            let path = level.path.join(&name);
             if is_folder {
-                match self.open(path.clone()) {
+                let folder = open_folder(&level.folder, &name);
+                match folder.and_then(|folder| self.level(path.clone(), folder)) {
                     Ok(level) => self.levels.push(level),
-                    // It was removed a moment ago.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    // It was removed, or replaced by a link, a moment ago.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound || is_replaced(&error) => {}
                     Err(error) => self.skip(&path, &error),
                 }
                 continue;
             }
-            match fs::symlink_metadata(self.root.join(&path)) {
-                Ok(metadata) if metadata.is_file() => return Some(ListedFile { path, metadata }),
+            match FileVersion::of_entry(&level.folder, &name) {
+                Ok(version) if version.is_file() => return Some(ListedFile { path, version }),
                 // It was removed or replaced a moment ago.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -93,26 +98,25 @@ impl Walk {
     }
 
     /// Reads the names of a folder that are not before the start of the walk.
-    fn open(&self, folder: PathBuf) -> io::Result<Level> {
-        let start = self.after.strip_prefix(&folder).ok().and_then(|rest| {
+    fn level(&self, path: PathBuf, folder: File) -> io::Result<Level> {
+        let start = self.after.strip_prefix(&path).ok().and_then(|rest| {
             let mut rest = rest.iter();
             rest.next().map(|name| (name, rest.next().is_some()))
         });
         let is_left =
             |name: &OsStr| start.is_none_or(|(first, is_inside)| name > first || (name == first && is_inside));
         let mut names = Vec::new();
-        for entry in fs::read_dir(self.root.join(&folder))? {
-            let entry = entry?;
-            let (name, kind) = (entry.file_name(), entry.file_type()?);
-            if (kind.is_dir() || kind.is_file()) && is_left(&name) && !is_hidden(Path::new(&name)) {
-                names.push((name, kind.is_dir()));
+        for entry in listed_file::entries(&folder)? {
+            let (name, is_folder) = entry?;
+            if is_left(&name) && !is_hidden(Path::new(&name)) {
+                names.push((name, is_folder));
             }
             if names.len() > MAX_NAMES {
                 return Err(io::Error::other(format!("the folder has more than {MAX_NAMES} files; divide it")));
             }
         }
         names.sort_unstable();
-        Ok(Level { folder, names: names.into_iter() })
+        Ok(Level { path, folder, names: names.into_iter() })
     }
 }
 
