@@ -1,5 +1,7 @@
 //! Transfers of files into the file store: redirections, interrupted transfers, and the classification of failures.
 
+mod rate;
+
 use std::time::Duration;
 
 use axum::http::{
@@ -9,9 +11,10 @@ use axum::http::{
 use bytes::Bytes;
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
+use self::rate::RateWindow;
 use super::{HostPermit, Hosts};
 use crate::{
     files::{FileFacts, FileStore, FileStoreError, NewFile, StoredFile, Workspace},
@@ -29,7 +32,7 @@ const MAX_REDIRECTS: usize = 5;
 /// Maximum number of times that an interrupted transfer is continued.
 const MAX_CONTINUATIONS: usize = 5;
 
-/// Maximum duration of a transfer, so that a server that sends a byte a minute does not hold it for ever.
+/// Maximum duration of a transfer.
 const LONGEST_TRANSFER: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// Wait if a busy server does not say for how long, and the maximum time that it can ask for.
@@ -50,6 +53,9 @@ pub(super) enum TransferError {
     /// A later attempt may succeed.
     #[error("{0}")]
     Transient(String),
+    /// The server does not send, or sends too slowly. A later attempt may succeed.
+    #[error("{0}")]
+    TooSlow(String),
     /// Somebody must act: the publisher, or the administrator of the gateway.
     #[error("{0}")]
     Permanent(String),
@@ -72,7 +78,8 @@ impl From<ClientError> for TransferError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::NotAllowed(_) | ClientError::TlsRoots(_) => Self::Permanent(error.for_everybody()),
-            ClientError::Timeout(_) | ClientError::Connection(_) => Self::Transient(error.to_string()),
+            ClientError::Timeout(_) => Self::TooSlow(error.to_string()),
+            ClientError::Connection(_) => Self::Transient(error.to_string()),
         }
     }
 }
@@ -200,6 +207,7 @@ struct Transfer<'a> {
     response: Option<ResponseStream>,
     /// Strong validator of the content, with which the transfer can be continued.
     etag: Option<HeaderValue>,
+    rate: RateWindow,
 }
 
 impl Transfers {
@@ -247,7 +255,8 @@ impl Transfers {
             }
         };
         let etag = head.etag();
-        let transfer = Transfer { url, request_headers, file, response: Some(response), etag };
+        let transfer =
+            Transfer { url, request_headers, file, response: Some(response), etag, rate: RateWindow::default() };
         self.receive_file(transfer, receiver, permit, place, head).await
     }
 
@@ -271,7 +280,8 @@ impl Transfers {
             return Ok(None);
         }
         let is_whole = receiver.is_whole(&file.facts());
-        let mut transfer = Transfer { url, request_headers, file, response: None, etag: head.etag() };
+        let mut transfer =
+            Transfer { url, request_headers, file, response: None, etag: head.etag(), rate: RateWindow::default() };
         if is_whole {
             return self.complete(transfer.file, receiver, Some(place), head).await.map(Some);
         }
@@ -294,7 +304,8 @@ impl Transfers {
         let checked = received.and_then(|()| receiver.check_content(&transfer.file.facts()));
         if let Err(error) = checked {
             // A bucket would keep the parts of the file.
-            let is_interrupted = matches!(error, TransferError::Transient(_)) && place.is_some();
+            let is_interrupted = matches!(error, TransferError::Transient(_) | TransferError::TooSlow(_));
+            let is_interrupted = is_interrupted && place.is_some();
             let ended = if is_interrupted { transfer.file.suspend().await } else { transfer.file.abort().await };
             if let Err(error) = ended {
                 tracing::debug!(%error, "cannot remove an unfinished file");
@@ -396,11 +407,19 @@ impl Transfer<'_> {
     async fn receive(&mut self, receiver: &mut dyn Receiver) -> Result<(), TransferError> {
         let interrupted = || TransferError::Transient("the transfer was interrupted".to_owned());
         let response = self.response.as_mut().ok_or_else(interrupted)?;
-        while let Some(piece) = response.piece().await? {
+        loop {
+            let began = Instant::now();
+            let piece = timeout(self.rate.left(), response.piece()).await;
+            let bytes = piece.as_ref().ok().and_then(|piece| piece.as_ref().ok()?.as_ref()).map_or(0, Bytes::len);
+            self.rate.add(began.elapsed(), bytes)?;
+            // The end of a window is none of the body.
+            let Ok(piece) = piece else { continue };
+            // A connection that is silent may be broken, so the transfer continues with another one.
+            let piece = piece.map_err(|error| TransferError::Transient(error.to_string()))?;
+            let Some(piece) = piece else { return Ok(()) };
             receiver.receive(&piece, self.file.size() + piece.len() as u64)?;
             self.file.write(piece).await?;
         }
-        Ok(())
     }
 }
 
@@ -412,3 +431,6 @@ fn status_error(status: StatusCode) -> TransferError {
         TransferError::Permanent(reason)
     }
 }
+
+#[cfg(test)]
+mod tests;

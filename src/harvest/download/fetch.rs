@@ -13,7 +13,7 @@ use axum::http::{
     HeaderMap,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{DownloadSettings, position::Download, robots::Robots};
 use crate::{
@@ -28,6 +28,9 @@ use crate::{
 
 /// Time after which `robots.txt` is requested again (RFC 9309 section 2.4).
 const ROBOTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Time for `robots.txt`, from the request to the end of the file.
+const ROBOTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of hosts whose rules are in memory.
 const MAX_ROBOTS: usize = 1000;
@@ -78,7 +81,13 @@ impl Fetcher {
         }
         let robots = match self.robots.get(&url.origin()) {
             Some(robots) => robots,
-            None => self.request_robots(url, permit).await?,
+            None => {
+                let robots = timeout(ROBOTS_TIMEOUT, self.request_robots(url, permit)).await;
+                robots.unwrap_or_else(|_| {
+                    let seconds = ROBOTS_TIMEOUT.as_secs();
+                    Err(TransferError::TooSlow(format!("robots.txt of the server needs more than {seconds} seconds")))
+                })?
+            }
         };
         let path = url.expose().path();
         let path = url.expose().query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));

@@ -4,10 +4,12 @@
 //! downloads the content of their items into the file store, and passes each result to the dialect. So a file that cannot
 //! be had holds no record up, and a crash repeats at most the files of one page.
 //!
-//! * `position` is the state between two pages, with the downloads to repeat;
+//! * `position` is the state between two pages, with the downloads in flight and those to repeat;
+//! * `pool` has the downloads in flight, which outlive a page;
 //! * `fetch` downloads a file, and `robots` reads the rules of the hosts.
 
 mod fetch;
+mod pool;
 mod position;
 mod robots;
 
@@ -20,17 +22,16 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{
-    StreamExt, TryStreamExt,
-    future::{BoxFuture, ready},
-    stream,
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep, sleep_until},
 };
-use tokio::time::sleep;
-use tokio_util::task::AbortOnDropHandle;
 
 use self::{
     fetch::{FetchedFile, Fetcher, RobotsCache},
-    position::{Download, Position},
+    pool::{Ended, MAX_PENDING, Pool},
+    position::{Download, PendingDownload, Position},
 };
 use super::{
     HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError,
@@ -42,15 +43,17 @@ use crate::{
     files::{FileLinks, FileStore},
     format::download::DownloadResult,
     http_client::{Client, ClientSettings},
+    intake::ReceivedMessage,
     journal::{Journal, JournalError, RecordedChange},
     model::{ContentLocation, Digest, DigestAlgorithm, MediaRange, SourceName, Timestamp, Uri, UrlPattern},
 };
 
-/// Number of files of a page, after which the position is written.
-const PAGE_FILES: usize = 16;
+/// Number of results after which a page ends and the position is written.
+const PAGE_RESULTS: usize = 16;
 
-/// Number of files that are downloaded at once, each from another host.
-const CONCURRENCY: usize = 8;
+/// Time that a page waits for further results after its first one, and for the first one.
+const GATHERING: Duration = Duration::from_secs(1);
+const LONGEST_PAGE: Duration = Duration::from_secs(30);
 
 /// Number of changes that a page examines.
 const PAGE_CHANGES: usize = 16 * 1024;
@@ -110,7 +113,9 @@ impl HarvesterSettings for DownloadSettings {
             let transfers = Transfers { client, policy, hosts, files };
             let fetcher = Arc::new(Fetcher { transfers, settings, robots: RobotsCache::default() });
             metrics::register_downloads(&source);
-            Ok(Arc::new(Downloader { source, fetcher, journal, file_links, public_url }) as Arc<dyn Harvester>)
+            let (budget, in_flight) = (Arc::default(), Mutex::default());
+            let downloader = Downloader { source, fetcher, journal, file_links, public_url, budget, in_flight };
+            Ok(Arc::new(downloader) as Arc<dyn Harvester>)
         })
     }
 }
@@ -122,13 +127,18 @@ struct Downloader {
     journal: Journal,
     file_links: FileLinks,
     public_url: Arc<str>,
+    /// Number of bytes that the source may still store.
+    budget: Arc<AtomicU64>,
+    in_flight: Mutex<InFlight>,
 }
 
-/// A download of a page, with the number of attempts that have failed.
-type Attempt = (Download, u32);
-
-/// The same with its result.
-type Outcome = (Download, u32, Result<FetchedFile, TransferError>);
+/// Downloads that continue from one page to the next.
+#[derive(Default)]
+struct InFlight {
+    pool: Pool,
+    /// Number of stored bytes in the newest position, from which the budget was computed.
+    bytes: Option<u64>,
+}
 
 impl Harvester for Downloader {
     fn describe(&self) -> String {
@@ -143,69 +153,99 @@ impl Harvester for Downloader {
         true
     }
 
+    /// Ends the downloads in flight. The position has them.
+    fn rest(&self) {
+        if let Ok(mut in_flight) = self.in_flight.try_lock() {
+            *in_flight = InFlight::default();
+        }
+    }
+
     fn new_work<'a>(&'a self, position: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(self.wait_for_work(Position::parse(position)))
     }
 }
 
 impl Downloader {
+    /// Returns the results of the next downloads that end. Those that do not end continue, and the position has them.
     async fn read_page(&self, mut position: Position) -> Result<Page, HarvestError> {
-        let now = Timestamp::now();
-        let repeats = position.take_due(now, PAGE_FILES).into_iter();
-        let mut attempts: Vec<Attempt> = repeats.map(|repeat| (repeat.download, repeat.attempts)).collect();
-        let is_end = self.select(&mut position, &mut attempts).await?;
-        let total = self.fetcher.settings.total_bytes;
-        let budget = Arc::new(AtomicU64::new(total.saturating_sub(position.bytes)));
-        let budget_before = budget.load(Ordering::Relaxed);
-        let results: Vec<_> = stream::iter(attempts)
-            .map(|attempt| self.attempt(attempt, &budget))
-            .buffered(CONCURRENCY)
-            .try_filter_map(|result| ready(Ok(result)))
-            .try_collect()
-            .await?;
-        position.bytes += budget_before - budget.load(Ordering::Relaxed);
-        let mut messages = Vec::with_capacity(results.len());
-        for (download, attempts, result) in results {
-            metrics::downloaded(&self.source, result.as_ref().ok().map(|file| &file.stored));
-            let (copy, reason) = match result {
-                Ok(file) => (Some(self.location(&file)?), String::new()),
-                // The position stays, so nothing is lost while the disk is full.
-                Err(TransferError::Store(error)) => return Err(HarvestError::retry(error.to_string())),
-                Err(error) => {
-                    let is_permanent = matches!(error, TransferError::Permanent(_));
-                    position.repeat(download.clone(), attempts + 1, now, is_permanent);
-                    (None, error.to_string())
-                }
-            };
-            let Download { object, item, time, original } = download;
-            messages.push(json_message(&DownloadResult { object, item, time, original, copy, reason }));
+        let mut in_flight = self.in_flight.lock().await;
+        let InFlight { pool, bytes } = &mut *in_flight;
+        pool.continue_at(&position.pending);
+        if *bytes != Some(position.bytes) {
+            self.budget.store(self.fetcher.settings.total_bytes.saturating_sub(position.bytes), Ordering::Relaxed);
         }
-        let has_due = position.next_repeat().is_some_and(|next| next <= now);
-        let end = if is_end && !has_due { PageEnd::Complete } else { PageEnd::More };
+        let (mut messages, mut until) = (Vec::new(), Instant::now() + LONGEST_PAGE);
+        let is_end = loop {
+            let is_end = self.select(&mut position, pool).await?;
+            if messages.len() >= PAGE_RESULTS || pool.len() == 0 {
+                break is_end;
+            }
+            tokio::select! {
+                ended = pool.next(|pending| self.download(pending)) => {
+                    let Some((pending, ended)) = ended else { break is_end };
+                    if let Some(result) = ended? {
+                        messages.push(self.report(&mut position, pending, result)?);
+                        until = until.min(Instant::now() + GATHERING);
+                    }
+                }
+                () = self.next_file(&position), if is_end => {}
+                () = sleep_until(until) => break is_end,
+            }
+        };
+        position.pending = pool.pending();
+        *bytes = Some(position.bytes);
+        let has_due = position.next_repeat().is_some_and(|next| next <= Timestamp::now());
+        let end = if is_end && !has_due && pool.len() == 0 { PageEnd::Complete } else { PageEnd::More };
         Ok(Page::new(messages, position.text(), end))
     }
 
-    /// Downloads a file; returns `None` if the registry has other content by now.
-    async fn attempt(
+    /// Returns the message about a download that has ended.
+    fn report(
         &self,
-        (download, attempts): Attempt,
-        budget: &Arc<AtomicU64>,
-    ) -> Result<Option<Outcome>, JournalError> {
-        if !self.is_current(&download).await? {
-            return Ok(None);
-        }
-        // A task of its own, because hashing would hold up the other transfers.
-        let (fetcher, task_download) = (Arc::clone(&self.fetcher), download.clone());
-        let budget = Arc::clone(budget);
-        let task = tokio::spawn(async move { fetcher.fetch(&task_download, &budget).await });
-        let result = AbortOnDropHandle::new(task).await.map_err(|_| JournalError::Closed)?;
-        Ok(Some((download, attempts, result)))
+        position: &mut Position,
+        PendingDownload { download, attempts }: PendingDownload,
+        result: Result<FetchedFile, TransferError>,
+    ) -> Result<ReceivedMessage, HarvestError> {
+        metrics::downloaded(&self.source, result.as_ref().ok().map(|file| &file.stored));
+        let (copy, reason) = match result {
+            Ok(file) => {
+                position.bytes += if file.stored.is_new { file.stored.size } else { 0 };
+                (Some(self.location(&file)?), String::new())
+            }
+            // The position stays, so nothing is lost while the disk is full.
+            Err(TransferError::Store(error)) => return Err(HarvestError::retry(error.to_string())),
+            Err(error) => {
+                let is_permanent = matches!(error, TransferError::Permanent(_));
+                position.repeat(download.clone(), attempts + 1, Timestamp::now(), is_permanent);
+                (None, error.to_string())
+            }
+        };
+        let Download { object, item, time, original } = download;
+        Ok(json_message(&DownloadResult { object, item, time, original, copy, reason }))
     }
 
-    /// Adds the files of the next changes to a page; returns whether no change is left.
-    async fn select(&self, position: &mut Position, attempts: &mut Vec<Attempt>) -> Result<bool, JournalError> {
+    /// Downloads a file, if the registry has no other content by now.
+    fn download(&self, pending: &PendingDownload) -> BoxFuture<'static, Ended> {
+        let (fetcher, budget) = (Arc::clone(&self.fetcher), Arc::clone(&self.budget));
+        let (journal, download) = (self.journal.clone(), pending.download.clone());
+        async move {
+            if !is_current(&journal, &download).await? {
+                return Ok(None);
+            }
+            Ok(Some(fetcher.fetch(&download, &budget).await))
+        }
+        .boxed()
+    }
+
+    /// Selects the next downloads: those that are due again, and the files of the next changes. Returns whether no change
+    /// is left.
+    async fn select(&self, position: &mut Position, pool: &mut Pool) -> Result<bool, JournalError> {
+        if pool.wants_more() {
+            let due = position.take_due(Timestamp::now(), MAX_PENDING - pool.len());
+            due.into_iter().for_each(|repeat| pool.add(repeat));
+        }
         let mut examined = 0;
-        while attempts.len() < PAGE_FILES && examined < PAGE_CHANGES {
+        while pool.wants_more() && examined < PAGE_CHANGES {
             let changes = match self.journal.intact_after(position.after, READ_CHANGES).await {
                 Err(JournalError::Gone { .. }) => {
                     // Retention or a restore has removed the next change.
@@ -218,20 +258,23 @@ impl Downloader {
                 return Ok(true);
             }
             for change in changes {
-                let files = self.files(&change)?;
-                let free = PAGE_FILES - attempts.len();
-                let taken = files.iter().skip(position.items).take(free);
-                let before = attempts.len();
-                attempts.extend(taken.map(|download| (download.clone(), 0)));
-                position.items += attempts.len() - before;
-                if position.items < files.len() {
-                    return Ok(false);
+                for download in self.files(&change)?.into_iter().skip(position.items) {
+                    if !pool.wants_more() {
+                        return Ok(false);
+                    }
+                    pool.add(PendingDownload { download, attempts: 0 });
+                    position.items += 1;
                 }
                 (position.after, position.items) = (change.seq(), 0);
                 examined += 1;
             }
         }
         Ok(false)
+    }
+
+    /// Waits until a further change names a file.
+    async fn next_file(&self, position: &Position) {
+        wait_for_change(&self.journal, position.after, |change| Ok(!self.files(change)?.is_empty())).await;
     }
 
     /// Returns the files to download of a change.
@@ -244,14 +287,6 @@ impl Downloader {
         let files = modification.items.iter();
         let files = files.filter_map(|item| Download::of(&modification.object, modification.time, item));
         Ok(files.filter(|download| urls.is_match(download.original.url.as_str())).collect())
-    }
-
-    /// Returns whether the registry still has the content that was to be downloaded.
-    async fn is_current(&self, download: &Download) -> Result<bool, JournalError> {
-        let Some(object) = self.journal.object(download.object.clone()).await? else { return Ok(false) };
-        let Some(content) = object.content(&download.item) else { return Ok(false) };
-        let content = content.parse()?;
-        Ok(content.original.is_none() && content.reported() == download.original)
     }
 
     /// Returns the location of a stored file.
@@ -285,7 +320,15 @@ impl Downloader {
         };
         tokio::select! {
             () = repeat => {}
-            () = wait_for_change(&self.journal, position.after, |change| Ok(!self.files(change)?.is_empty())) => {}
+            () = self.next_file(&position) => {}
         }
     }
+}
+
+/// Returns whether the registry still has the content that was to be downloaded.
+async fn is_current(journal: &Journal, download: &Download) -> Result<bool, JournalError> {
+    let Some(object) = journal.object(download.object.clone()).await? else { return Ok(false) };
+    let Some(content) = object.content(&download.item) else { return Ok(false) };
+    let content = content.parse()?;
+    Ok(content.original.is_none() && content.reported() == download.original)
 }

@@ -1,6 +1,9 @@
 //! Position of the downloads of a source: everything that the next run needs.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use crate::model::{ContentItemModification, ContentLocation, OriginalContent, Seq, Timestamp, Uri};
 
@@ -26,6 +29,8 @@ pub(super) struct Position {
     pub(super) items: usize,
     /// Size of all files that were stored for this source, in bytes.
     pub(super) bytes: u64,
+    /// Downloads that are selected and have not ended.
+    pub(super) pending: Vec<PendingDownload>,
     /// Downloads that are repeated later, in order of their first attempts.
     pub(super) repeats: Vec<Repeat>,
 }
@@ -38,6 +43,14 @@ pub(super) struct Download {
     /// Time of the change that named the file.
     pub(super) time: Timestamp,
     pub(super) original: OriginalContent,
+}
+
+/// A download that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PendingDownload {
+    pub(super) download: Download,
+    /// Number of failed attempts.
+    pub(super) attempts: u32,
 }
 
 /// A download that has failed.
@@ -56,6 +69,12 @@ impl Download {
         let content = item.change.content().filter(|content: &&ContentLocation| content.original.is_none())?;
         Some(Self { object: object.clone(), item: item.uri.clone(), time, original: content.reported() })
     }
+
+    /// Returns the host of the file.
+    pub(super) fn host(&self) -> String {
+        let url = Url::parse(self.original.url.as_str()).ok();
+        url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+    }
 }
 
 impl Position {
@@ -69,14 +88,15 @@ impl Position {
     }
 
     /// Removes the downloads that are due, at most `limit`.
-    pub(super) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<Repeat> {
+    pub(super) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<PendingDownload> {
         let mut due = 0;
         let is_taken = |repeat: &mut Repeat| {
             let is_taken = repeat.next <= now && due < limit;
             due += usize::from(is_taken);
             is_taken
         };
-        self.repeats.extract_if(.., is_taken).collect()
+        let due = self.repeats.extract_if(.., is_taken);
+        due.map(|Repeat { download, attempts, .. }| PendingDownload { download, attempts }).collect()
     }
 
     /// Returns the time of the next repeat.
@@ -85,10 +105,15 @@ impl Position {
     }
 
     /// Plans the repeat of a download after this number of failed attempts; returns whether it will be repeated. If
-    /// there are too many, the one that has failed most often is given up.
+    /// there are too many, one of the host with the most is given up: the one that has failed most often.
     pub(super) fn repeat(&mut self, download: Download, attempts: u32, now: Timestamp, is_permanent: bool) -> bool {
-        // Only the newest content of an item counts.
-        self.repeats.retain(|other| other.download.item != download.item || other.download.object != download.object);
+        let is_of_item =
+            |other: &Repeat| other.download.item == download.item && other.download.object == download.object;
+        // Only the newest content of an item counts. Downloads end in any order.
+        if self.repeats.iter().any(|other| is_of_item(other) && other.download.time > download.time) {
+            return true;
+        }
+        self.repeats.retain(|other| !is_of_item(other));
         if attempts >= MAX_ATTEMPTS {
             return false;
         }
@@ -97,17 +122,28 @@ impl Position {
         let next = Timestamp::from_millis(now.millis().saturating_add(wait)).unwrap_or(now);
         self.repeats.push(Repeat { download, attempts, next });
         if self.repeats.len() > MAX_REPEATS {
-            let most = self.repeats.iter().enumerate().max_by_key(|(_, repeat)| repeat.attempts);
-            if let Some((most, _)) = most {
-                self.repeats.remove(most);
-            }
+            self.give_one_up();
         }
         true
+    }
+
+    /// Removes a repeat of the host with the most, so that one server does not push out the files of others.
+    fn give_one_up(&mut self) {
+        let mut of_host = HashMap::<String, usize>::new();
+        for repeat in &self.repeats {
+            *of_host.entry(repeat.download.host()).or_default() += 1;
+        }
+        let largest = of_host.into_iter().max_by_key(|(_, number)| *number).map(|(host, _)| host);
+        let of_largest = self.repeats.iter().enumerate();
+        let of_largest = of_largest.filter(|(_, repeat)| Some(repeat.download.host()) == largest);
+        if let Some((most, _)) = of_largest.max_by_key(|(_, repeat)| repeat.attempts) {
+            self.repeats.remove(most);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::{Download, OriginalContent, Position, Timestamp, Uri};
 
     fn at(millis: i64) -> Timestamp {
@@ -115,7 +151,12 @@ mod tests {
     }
 
     fn download(name: &str) -> Download {
-        let uri = Uri::parse(&format!("http://h/{name}")).unwrap();
+        download_of(&format!("http://h/{name}"))
+    }
+
+    /// Returns the download of a file at this URL.
+    pub(in crate::harvest::download) fn download_of(url: &str) -> Download {
+        let uri = Uri::parse(url).unwrap();
         let original = OriginalContent { url: uri.clone(), media_type: None, size: None, digest: None };
         Download { object: uri.clone(), item: uri, time: at(0), original }
     }
@@ -142,7 +183,7 @@ mod tests {
         assert_eq!(Position::parse(&position.text()), position);
         let names = |position: &mut Position, limit| {
             let due = position.take_due(at(60_000), limit).into_iter();
-            due.map(|repeat| repeat.download.item.to_string()).collect::<Vec<_>>()
+            due.map(|pending| pending.download.item.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(names(&mut position, 2), ["http://h/a", "http://h/c"]);
         assert_eq!(names(&mut position, 2), ["http://h/d"]);
@@ -158,5 +199,25 @@ mod tests {
         }
         assert_eq!(position.repeats.len(), 1000);
         assert!(position.repeats.iter().all(|repeat| repeat.attempts == 1));
+    }
+
+    #[test]
+    fn repeats_of_one_host_push_out_no_others() {
+        let mut position = Position::default();
+        let other = download_of("http://other.example/a");
+        position.repeat(other.clone(), 20, at(0), false);
+        for number in 0..1500 {
+            position.repeat(download(&number.to_string()), 1, at(0), false);
+        }
+        assert_eq!(position.repeats.len(), 1000);
+        assert!(position.repeats.iter().any(|repeat| repeat.download == other));
+    }
+
+    #[test]
+    fn older_content_of_an_item_replaces_no_newer_one() {
+        let (mut position, older) = (Position::default(), download("a"));
+        let newer = Download { time: at(1), ..older.clone() };
+        assert!(position.repeat(newer.clone(), 1, at(0), false) && position.repeat(older, 2, at(0), false));
+        assert_eq!(position.repeats.iter().map(|repeat| &repeat.download).collect::<Vec<_>>(), [&newer]);
     }
 }

@@ -123,7 +123,7 @@ pub(super) async fn fetch(
             Err(match error {
                 TransferError::Permanent(_) => refused(message),
                 TransferError::Store(error) => failed(IngestFailure { message, ..store_failure(&error) }),
-                TransferError::Transient(_) => {
+                TransferError::Transient(_) | TransferError::TooSlow(_) => {
                     failed(IngestFailure::transient(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message))
                 }
             })

@@ -22,7 +22,7 @@ const PDF: &[u8] = b"%PDF-1.7 a paper";
 /// Writes the configuration of a source `repo` whose files are downloaded by the source `files`.
 fn config(folder: &Path, more: &str) -> String {
     let lines = format!(
-        "[delivery]\nallow = [\"127.0.0.1\"]\n[sources.repo]\ntransport = \"http\"\ndialect = \"content-change\"\n\
+        "[delivery]\nallow = [\"127.0.0.0/8\"]\n[sources.repo]\ntransport = \"http\"\ndialect = \"content-change\"\n\
          [sources.files]\ntransport = \"download\"\ndialect = \"download\"\nof = [\"repo\"]\nurls = 'http://.*'\n{more}\n"
     );
     configuration(folder, &lines)
@@ -364,4 +364,50 @@ async fn copy_can_be_named_by_its_place_in_the_store() {
     let removed =
         command().args(["files", "gc", "--folder", store.to_str().unwrap(), "--gateway", &gateway.url]).output();
     assert!(String::from_utf8_lossy(&removed.unwrap().stdout).contains("0 files removed"));
+}
+
+#[tokio::test]
+async fn slow_servers_hold_up_their_own_files_alone() {
+    const FILES: usize = 39;
+    let folder = tempfile::tempdir().unwrap();
+    let (quick, slow) = (FileServer::start().await, FileServer::start_at("127.0.0.3").await);
+    let silent = FileServer::start_at("127.0.0.4").await;
+    silent.put("/robots.txt", "text/plain", b"User-agent: *", FileResponse::Stalled { after: 5 });
+    let config = config(folder.path(), "");
+    let mut gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    for number in 0..10 {
+        let path = format!("/slow{number}");
+        let stalled = FileResponse::Stalled { after: 5 };
+        report(&gateway, &format!("slow{number}"), &slow.put(&path, "text/plain", PDF, stalled)).await;
+        let url = silent.put(&path, "text/plain", PDF, FileResponse::Good);
+        report(&gateway, &format!("silent{number}"), &url).await;
+    }
+    for number in 0..FILES {
+        let url = quick.put(&format!("/{number}"), "text/plain", PDF, FileResponse::Good);
+        report(&gateway, &format!("quick{number}"), &url).await;
+    }
+    for number in 0..FILES {
+        wait_for_item(&gateway, &format!("quick{number}"), is_copied).await;
+    }
+    let later = quick.put("/later", "text/plain", PDF, FileResponse::Good);
+    report(&gateway, "later", &later).await;
+    wait_for_item(&gateway, "later", is_copied).await;
+    assert_eq!(gateway.json("/harvests/files").await["run"]["state"], "running");
+    // Downloads in flight are not lost.
+    gateway.kill();
+    for number in 0..10 {
+        slow.put(&format!("/slow{number}"), "text/plain", PDF, FileResponse::Good);
+    }
+    silent.put("/robots.txt", "text/plain", b"User-agent: *", FileResponse::Good);
+    gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    for number in 0..10 {
+        wait_for_item(&gateway, &format!("slow{number}"), is_copied).await;
+        wait_for_item(&gateway, &format!("silent{number}"), is_copied).await;
+    }
+    let began = Instant::now();
+    while gateway.json("/harvests/files").await["run"]["state"] != "completed" {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(gateway.head().await, 2 * (FILES as u64 + 21));
 }

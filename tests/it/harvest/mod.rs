@@ -29,3 +29,4 @@ mod missing_records;
 mod oai_pmh;
 mod origins;
 mod program;
+mod replaced_files;

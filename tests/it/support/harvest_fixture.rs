@@ -209,14 +209,9 @@ async fn engine(
 ) -> Engine {
     let context = HarvesterContext {
         hosts: Hosts::default(),
-<<<<<<< HEAD
         budget: HarvestBudget::new(64 << 20, &std::env::temp_dir()),
-        clients: SharedClients::default(),
-        own_host: OutboundPolicy::unrestricted(),
-=======
         clients: SharedClients::with_resolver(Arc::new(LoopbackNames)),
         is_configured: true,
->>>>>>> 46b5de1 (Origin: credentials are sent to scheme, host and port, and configured names are checked after their resolution)
         redirects: OutboundPolicy::restricted(Default::default()),
         max_record_bytes,
         journal: journal.journal.clone(),

@@ -48,7 +48,12 @@ pub(crate) struct FileServer {
 
 impl FileServer {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1").await
+    }
+
+    /// Starts a server at a loopback address, each of which is a host of its own.
+    pub(crate) async fn start_at(address: &str) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let script = Arc::new(Mutex::new(Script::default()));
         let server = Self { script, url };
