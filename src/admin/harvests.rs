@@ -255,6 +255,7 @@ pub async fn one(State(harvests): State<Harvests>, Path(source): Path<SourceName
     let lease = stored.as_ref().and_then(|stored| stored.lease);
     let position = stored.map(|stored| stored.position.to_string()).filter(|position| !position.is_empty());
     let announced = position.as_deref().and_then(|position| harvest.announced(position));
+    let position = position.map(|position| harvest.public_position(&position));
     let summary = HarvestSummary::of(&harvest, view, runs.first().cloned());
     Ok(Json(HarvestHistory { summary, position, announced, lease, runs }).into_response())
 }

@@ -106,6 +106,6 @@ pub async fn notify(
     Body(_): Body,
 ) -> Result<Response, Problem> {
     callback(&harvests, &name, &token).await?;
-    harvests.request(&name).await.map_err(problem)?;
+    harvests.notify(&name).await.map_err(problem)?;
     Ok(StatusCode::ACCEPTED.into_response())
 }

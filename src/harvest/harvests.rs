@@ -95,6 +95,15 @@ impl Harvest {
         self.harvester.announced(position)
     }
 
+    /// Returns a position for people, without the token of the URL for the notifications of a hub.
+    #[must_use]
+    pub fn public_position(&self, position: &str) -> String {
+        match self.harvester.callback(position) {
+            Some(callback) => position.replace(&callback.token, "(hidden)"),
+            None => position.to_owned(),
+        }
+    }
+
     /// Creates the engine, which writes to this journal.
     #[must_use]
     pub fn engine(&self, journal: Journal, waits: Waits) -> Engine {

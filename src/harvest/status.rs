@@ -1,6 +1,9 @@
 //! State of a harvest at this node, for people.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio::sync::Notify;
 
@@ -46,6 +49,8 @@ pub struct HarvestView {
 pub struct HarvestStatus {
     view: Mutex<HarvestView>,
     requested: Notify,
+    /// Whether an administrator has requested the next run at this node.
+    is_urgent: AtomicBool,
 }
 
 impl HarvestStatus {
@@ -66,6 +71,15 @@ impl HarvestStatus {
         self.requested.notify_one();
     }
 
+    /// Notes that an administrator requests a run, which then waits for nothing.
+    pub(super) fn hurry(&self) {
+        self.is_urgent.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_urgent(&self) -> bool {
+        self.is_urgent.load(Ordering::Relaxed)
+    }
+
     /// Waits until a run is requested at this node.
     pub(super) async fn woken(&self) {
         self.requested.notified().await;
@@ -82,6 +96,7 @@ impl HarvestStatus {
 
     /// Forgets the failures and remarks of earlier runs.
     pub(super) fn begin_run(&self) {
+        self.is_urgent.store(false, Ordering::Relaxed);
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) =
             HarvestView { state: HarvestState::Running, ..HarvestView::default() };
     }

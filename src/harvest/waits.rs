@@ -16,6 +16,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
 /// Time between two runs of a feed whose hub reports changes, in milliseconds.
 const RARE_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
+/// Least time between the starts of two runs of a feed whose hub reports changes. A feed with a shorter interval has that.
+const HUB_GAP: Duration = Duration::from_secs(30);
+
 /// Result of the wait for a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunStart {
@@ -86,6 +89,8 @@ impl Engine {
         let position = stored.map_or_else(|| "".into(), |stored| stored.position);
         // A failed run is not repeated before its time, whatever else there is to do.
         let may_be_early = newest.first().is_none_or(|run| run.state == RunState::Completed);
+        // Whoever knows the URL for notifications can send any number of them.
+        let gap = self.harvester.callback(&position).map(|_| HUB_GAP.min(self.schedule.every));
         let mut new_work = self.harvester.new_work(&position);
         loop {
             let stored = self.journal.harvest(self.source.name().clone()).await?;
@@ -93,14 +98,15 @@ impl Engine {
                 return Ok(RunStart::Paused);
             }
             let requested = stored.and_then(|stored| stored.requested);
-            if requested.is_some_and(|requested| Some(requested) > last_start) {
+            let is_requested = requested.is_some_and(|requested| Some(requested) > last_start);
+            let gap = gap.filter(|_| !self.status.is_urgent());
+            let requested = is_requested.then(|| gap_left(gap, last_start, Timestamp::now()));
+            let left = |due: Timestamp| u64::try_from(due.millis() - Timestamp::now().millis()).unwrap_or(0);
+            let remaining = due.map(|due| Duration::from_millis(left(due)));
+            let remaining = [remaining, requested].into_iter().flatten().min().unwrap_or(LONGEST_SLEEP);
+            if remaining.is_zero() {
                 return Ok(RunStart::Now);
             }
-            let remaining = due.map(|due| u64::try_from(due.millis() - Timestamp::now().millis()).unwrap_or(0));
-            if remaining == Some(0) {
-                return Ok(RunStart::Now);
-            }
-            let remaining = remaining.map_or(LONGEST_SLEEP, Duration::from_millis);
             tokio::select! {
                 biased;
                 waited = self.wait_for_administrator(remaining.min(LONGEST_SLEEP), stop) => waited?,
@@ -108,6 +114,13 @@ impl Engine {
             }
         }
     }
+}
+
+/// Returns the time until a requested run begins. A clock that was set back makes it no longer than the gap.
+fn gap_left(gap: Option<Duration>, last_start: Option<Timestamp>, now: Timestamp) -> Duration {
+    let (Some(gap), Some(last_start)) = (gap, last_start) else { return Duration::ZERO };
+    let passed = u64::try_from(now.millis() - last_start.millis()).unwrap_or(0);
+    gap.saturating_sub(Duration::from_millis(passed))
 }
 
 /// Returns the time of the next run of a feed whose hub reports changes until `lease`: a day after the last one, or before
@@ -120,11 +133,22 @@ fn rare_run(last: &HarvestRun, lease: Timestamp) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HarvestRun, RunState, Timestamp, rare_run};
+    use super::{Duration, HUB_GAP, HarvestRun, RunState, Timestamp, gap_left, rare_run};
     use crate::{
         journal::harvest::{RunCounts, RunId},
         model::SourceName,
     };
+
+    #[test]
+    fn runs_that_a_hub_begins_have_a_gap() {
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000).unwrap();
+        for (last_start, now, left) in [(0, 0, 30), (0, 29, 1), (0, 30, 0), (0, 500, 0), (1000, 0, 30)] {
+            let left_now = gap_left(Some(HUB_GAP), Some(at(last_start)), at(now));
+            assert_eq!(left_now, Duration::from_secs(left), "{last_start} {now}");
+        }
+        assert_eq!(gap_left(Some(HUB_GAP), None, at(0)), Duration::ZERO);
+        assert_eq!(gap_left(None, Some(at(0)), at(0)), Duration::ZERO);
+    }
 
     #[test]
     fn feed_with_a_hub_is_requested_each_day_and_before_its_lease_ends() {

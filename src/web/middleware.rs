@@ -9,7 +9,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use axum::{
     body::HttpBody,
     extract::{ConnectInfo, MatchedPath, Request, State},
-    http::{HeaderMap, Method, Uri, uri::PathAndQuery},
+    http::{HeaderMap, Method, Uri, Version, header::HOST, uri::PathAndQuery},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -108,7 +108,7 @@ pub async fn apply_request_policy(
     let rejection = policy.check(&request).err();
     let time = policy.time_limit + policy.wait_time(&request);
     let mut response = instrument(&policy.metrics, request, async |request| match rejection {
-        Some(Rejection::TooLarge(problem)) => problem.into_response(),
+        Some(Rejection::Invalid(problem)) => problem.into_response(),
         Some(Rejection::ForeignSite(foreign)) => refuse_foreign(&foreign, request, time).await,
         None => with_charset(into_problem_response(time_limit(time, next.run(request)).await)),
     })
@@ -119,14 +119,17 @@ pub async fn apply_request_policy(
 
 /// Reason to refuse a request because of its URL and headers.
 enum Rejection {
-    TooLarge(Problem),
+    /// The URL and headers are too large, or name no host.
+    Invalid(Problem),
     ForeignSite(ForeignSite),
 }
 
 impl PolicyState {
     fn check(&self, request: &Request) -> Result<(), Rejection> {
-        if let Some(problem) = too_large(request.uri(), request.headers()) {
-            return Err(Rejection::TooLarge(problem));
+        let headers = request.headers();
+        let problem = too_large(request.uri(), headers).or_else(|| without_host(request.version(), headers));
+        if let Some(problem) = problem {
+            return Err(Rejection::Invalid(problem));
         }
         self.site.check(request.method(), request.uri(), request.headers()).map_err(Rejection::ForeignSite)
     }
@@ -174,6 +177,15 @@ fn too_large(uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
         return Some(Problem::new(ProblemCode::HeadTooLarge, detail));
     }
     None
+}
+
+/// Returns a problem if the request does not name its host exactly once (RFC 9112 section 3.2), because a proxy in front
+/// may have chosen another one. HTTP/1.0 has requests without a host.
+fn without_host(version: Version, headers: &HeaderMap) -> Option<Problem> {
+    let hosts = headers.get_all(HOST).iter().count();
+    let is_valid = hosts == 1 || (hosts == 0 && version < Version::HTTP_11);
+    let detail = "The request must have the header Host exactly once. Check the sender.";
+    (!is_valid).then(|| Problem::new(ProblemCode::BadRequest, detail))
 }
 
 #[cfg(test)]

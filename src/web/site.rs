@@ -86,8 +86,8 @@ impl OwnSite {
         }
     }
 
-    /// Checks all hosts that a request names, in the absolute form of its target and in `Host`. Browsers always send
-    /// `Host`, so a request without it is from another program.
+    /// Checks all hosts that a request names, in the absolute form of its target and in `Host`. A request of HTTP/1.0
+    /// without `Host` is from no browser.
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignSite> {
         let foreign =
             |host: &[u8]| ForeignSite::Host(String::from_utf8_lossy(host).chars().take(MAX_LOGGED_HOST).collect());

@@ -16,6 +16,9 @@ use super::{
 /// Maximum number of names of one folder, which are sorted in memory.
 const MAX_NAMES: usize = 1_000_000;
 
+/// Maximum number of folders on the way to a file. The walk has each of them open.
+const MAX_DEPTH: usize = 128;
+
 /// Maximum number of remarks about folders that cannot be read.
 const MAX_REMARKS: usize = 3;
 
@@ -61,6 +64,7 @@ impl Walk {
     /// Returns the next file; `None` at the end.
     pub(super) fn next(&mut self) -> Option<ListedFile> {
         loop {
+            let depth = self.levels.len();
             let level = self.levels.last_mut()?;
             let Some((name, is_folder)) = level.names.next() else {
                 self.levels.pop();
@@ -68,7 +72,11 @@ impl Walk {
             };
             let path = level.path.join(&name);
             if is_folder {
-                let folder = open_folder(&level.folder, &name);
+                let folder = if depth < MAX_DEPTH {
+                    open_folder(&level.folder, &name)
+                } else {
+                    Err(io::Error::other(format!("it is more than {MAX_DEPTH} folders deep")))
+                };
                 match folder.and_then(|folder| self.level(path.clone(), folder)) {
                     Ok(level) => self.levels.push(level),
                     // It was removed, or replaced by a link, a moment ago.

@@ -87,6 +87,18 @@ impl Harvests {
     /// # Errors
     /// As [`Harvests::pause`].
     pub async fn request(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
+        if let Some(harvest) = self.get(name) {
+            harvest.status.hurry();
+        }
+        self.modify(name, HarvestWrite::Request(Timestamp::now())).await
+    }
+
+    /// Requests a run because the hub of a feed has reported a change. It begins after the newest run and the least time
+    /// between two such runs, so any number of notifications makes one run.
+    ///
+    /// # Errors
+    /// As [`Harvests::pause`].
+    pub async fn notify(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
         self.modify(name, HarvestWrite::Request(Timestamp::now())).await
     }
 

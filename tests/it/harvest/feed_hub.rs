@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -92,6 +93,48 @@ async fn hub_is_not_asked_without_need() {
     assert_eq!(fixture.take_paths(), ["/feed.xml"]);
 }
 
+/// Returns the token of the subscription that the harvest `other` has requested.
+fn stored_token(data: &Path) -> String {
+    let journal = rusqlite::Connection::open(journal_file(data)).unwrap();
+    let sql = "SELECT position FROM harvests WHERE source = 'other'";
+    let position: String = journal.query_row(sql, [], |row| row.get(0)).unwrap();
+    let position: Value = serde_json::from_str(&position).unwrap();
+    position["subscription"]["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn flood_of_notifications_begins_few_runs_and_loses_none() {
+    const GAP: u64 = 3;
+    let [data, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let other = gateway(data.path(), LOCAL);
+    post(&other, 1).await;
+    let address = free_address();
+    let lines = format!(
+        "[server]\npublic_url = \"http://{address}\"\n[sources.other]\ntransport = \"feed\"\n\
+         dialect = \"feed\"\nurl = \"{}/feed\"\nevery = \"{GAP}s\"\n",
+        other.url
+    );
+    let config = configuration(folder.path(), &lines);
+    let copy = Gateway::start_elsewhere(folder.path(), &["--listen", &address, "--config", &config], None);
+    wait_for_harvest(&copy, |harvest| harvest["lease"].is_string() && harvest["state"] == "waiting").await;
+    let runs = |harvest: &Value| harvest["runs"].as_array().unwrap().len() as u64;
+    let before = runs(&copy.json("/harvests/other").await);
+    let place = format!("{}/harvests/other/notifications/{}", copy.url, stored_token(folder.path()));
+    let began = Instant::now();
+    for _ in 0..100 {
+        assert_eq!(copy.http.post(&place).body("x").send().await.unwrap().status(), 202);
+    }
+    // The hub of the other gateway reports this change, too.
+    post(&other, 2).await;
+    while copy.changes().await.len() < 2 {
+        assert!(began.elapsed() < PATIENCE, "{}", copy.json("/harvests/other").await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let most = 2 + began.elapsed().as_secs() / GAP;
+    let begun = runs(&copy.json("/harvests/other").await) - before;
+    assert!(begun <= most, "{begun} runs by 101 notifications; at most {most} were expected");
+}
+
 #[tokio::test]
 async fn hub_of_another_gateway_begins_runs() {
     let [data, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
@@ -100,7 +143,7 @@ async fn hub_of_another_gateway_begins_runs() {
     let address = free_address();
     let lines = format!(
         "[server]\npublic_url = \"http://{address}\"\n[sources.other]\ntransport = \"feed\"\n\
-         dialect = \"feed\"\nurl = \"{}/feed\"\nevery = \"30d\"\n",
+         dialect = \"feed\"\nurl = \"{}/feed\"\nevery = \"1s\"\n",
         other.url
     );
     let config = configuration(folder.path(), &lines);
@@ -108,7 +151,9 @@ async fn hub_of_another_gateway_begins_runs() {
     let mut copy = Gateway::start_elsewhere(folder.path(), &arguments, None);
     let harvest = wait_for_harvest(&copy, |harvest| harvest["lease"].is_string()).await;
     let position: Value = serde_json::from_str(harvest["position"].as_str().unwrap()).unwrap();
-    let token = position["subscription"]["token"].as_str().unwrap().to_owned();
+    assert_eq!(position["subscription"]["token"], "(hidden)");
+    let token = stored_token(folder.path());
+    assert!(!harvest.to_string().contains(&token));
     assert_eq!(position["subscription"]["url"], format!("{}/hub", other.url));
     wait_for_harvest(&copy, |harvest| harvest["state"] == "waiting").await;
     for number in 2..5 {

@@ -42,7 +42,7 @@ async fn token_stays_at_the_configured_port() {
     let folder = tempfile::tempdir().unwrap();
     let lines = format!(
         "[delivery]\nallow = [\"127.0.0.1\"]\n[sources.edge]\ntransport = \"gateway\"\ndialect = \"gateway\"\n\
-         url = \"{}\"\ntoken = \"tdg_hush\"\n",
+         url = \"{}\"\ntoken = \"tdg_hush-hush-hush-hush\"\n",
         redirecting.uri()
     );
     let config = configuration(folder.path(), &lines);
@@ -57,14 +57,14 @@ async fn token_stays_at_the_configured_port() {
     };
     assert_eq!(arrived.headers.get("authorization"), None);
     let sent = redirecting.received_requests().await.unwrap_or_default();
-    assert!(sent.iter().all(|request| request.headers["authorization"] == "Bearer tdg_hush"));
+    assert!(sent.iter().all(|request| request.headers["authorization"] == "Bearer tdg_hush-hush-hush-hush"));
 }
 
 #[tokio::test]
 async fn name_of_somebody_else_leads_to_no_internal_address() {
     let fixture = feed_at("repo.partner.example", &feed_with_hub("/hub")).await;
     let (reason, _) = fixture.fail().await;
-    assert!(reason.contains("it leads to 127.0.0.1, which is loopback"), "{reason}");
+    assert!(reason.contains("it leads to 127.0.0.1, which is a loopback address"), "{reason}");
     assert!(reason.contains("list it in delivery.allow"), "{reason}");
     assert_eq!(fixture.take_paths(), Vec::<String>::new());
 }

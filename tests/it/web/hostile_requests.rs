@@ -180,3 +180,25 @@ async fn truncated_and_badly_framed_bodies_change_nothing() {
     }
     assert!(gateway.changes().await.is_empty());
 }
+
+#[tokio::test]
+async fn request_names_its_host_exactly_once() {
+    let gateway = WatchedGateway::start("");
+    let twice = "Host: localhost\r\nHost: localhost\r\n";
+    for (version, hosts, expected) in [
+        ("1.1", "Host: localhost\r\n", 200),
+        ("1.1", "", 400),
+        ("1.1", twice, 400),
+        ("1.1", "Host: localhost\r\nHost: evil.example\r\n", 400),
+        ("1.0", "Host: localhost\r\n", 200),
+        ("1.0", "", 200),
+        ("1.0", twice, 400),
+    ] {
+        for target in ["/changes", "/healthz", "http://localhost/changes"] {
+            let request = format!("GET {target} HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n");
+            let (status, body) = gateway.raw(request.as_bytes());
+            assert_eq!(status, expected, "{request} {body}");
+        }
+    }
+    gateway.still_serves("requests without a host");
+}
