@@ -72,7 +72,7 @@ impl HarvestStatus {
     }
 
     /// Notes that an administrator requests a run, which then waits for nothing.
-    pub(super) fn hurry(&self) {
+    pub fn hurry(&self) {
         self.is_urgent.store(true, Ordering::Relaxed);
     }
 

@@ -130,6 +130,7 @@ pub(crate) async fn run_until(
     let is_interrupted = newest.as_ref().is_some_and(|run| run.state == RunState::Running);
     let before = newest.filter(|_| !is_interrupted).map(|run| run.id);
     if !is_interrupted {
+        status.hurry();
         journal.journal.request_harvest(source()).await.unwrap();
     }
     let engine = engine(journal, settings, max_record_bytes, status, schedule).await;
@@ -158,7 +159,9 @@ pub(crate) async fn stop_at(journal: &OpenJournal, settings: &dyn HarvesterSetti
         jitter: Duration::ZERO,
         hours: Hours::default(),
     };
-    let engine = engine(journal, settings, 1 << 20, &Arc::default(), schedule).await;
+    let status = Arc::<HarvestStatus>::default();
+    status.hurry();
+    let engine = engine(journal, settings, 1 << 20, &status, schedule).await;
     let stop = CancellationToken::new();
     let task = tokio::spawn(engine.run(stop.clone()));
     let reached = async {
