@@ -431,6 +431,3 @@ fn status_error(status: StatusCode) -> TransferError {
         TransferError::Permanent(reason)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -41,3 +41,46 @@ impl RateWindow {
         )))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{RATE_WINDOW, RateWindow, TransferError};
+
+    /// Returns the time after which pieces of this size, each after this pause, end a transfer; `None` after an hour.
+    fn end_of(bytes: usize, pause: Duration) -> Option<Duration> {
+        let (mut rate, mut passed) = (RateWindow::default(), Duration::ZERO);
+        while passed < Duration::from_secs(3600) {
+            assert!(!rate.left().is_zero() && rate.left() <= RATE_WINDOW);
+            let (waited, bytes) = if pause > rate.left() { (rate.left(), 0) } else { (pause, bytes) };
+            passed += waited;
+            if let Err(error) = rate.add(waited, bytes) {
+                assert!(matches!(error, TransferError::TooSlow(_)));
+                return Some(passed);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn dripping_server_is_left_after_a_minute() {
+        assert_eq!(end_of(1, Duration::from_secs(3)), Some(RATE_WINDOW));
+        assert_eq!(end_of(900, Duration::from_secs(1)), Some(RATE_WINDOW));
+        assert_eq!(end_of(0, Duration::from_secs(7200)), Some(RATE_WINDOW));
+    }
+
+    #[test]
+    fn slow_server_may_take_its_time() {
+        assert_eq!(end_of(1000, Duration::from_secs(1)), None);
+        assert_eq!(end_of(20_000, Duration::from_secs(10)), None);
+    }
+
+    #[test]
+    fn silence_after_a_quick_start_ends_the_next_minute() {
+        let mut rate = RateWindow::default();
+        rate.add(Duration::from_secs(1), 1 << 20).unwrap();
+        rate.add(rate.left(), 0).unwrap();
+        assert!(rate.add(rate.left(), 0).is_err());
+    }
+}
