@@ -7,7 +7,7 @@ use rskafka::{
     client::{ClientBuilder, Credentials, SaslConfig, partition::Compression},
 };
 
-use super::{Cluster, KafkaError, error};
+use super::{Cluster, KafkaError, TopicReader, error, reading::Access};
 use crate::{broker::tls_config, web::Secret};
 
 /// Port of brokers that are given without one.
@@ -151,7 +151,27 @@ pub fn parse_topic(text: &str) -> Result<String, InvalidSetting> {
 }
 
 impl ClusterSettings {
-    /// Connects to the cluster under a name that its log shows.
+    /// Connects to the cluster for reading, under a name that its log shows. The responses of all partitions together have
+    /// at most `max_fetched_bytes` bytes, or are one larger batch. A value of more than `max_value_bytes` bytes can be
+    /// unreadable.
+    ///
+    /// # Errors
+    /// Fails if no broker accepts the connection in time.
+    pub async fn connect_reader(
+        &self,
+        name: &str,
+        max_fetched_bytes: usize,
+        max_value_bytes: usize,
+    ) -> Result<Arc<TopicReader>, KafkaError> {
+        let tls = match self.tls {
+            true => Some(Arc::new(tls_config(self.ca.clone()).await?)),
+            false => None,
+        };
+        let access = Access { client: name.replace(' ', "-"), tls, sasl: self.sasl.clone() };
+        TopicReader::connect(&self.brokers, access, max_fetched_bytes, max_value_bytes).await
+    }
+
+    /// Connects to the cluster for publishing, under a name that its log shows.
     ///
     /// # Errors
     /// Fails if no broker accepts the connection in time.

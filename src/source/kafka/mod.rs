@@ -7,19 +7,18 @@ mod lag;
 mod message;
 mod offsets;
 mod reader;
-mod unreadable;
 
 use std::{convert::Infallible, fmt::Display, path::Path, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::{
     lag::Lags,
     message::KafkaMessage,
     offsets::Offsets,
-    reader::{OpenPartition, Readers},
+    reader::{MAX_DECODING, OpenPartition, Readers},
 };
 use super::consumer::{
     Acker, Broker, BrokerSettings, Message, MessageStream, OpenConnection, SourceConsumer, TransportError,
@@ -27,7 +26,7 @@ use super::consumer::{
 use crate::{
     broker::ConnectionStatus,
     intake::{Intake, ReceivedMessage, Source, SourceName},
-    kafka::{Cluster, ClusterSettings, KafkaError, OffsetAt, Partition},
+    kafka::{ClusterSettings, KafkaError, OffsetAt, PartitionReader, TopicReader},
 };
 
 /// Maximum number of partitions of a source. The reader has one connection for each of them.
@@ -90,6 +89,7 @@ struct KafkaTopics {
     intake: Intake,
     source: Arc<Source>,
     status: Arc<ConnectionStatus>,
+    max_body_bytes: usize,
 }
 
 impl BrokerSettings for TopicSettings {
@@ -111,6 +111,7 @@ impl BrokerSettings for TopicSettings {
             intake: source.intake.clone(),
             source: Arc::clone(&source.source),
             status: Arc::clone(&source.status),
+            max_body_bytes: source.max_body_bytes,
         };
         Box::pin(source.read(topics, stop))
     }
@@ -138,7 +139,8 @@ impl Broker for KafkaTopics {
         name: &str,
         _prefetch: u16,
     ) -> Result<OpenConnection<KafkaMessages, OffsetAcker>, KafkaSourceError> {
-        let cluster = self.settings.cluster.connect(name).await?;
+        let TopicSettings { cluster, fetch_bytes, .. } = &self.settings;
+        let cluster = cluster.connect_reader(name, *fetch_bytes, self.max_body_bytes).await?;
         let stored = self.stored_offsets().await?;
         let partitions = self.open_partitions(&cluster, &stored).await?;
         let mut offsets = stored.clone();
@@ -156,6 +158,7 @@ impl Broker for KafkaTopics {
             cluster,
             topics: self.settings.topics.clone(),
             partition_bytes: self.settings.partition_bytes(partitions.len()),
+            decoding: Semaphore::new(MAX_DECODING),
             lags: Arc::clone(&lags),
             warn,
             sender,
@@ -196,7 +199,7 @@ impl KafkaTopics {
     /// Connects to the leaders of all partitions, and finds the offsets at which they are read.
     async fn open_partitions(
         &self,
-        cluster: &Cluster,
+        cluster: &Arc<TopicReader>,
         stored: &Offsets,
     ) -> Result<Vec<OpenPartition>, KafkaSourceError> {
         let listed = cluster.partitions(&self.settings.topics).await?;
@@ -206,12 +209,12 @@ impl KafkaTopics {
             return Err(KafkaSourceError::TooManyPartitions(all.len()));
         }
         let open = async |(topic, number): (&String, i32)| {
-            let partition = cluster.partition(topic, number).await?;
+            let mut partition = cluster.partition(topic, number).await?;
             let next = match stored.get(topic, number) {
                 Some(next) => next,
                 // The topic got this partition after it was read first.
                 None if stored.has(topic) => partition.offset(OffsetAt::Earliest).await?,
-                None => self.settings.start.offset(&partition).await?,
+                None => self.settings.start.offset(&mut partition).await?,
             };
             Ok(OpenPartition { partition, next })
         };
@@ -220,7 +223,7 @@ impl KafkaTopics {
 }
 
 impl Start {
-    async fn offset(self, partition: &Partition) -> Result<i64, KafkaError> {
+    async fn offset(self, partition: &mut PartitionReader) -> Result<i64, KafkaError> {
         match self {
             Self::Earliest => partition.offset(OffsetAt::Earliest).await,
             Self::Latest => partition.end().await,

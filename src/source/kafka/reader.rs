@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     time::Instant,
 };
 
@@ -13,9 +13,8 @@ use super::{
     MAX_PARTITIONS,
     lag::Lags,
     message::{Content, KafkaMessage},
-    unreadable::end_of_unreadable,
 };
-use crate::kafka::{Cluster, Fetched, KafkaError, OffsetAt, Partition};
+use crate::kafka::{Batches, Entry, Fetched, KafkaError, OffsetAt, PartitionReader, Piece, TopicReader};
 
 /// Time that a broker waits for records before it returns none.
 const FETCH_WAIT: Duration = Duration::from_secs(1);
@@ -29,21 +28,23 @@ const OUT_OF_RANGE_WAIT: Duration = Duration::from_secs(1);
 /// Interval at which new partitions are searched for.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Number of fetches of a single batch each, after a fetch that could not be decoded.
-const SINGLE_FETCHES: u32 = 1000;
+/// Number of responses that are decoded at the same time. A decompressor has up to 32 MiB.
+pub(super) const MAX_DECODING: usize = 4;
 
 /// A partition, and the offset from which it is read.
 pub(super) struct OpenPartition {
-    pub(super) partition: Partition,
+    pub(super) partition: PartitionReader,
     pub(super) next: i64,
 }
 
 /// Everything that the readers share.
 pub(super) struct Readers {
-    pub(super) cluster: Cluster,
+    pub(super) cluster: Arc<TopicReader>,
     pub(super) topics: Vec<String>,
     /// Number of bytes to fetch from a partition at once.
     pub(super) partition_bytes: i32,
+    /// Places for responses that are being decoded.
+    pub(super) decoding: Semaphore,
     pub(super) lags: Arc<Lags>,
     /// Shows a warning to administrators.
     pub(super) warn: watch::Sender<Option<String>>,
@@ -101,7 +102,7 @@ impl Readers {
                 if known.contains(&(topic.clone(), number)) || known.len() + new.len() >= MAX_PARTITIONS {
                     continue;
                 }
-                let partition = self.cluster.partition(&topic, number).await?;
+                let mut partition = self.cluster.partition(&topic, number).await?;
                 let next = partition.offset(OffsetAt::Earliest).await?;
                 tracing::info!(topic, partition = number, next, "the topic has a new partition");
                 new.push(OpenPartition { partition, next });
@@ -110,87 +111,55 @@ impl Readers {
         Ok(new)
     }
 
-    async fn read(&self, OpenPartition { partition, mut next }: OpenPartition) -> Ended {
+    async fn read(&self, OpenPartition { mut partition, mut next }: OpenPartition) -> Ended {
         let topic: Arc<str> = partition.topic().into();
         self.lags.note_start((&topic, partition.number()), next);
-        let mut single_fetches: u32 = 0;
         loop {
             let began = Instant::now();
-            let max_bytes = if single_fetches > 0 { 1 } else { self.partition_bytes };
-            let messages = match partition.fetch(next, max_bytes, FETCH_WAIT).await {
-                Ok(fetched) => {
-                    single_fetches = single_fetches.saturating_sub(1);
-                    match self.messages(&partition, &topic, &mut next, fetched, began).await {
-                        Ok(messages) => messages,
-                        Err(error) => return Ended::Failed(error),
+            match partition.fetch(next, self.partition_bytes, FETCH_WAIT).await {
+                Ok(fetched) if fetched.batches.is_empty() => {
+                    self.lags.note_read((&topic, partition.number()), fetched.high_watermark, next, None);
+                    if began.elapsed() < FETCH_WAIT / 2 {
+                        tokio::time::sleep(EARLY_WAIT).await;
                     }
                 }
-                Err(KafkaError::OffsetOutOfRange(_)) => match self.earliest(&partition, next).await {
-                    Ok(earliest) => {
-                        next = earliest;
-                        continue;
-                    }
-                    Err(error) => return Ended::Failed(error),
+                Ok(fetched) => match self.pass_on(&topic, partition.number(), next, fetched).await {
+                    // Nothing in the response was new, so the same request would return the same.
+                    Ok(end) if end <= next => tokio::time::sleep(EARLY_WAIT).await,
+                    Ok(end) => next = end,
+                    Err(ended) => return ended,
                 },
-                // The undecodable batch may be one after readable batches.
-                Err(KafkaError::Unreadable(_)) if single_fetches == 0 => {
-                    single_fetches = SINGLE_FETCHES;
-                    continue;
-                }
-                Err(KafkaError::Unreadable(reason)) => match end_of_unreadable(&partition, next).await {
-                    Ok(end) => {
-                        single_fetches = 0;
-                        let content = Content::Unreadable { end, reason };
-                        let offset = std::mem::replace(&mut next, end);
-                        self.lags.note_read((&topic, partition.number()), end, end, Some(end));
-                        vec![KafkaMessage { topic: Arc::clone(&topic), partition: partition.number(), offset, content }]
-                    }
+                Err(KafkaError::OffsetOutOfRange(_)) => match self.earliest(&mut partition, next).await {
+                    Ok(earliest) => next = earliest,
                     Err(error) => return Ended::Failed(error),
                 },
                 Err(error) => return Ended::Failed(error),
-            };
-            if !messages.is_empty() && self.sender.send(Ok(messages)).await.is_err() {
-                return Ended::Closed;
             }
         }
     }
 
-    /// Returns the messages of a fetch, and moves `next` after its records. Records without a value are no messages: they
-    /// mark deleted keys of a compacted topic.
-    async fn messages(
-        &self,
-        partition: &Partition,
-        topic: &Arc<str>,
-        next: &mut i64,
-        Fetched { records, high_watermark }: Fetched,
-        began: Instant,
-    ) -> Result<Vec<KafkaMessage>, KafkaError> {
-        let number = partition.number();
-        if records.is_empty() {
-            let is_early = began.elapsed() < FETCH_WAIT / 2;
-            if is_early && high_watermark > *next && partition.offset(OffsetAt::Latest).await? > *next {
-                // The record is the end of a transaction, or compaction has removed it.
-                *next += 1;
-            } else if is_early {
-                tokio::time::sleep(EARLY_WAIT).await;
+    /// Decodes a response in pieces, and passes their messages on. Returns the offset after them.
+    async fn pass_on(&self, topic: &Arc<str>, number: i32, mut next: i64, fetched: Fetched) -> Result<i64, Ended> {
+        let Fetched { mut batches, high_watermark } = fetched;
+        let _place = self.decoding.acquire().await.map_err(|_| Ended::Closed)?;
+        loop {
+            let (rest, piece) = decode(batches).await.map_err(Ended::Failed)?;
+            batches = rest;
+            let Piece { entries, next: end, is_last } = piece;
+            next = next.max(end);
+            let messages: Vec<_> = entries.into_iter().filter_map(|entry| message(topic, number, entry)).collect();
+            self.lags.note_read((topic, number), high_watermark, next, messages.last().map(KafkaMessage::next));
+            if !messages.is_empty() && self.sender.send(Ok(messages)).await.is_err() {
+                return Err(Ended::Closed);
+            }
+            if is_last {
+                return Ok(next);
             }
         }
-        let mut messages = Vec::with_capacity(records.len());
-        for found in records {
-            *next = found.offset + 1;
-            if found.record.value.is_some() {
-                let (topic, content) = (Arc::clone(topic), Content::Record(found.record));
-                messages.push(KafkaMessage { topic, partition: number, offset: found.offset, content });
-            } else {
-                tracing::debug!(topic = %topic, partition = number, offset = found.offset, "a record has no value");
-            }
-        }
-        self.lags.note_read((topic, number), high_watermark, *next, messages.last().map(KafkaMessage::next));
-        Ok(messages)
     }
 
     /// Returns the earliest offset of a partition that does not have the offset `next`, and warns about it.
-    async fn earliest(&self, partition: &Partition, next: i64) -> Result<i64, KafkaError> {
+    async fn earliest(&self, partition: &mut PartitionReader, next: i64) -> Result<i64, KafkaError> {
         tokio::time::sleep(OUT_OF_RANGE_WAIT).await;
         let earliest = partition.offset(OffsetAt::Earliest).await?;
         let (topic, number) = (partition.topic(), partition.number());
@@ -210,4 +179,26 @@ impl Readers {
         self.warn.send_replace(Some(warning));
         Ok(earliest)
     }
+}
+
+/// Decodes the next piece of a response on a blocking thread.
+async fn decode(mut batches: Batches) -> Result<(Batches, Piece), KafkaError> {
+    let decoding = tokio::task::spawn_blocking(move || {
+        let piece = batches.next_piece();
+        (batches, piece)
+    });
+    decoding.await.map_err(|error| KafkaError::Unavailable(format!("records cannot be decoded: {error}")))
+}
+
+/// Returns the message of an entry. Records without a value are no messages: they mark deleted keys of a compacted topic.
+fn message(topic: &Arc<str>, partition: i32, entry: Entry) -> Option<KafkaMessage> {
+    let (offset, content) = match entry {
+        Entry::Record { offset, record } if record.value.is_none() => {
+            tracing::debug!(topic = %topic, partition, offset, "a record has no value");
+            return None;
+        }
+        Entry::Record { offset, record } => (offset, Content::Record(record)),
+        Entry::Unreadable { offset, end, reason } => (offset, Content::Unreadable { end, reason }),
+    };
+    Some(KafkaMessage { topic: Arc::clone(topic), partition, offset, content })
 }

@@ -2,6 +2,8 @@
 
 mod delivery;
 mod delivery_failures;
+mod inflated_batches;
+mod record_batches;
 mod retention;
 mod security;
 mod source;

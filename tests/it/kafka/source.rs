@@ -142,3 +142,21 @@ async fn messages_of_librdkafka_arrive_in_order_of_their_keys() {
         assert!(journaled.iter().filter(|number| *number % 7 == key).is_sorted(), "key {key} is in order");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn markers_of_transactions_are_no_messages() {
+    let broker = Broker::start().await;
+    broker.create_topic(TOPIC, 1).await;
+    let transaction = |numbers: std::ops::Range<u64>| {
+        let values: Vec<_> = numbers.map(|number| event(number).to_string()).collect();
+        json!({ "values": values })
+    };
+    broker.transact_with_librdkafka(TOPIC, &[transaction(0..3), transaction(3..6)]);
+    broker.publish(TOPIC, 0, events(6..8), CODECS[0]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = start(folder.path(), &broker.address, TOPIC, "");
+    until_head(&gateway, 8).await;
+    until_no_lag(&gateway).await;
+    assert_numbers(&gateway, 0..8).await;
+    assert_eq!(gateway.json("/quarantine").await["messages"].as_array().unwrap().len(), 0);
+}

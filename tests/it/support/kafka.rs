@@ -121,9 +121,17 @@ impl Broker {
 
     /// Publishes messages with librdkafka: each is an object with topic, value, key and headers.
     pub(crate) fn publish_with_librdkafka(&self, messages: &[Value], codec: &str) {
-        let mut publisher = self.librdkafka(&["publish", &self.address, codec]);
-        let mut publisher = publisher.stdin(Stdio::piped()).spawn().unwrap();
-        let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
+        self.send_lines(&["publish", &self.address, codec], messages);
+    }
+
+    /// Sends transactions to partition 0 with librdkafka: each is an object with values.
+    pub(crate) fn transact_with_librdkafka(&self, topic: &str, transactions: &[Value]) {
+        self.send_lines(&["transact", &self.address, topic], transactions);
+    }
+
+    fn send_lines(&self, arguments: &[&str], lines: &[Value]) {
+        let mut publisher = self.librdkafka(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
         publisher.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
         let done = publisher.wait_with_output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

@@ -1,4 +1,5 @@
-"""Client of Kafka over librdkafka: publishes the messages on standard input, or prints those of a topic, as JSON lines."""
+"""Client of Kafka over librdkafka: publishes the messages on standard input, alone or in transactions, or prints those of a
+topic, as JSON lines."""
 
 import json
 import sys
@@ -29,6 +30,18 @@ def publish(brokers, codec):
     producer.flush(30)
     if failures or len(producer):
         sys.exit(f"{len(producer)} messages are not confirmed: {failures[:3]}")
+
+
+def transact(brokers, topic):
+    """Sends the values of each line in a transaction."""
+    producer = Producer({"bootstrap.servers": brokers, "transactional.id": "tests", "linger.ms": 5})
+    producer.init_transactions(30)
+    for line in sys.stdin:
+        transaction = json.loads(line)
+        producer.begin_transaction()
+        for value in transaction["values"]:
+            producer.produce(topic, value=value, partition=0)
+        producer.commit_transaction(30)
 
 
 def consume(brokers, topic):
@@ -68,5 +81,7 @@ if sys.argv[1] == "prepare":
     prepare(*sys.argv[2:])
 elif sys.argv[1] == "publish":
     publish(sys.argv[2], sys.argv[3])
+elif sys.argv[1] == "transact":
+    transact(sys.argv[2], sys.argv[3])
 else:
     consume(sys.argv[2], sys.argv[3])

@@ -36,6 +36,7 @@ pub(crate) mod http_receiver;
 pub(crate) mod ingest_fixture;
 pub(crate) mod journal_fixture;
 pub(crate) mod kafka;
+pub(crate) mod kafka_batches;
 pub(crate) mod kafka_mock;
 pub(crate) mod kafka_proxy;
 pub(crate) mod message_load;
