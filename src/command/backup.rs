@@ -39,7 +39,7 @@ pub(super) struct Backup {
 
 impl Backup {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let data = journal_folder(self.config.load(&Flags { data: self.data, ..Flags::default() })?)?;
+        let data = journal_folder(&self.config.load(&Flags { data: self.data, ..Flags::default() })?)?;
         let progress = Progress::new("copied");
         let contents = back_up(&data, &self.file, &mut |done, all| progress.update(done, all));
         progress.finish();

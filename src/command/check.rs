@@ -44,7 +44,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
-        let config = self.config.load(&flags)?;
+        let config = self.config.load(&flags)?.all()?;
         let connection = app::connection_options(&config.store, config.journal.ca.as_deref());
         let journal = connection.map_err(|error| format!("journal.ca: {error}"));
         let journal = journal.and_then(|options| inspect(&config.store, &options).map_err(|error| error.to_string()));

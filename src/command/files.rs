@@ -65,7 +65,7 @@ impl Files {
         let config = self.gateway.config()?;
         let location = match self.folder {
             Some(folder) => FileStoreLocation::Folder(folder),
-            None => config.files.location(&config.journal.data),
+            None => config.files()?.location(&config.journal().data),
         };
         if let FileStoreLocation::Folder(folder) = &location
             && !folder.is_dir()

@@ -9,7 +9,7 @@ use reqwest::{
 };
 use serde_json::Value;
 use tidings::{
-    config::{Config, Flags},
+    config::{ConfigParts, Flags},
     http_client::{describe_error, is_transient},
     web::Secret,
 };
@@ -56,8 +56,8 @@ impl GatewayError {
 ///
 /// # Errors
 /// Fails if the socket address does not make a URL.
-pub(super) fn configured_gateway(config: &Config) -> Result<Url, Failure> {
-    let url = config.server.url_on_this_machine();
+pub(super) fn configured_gateway(config: &ConfigParts) -> Result<Url, Failure> {
+    let url = config.server().url_on_this_machine();
     Url::parse(&url)
         .map_err(|_| Failure::Usage(format!("{url} is not a URL; give the URL of the gateway with --gateway")))
 }
@@ -77,11 +77,11 @@ pub(super) struct GatewayArgs {
 }
 
 impl GatewayArgs {
-    /// Loads the configuration file.
+    /// Merges the layers of the configuration.
     ///
     /// # Errors
-    /// Fails if the configuration is invalid.
-    pub(super) fn config(&self) -> Result<Config, Failure> {
+    /// Fails if a table without secrets is invalid.
+    pub(super) fn config(&self) -> Result<ConfigParts, Failure> {
         self.config.load(&Flags::default())
     }
 
@@ -106,7 +106,7 @@ impl GatewayArgs {
     ///
     /// # Errors
     /// Fails if the token is invalid.
-    pub(super) fn connect_with(&self, config: &Config) -> Result<(Url, Gateway), Failure> {
+    pub(super) fn connect_with(&self, config: &ConfigParts) -> Result<(Url, Gateway), Failure> {
         let url = self.gateway.clone().map_or_else(|| configured_gateway(config), Ok)?;
         self.client(url)
     }

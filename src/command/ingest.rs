@@ -59,12 +59,13 @@ pub(super) struct Ingest {
 impl Ingest {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = self.config.load(&Flags::default())?;
+        let filesets = config.filesets()?;
         let failed = |error: String| Failure::Failed(error);
         let store =
             FileStore::open(&FileStoreLocation::Folder(self.folder)).map_err(|error| failed(error.to_string()))?;
-        let policy = OutboundPolicy::public_files(config.delivery.allow.clone());
+        let policy = OutboundPolicy::public_files(config.allowed_targets().clone());
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
-        let ingester = runtime.block_on(Ingester::new(config.filesets, policy, store));
+        let ingester = runtime.block_on(Ingester::new(filesets, policy, store));
         let ingester = ingester.map_err(|error| failed(error.to_string()))?;
         let outcome = runtime.block_on(archive_all(&ingester, self.datasets, self.json));
         // A read of standard input may still wait.

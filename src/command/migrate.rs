@@ -49,7 +49,7 @@ impl Migrate {
         let config = self.config.load(&Flags::default())?;
         let location = |given: Option<String>| match given {
             Some(text) => store_location::parse(&text),
-            None => Ok(config.store.clone()),
+            None => Ok(config.store()?),
         };
         let (from, to) = (location(self.from)?, location(self.to)?);
         let database = [&from, &to].into_iter().find(|side| matches!(side, StoreLocation::Postgres(_)));

@@ -37,7 +37,7 @@ use std::{path::PathBuf, process::ExitCode, sync::OnceLock};
 use clap::{Args, Parser, Subcommand};
 use output::{Output, print, print_text, say};
 use tidings::{
-    config::{Config, ConfigError, Flags},
+    config::{ConfigError, ConfigParts, Flags},
     journal::store::StoreLocation,
 };
 
@@ -101,15 +101,17 @@ struct ConfigFile {
 }
 
 impl ConfigFile {
-    fn load(&self, flags: &Flags) -> Result<Config, Failure> {
+    /// Merges the layers of the configuration. A command reads only the parts that it needs, because it may lack the secrets
+    /// of the others.
+    fn load(&self, flags: &Flags) -> Result<ConfigParts, Failure> {
         let from_environment = || std::env::var_os("TIDINGS_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        Ok(Config::load(self.config.clone().or_else(from_environment).as_deref(), flags)?)
+        Ok(ConfigParts::load(self.config.clone().or_else(from_environment).as_deref(), flags)?)
     }
 }
 
 /// Returns the folder of a journal for a command that works only on a folder.
-fn journal_folder(config: Config) -> Result<PathBuf, Failure> {
-    match config.store {
+fn journal_folder(config: &ConfigParts) -> Result<PathBuf, Failure> {
+    match config.store()? {
         StoreLocation::Folder(folder) => Ok(folder),
         StoreLocation::Postgres(url) => Err(Failure::Failed(format!(
             "the journal is in the database {url}, where this command does not apply; use the tools of PostgreSQL, such as \

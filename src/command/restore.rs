@@ -39,7 +39,7 @@ pub(super) struct Restore {
 
 impl Restore {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let data = journal_folder(self.config.load(&Flags { data: self.data, ..Flags::default() })?)?;
+        let data = journal_folder(&self.config.load(&Flags { data: self.data, ..Flags::default() })?)?;
         let progress = Progress::new("copied");
         let restored = restore(&self.file, &data, self.force, &mut |done, all| progress.update(done, all));
         progress.finish();

@@ -62,7 +62,7 @@ const IDLE_THREAD: Duration = Duration::from_millis(100);
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
-        let mut config = self.config.load(&flags)?;
+        let mut config = self.config.load(&flags)?.all()?;
         config.journal.begin_new = self.new_journal;
         log_to_stderr(&config.log);
         let mut builder = tokio::runtime::Builder::new_multi_thread();

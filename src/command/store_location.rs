@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tidings::{
     app,
-    config::Config,
+    config::ConfigParts,
     journal::store::{ConnectionOptions, PostgresUrl, StoreLocation},
 };
 
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<StoreLocation, Failure> {
 }
 
 /// Returns the settings for connections to a database, with the CA certificates of the configuration.
-pub(super) fn connection_options(location: &StoreLocation, config: &Config) -> Result<ConnectionOptions, Failure> {
-    let options = app::connection_options(location, config.journal.ca.as_deref());
+pub(super) fn connection_options(location: &StoreLocation, config: &ConfigParts) -> Result<ConnectionOptions, Failure> {
+    let options = app::connection_options(location, config.journal().ca.as_deref());
     options.map_err(|error| Failure::Failed(format!("journal.ca: {error}")))
 }

@@ -45,7 +45,7 @@ impl Verify {
         let load = || self.config.load(&Flags { data: self.data.clone(), ..Flags::default() });
         let location = match &self.file {
             Some(file) => store_location::parse(file)?,
-            None => match load()?.store {
+            None => match load()?.store()? {
                 StoreLocation::Folder(folder) => StoreLocation::Folder(folder.join(FILE_NAME)),
                 database => database,
             },

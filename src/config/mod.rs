@@ -27,6 +27,7 @@ mod limits;
 mod log;
 mod node;
 mod oai_pmh;
+mod parts;
 mod repository;
 mod secret;
 mod setting;
@@ -38,14 +39,12 @@ mod transport;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use config::Value;
 pub use dbus::DbusConfig;
 pub use error::{ConfigError, Origin};
 pub use files::FilesConfig;
@@ -55,11 +54,9 @@ pub use journal::JournalConfig;
 pub use limits::Limits;
 pub use log::{LogConfig, LogFormat};
 pub use node::NodeConfig;
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, IgnoredAny},
-};
-use setting::{Setting, bounded};
+pub use parts::ConfigParts;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use setting::bounded;
 pub use source::{MessageRate, SourceConfig, unknown_dialect};
 pub use transport::{Connection, Transport};
 
@@ -233,115 +230,8 @@ impl Config {
         flags: &Flags,
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
-        let defaults = layer::toml(None, DEFAULTS)?;
-        let environment: Vec<_> = environment.into_iter().collect();
-        let variables = layer::variables(environment.iter().cloned(), &defaults)?;
-        let mut layers = config::Config::builder().add_source(defaults);
-        if let Some(path) = file {
-            let text =
-                fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-            layers = layers.add_source(layer::toml(Some(&path.display().to_string()), &text)?);
-        }
-        layers = layers.add_source(variables);
-        for flag in layer::flags(flags)? {
-            layers = layers.add_source(flag);
-        }
-        let merged = layers.build().map_err(|error| ConfigError::Merge(error.to_string()))?;
-        Self::read(merged.cache, &environment, dialects)
+        ConfigParts::load_with(file, environment, flags)?.all_with(dialects)
     }
-
-    fn read(
-        merged: Value,
-        environment: &[(OsString, OsString)],
-        dialects: &[&'static DialectKind],
-    ) -> Result<Self, ConfigError> {
-        let root = Setting::root(merged);
-        let Tables { server, journal, node, limits, log, delivery, hub, dbus, files, filesets, .. } =
-            root.clone().read()?;
-        let store = journal::store(&root.entry("journal")?, &journal, environment)?;
-        let files = files::read(files, &root.entry("files")?, environment)?;
-        let filesets = filesets::read(filesets, &root.entry("filesets")?, environment)?;
-        limits.refuse_contradictions(&root.entry("limits")?)?;
-        let mut sources = BTreeMap::new();
-        let mut names = Vec::new();
-        for (name, setting) in root.entry("sources")?.entries()? {
-            if let Some((name, source)) = source::read(&name, &setting, environment, dialects)? {
-                source::refuse_shared_name(&source, &setting, &sources)?;
-                sources.insert(name, source);
-            }
-            names.push(name);
-        }
-        dbus.check_sources(&root.entry("dbus")?, &names)?;
-        let source_table = root.entry("sources")?;
-        sources.iter().try_for_each(|(name, source)| {
-            download::check_sources(name, source, &names, &source_table)?;
-            source::check_announcements(source, &names, &source_table)
-        })?;
-        let subscription_table = root.entry("subscriptions")?;
-        let subscriptions = subscription_table.entries()?;
-        if subscriptions.len() > MAX_SUBSCRIPTIONS {
-            return Err(subscription_table.invalid(format!(
-                "it defines {} subscriptions, and {MAX_SUBSCRIPTIONS} are possible; remove some, or let several \
-                 receivers share one",
-                subscriptions.len()
-            )));
-        }
-        let subscriptions = subscriptions.into_iter();
-        let subscriptions =
-            subscriptions.map(|(name, setting)| subscription::read(&name, &setting, environment, &names));
-        let subscriptions = subscriptions.collect::<Result<_, _>>()?;
-        let signature =
-            |(name, source): (&SourceName, &SourceConfig)| Some((name.to_string(), source.signature.clone()?));
-        let signatures = sources.iter().filter_map(signature).collect();
-        let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
-        access::refuse_open(&server, &access)?;
-        Ok(Self {
-            server,
-            journal,
-            store,
-            node,
-            limits,
-            log,
-            delivery,
-            hub,
-            dbus,
-            files,
-            filesets,
-            access,
-            sources,
-            subscriptions,
-        })
-    }
-}
-
-/// All tables at the top level.
-#[derive(Deserialize)]
-struct Tables {
-    server: ServerConfig,
-    journal: JournalConfig,
-    node: NodeConfig,
-    limits: Limits,
-    log: LogConfig,
-    delivery: DeliveryTable,
-    hub: HubConfig,
-    dbus: DbusConfig,
-    files: files::FilesTable,
-    filesets: filesets::FilesetsTable,
-    #[serde(rename = "access")]
-    _access: AccessTable,
-    /// Each source is read separately, because its settings depend on its dialect.
-    #[serde(rename = "sources")]
-    _sources: IgnoredAny,
-    /// Each subscription is read separately, because its settings depend on its delivery.
-    #[serde(rename = "subscriptions")]
-    _subscriptions: IgnoredAny,
-}
-
-/// `[access]`. The tokens are read separately, because their scopes are checked against the sources.
-#[derive(Deserialize)]
-struct AccessTable {
-    #[serde(default, rename = "tokens")]
-    _tokens: IgnoredAny,
 }
 
 fn address<'de, D: Deserializer<'de>>(setting: D) -> Result<SocketAddr, D::Error> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use tidings::{
-    config::{Config, SourceConfig},
+    config::{ConfigParts, SourceConfig},
     format::{RepositoryKind, dialects_with_repository},
     lookup::{
         LookupError, Repository,
@@ -107,18 +107,17 @@ impl SeedRegistry {
         let source = self.source(&config)?;
         let (gateway, to) = self.gateway.connect_with(&config)?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
-        let outcome = runtime.block_on(self.crawl(source, &to, &gateway));
+        let outcome = runtime.block_on(self.crawl(&source, &to, &gateway));
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
         outcome
     }
 
     /// Returns the configuration of the source if its repository can be crawled.
-    fn source<'c>(&self, config: &'c Config) -> Result<&'c SourceConfig, Failure> {
+    fn source(&self, config: &ConfigParts) -> Result<SourceConfig, Failure> {
         let name = &self.source;
-        let Some(source) = config.sources.get(name) else {
-            let known: Vec<_> = config.sources.keys().map(SourceName::as_str).collect();
-            let known = known.join(", ");
+        let Some(source) = config.source(name)? else {
+            let known = config.source_names()?.join(", ");
             return Err(Failure::Usage(format!(
                 "there is no source {name} in the configuration, or it is not enabled; there are {known}"
             )));

@@ -99,3 +99,70 @@ fn local_gateway_is_reached_without_a_proxy() {
         assert_eq!(proxy.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{arguments:?}");
     }
 }
+
+/// The gateway has its secrets in files and variables that a user of these commands does not have.
+#[test]
+fn commands_resolve_only_the_secrets_that_they_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = free_address();
+    let lines = format!(
+        r#"
+[server]
+listen = "{listen}"
+
+[sources.shop]
+transport = "http"
+dialect = "content-change"
+signature = {{ secret = {{ env = "NOT_SET_SIGNATURE" }} }}
+
+[sources.queue]
+transport = "kafka"
+dialect = "content-change"
+brokers = "127.0.0.1:9"
+topics = ["t"]
+sasl = "plain"
+user = "me"
+password = {{ env = "NOT_SET_PASSWORD" }}
+
+[subscriptions.index]
+delivery = "webhook"
+url = "https://index.example.org/"
+secrets = [{{ env = "NOT_SET_WEBHOOK" }}]
+"#
+    );
+    let filesets = "\n[filesets.tokens]\nzenodo = { env = \"NOT_SET_TOKEN\" }\n";
+    let bucket = "\n[files.s3]\nendpoint = \"https://s3.example.org\"\nbucket = \"b\"\naccess_key = { env = \"NOT_SET_ID\" }\n\
+                  secret_key = { env = \"NOT_SET_KEY\" }\n";
+    let config = configuration(folder.path(), &format!("{lines}{filesets}{bucket}"));
+    let data = folder.path().join("data");
+    let gateway = Gateway::start_elsewhere(&data, &["--listen", &listen], None);
+    let succeeds = |arguments: &[&str], config: &str| {
+        let (code, _, stderr) = run(&[arguments, &["--config", config]].concat(), &[]);
+        assert!(code == 0 && !stderr.contains("NOT_SET"), "{arguments:?}: {stderr}");
+    };
+    for arguments in [&["health", "--ready"][..], &["subscriptions", "list"], &["harvests", "list"], &["nodes"]] {
+        succeeds(arguments, &config);
+    }
+    // Each of these needs the secrets of one part. They are resolved if that part is used, and not otherwise.
+    let with_database = "\n[journal]\nstore = { env = \"NOT_SET_STORE\" }\n";
+    let config = configuration(folder.path(), &format!("{lines}{filesets}{bucket}{with_database}"));
+    succeeds(&["health"], &config);
+    let files = data.join("files");
+    fs::create_dir_all(&files).unwrap();
+    succeeds(&["files", "verify", "--folder", files.to_str().unwrap()], &config);
+    for (arguments, missing) in [
+        (&["verify"][..], "NOT_SET_STORE"),
+        (&["files", "verify"], "NOT_SET_ID"),
+        (&["ingest", "10.1/2"], "NOT_SET_TOKEN"),
+        (&["seed-registry", "--source", "shop", "--silent"], "NOT_SET_SIGNATURE"),
+        (&["check"], "NOT_SET"),
+    ] {
+        let (code, _, stderr) = run(&[arguments, &["--config", &config]].concat(), &[]);
+        assert!(code == 2 && stderr.contains(missing), "{arguments:?}: {stderr}");
+    }
+    let config = configuration(folder.path(), &format!("{lines}{filesets}{bucket}"));
+    assert!(gateway.stop().success());
+    let (data, backup) = (data.to_str().unwrap(), folder.path().join("backup.sqlite"));
+    succeeds(&["verify", "--data", data], &config);
+    succeeds(&["backup", backup.to_str().unwrap(), "--data", data], &config);
+}
