@@ -102,3 +102,28 @@ async fn example_of_the_readme_archives_a_dataset() {
     // The request has made the dataset itself known.
     assert_eq!(copies, ["UPDATE", "ADD", "ADD"]);
 }
+
+/// The block is pasted as a whole, so its commands follow each other without a pause.
+#[tokio::test(flavor = "multi_thread")]
+async fn block_of_the_readme_archives_a_dataset() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let blocks = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let block = blocks.filter(|block| block.contains("tidings ingest")).collect::<Vec<_>>();
+    assert_eq!(block.len(), 1, "one block archives a dataset: {block:?}");
+    for _ in 0..3 {
+        let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
+        std::os::unix::fs::symlink(root.join("examples"), folder.path().join("examples")).unwrap();
+        let port = address.rsplit(':').next().unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_tidings")).parent().unwrap();
+        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+        // The shell of the reader stays; this one ends, and takes the repository with it.
+        let script = format!("trap 'kill $!' EXIT\n{}", block[0].replace("8091", port));
+        let mut shell = std::process::Command::new("bash");
+        shell.args(["-ec", &script]).env("PATH", path).current_dir(folder.path());
+        let output = shell.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains(&format!("success http://{address}/datasets/1")), "{text}");
+    }
+}
