@@ -79,7 +79,9 @@ pub(super) fn failed(error: &JournalError) {
         JournalError::Store(StoreError::Displaced(_)) => "displaced",
         JournalError::Store(StoreError::Unavailable(_)) => "unavailable",
         JournalError::Store(StoreError::DutyLost) => "duty-lost",
-        JournalError::Store(StoreError::DamagedChange { .. } | StoreError::Damaged(_)) => "damaged",
+        JournalError::Store(
+            StoreError::DamagedChange { .. } | StoreError::DamagedObject { .. } | StoreError::Damaged(_),
+        ) => "damaged",
         JournalError::Store(StoreError::Refused(_)) => "refused",
         JournalError::Busy(_) => "busy",
         JournalError::Closed => "closed",

@@ -399,7 +399,7 @@ impl FeedState {
         let next = next.first().map_or(page + 1, |next| page_of(next.seq()));
         if newest.0 % PAGE_CHANGES != 0 && next == page + 1 {
             let missing = newest.next();
-            return Err(store_problem(StoreError::Damaged(format!("change {missing} is missing"))));
+            return Err(store_problem(StoreError::DamagedChange { seq: missing, what: "it is missing".to_owned() }));
         }
         Ok(next)
     }

@@ -37,7 +37,7 @@ use axum::{
 
 use crate::{
     journal::{JournalError, store::StoreError},
-    model::Seq,
+    model::{Seq, Uri},
     web::{Content, Problem, ProblemCode, Spool, spool_problem},
 };
 
@@ -80,6 +80,7 @@ fn journal_problem(error: JournalError) -> Problem {
     match error {
         JournalError::Gone { after, first } => gone(after, first),
         JournalError::Store(StoreError::DamagedChange { seq, what }) => damaged_change(seq, what),
+        JournalError::Store(StoreError::DamagedObject { uri, what }) => damaged_object(uri, what),
         error => Problem::failure("The journal cannot be read at present", error.is_transient(), error),
     }
 }
@@ -116,6 +117,15 @@ fn damaged_change(seq: Seq, what: String) -> Problem {
          /feed?before={seq}. The state of its object is in the registry: /objects and /snapshot."
     );
     Problem::new(ProblemCode::DamagedChange, detail).with("seq", seq.0).because(StoreError::DamagedChange { seq, what })
+}
+
+/// Returns the problem of a damaged object of the registry. It says how to continue after the object.
+fn damaged_object(uri: Uri, what: String) -> Problem {
+    let detail = "The registry's rows of this object are damaged and cannot be read; other objects are not affected. To \
+                  skip it, continue with /snapshot?after= and its URI, which is the member \"object\".";
+    Problem::new(ProblemCode::DamagedObject, detail)
+        .with("object", uri.as_str())
+        .because(StoreError::DamagedObject { uri, what })
 }
 
 /// Returns the problem of an archive page that has been removed by retention.

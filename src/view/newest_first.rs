@@ -66,7 +66,8 @@ impl Iterator for NewestFirst<'_> {
         let newer = self.oldest.replace(change.seq());
         if newer.is_some_and(|newer| change.seq().next() != newer) {
             let missing = change.seq().next();
-            return Some(Err(store_problem(StoreError::Damaged(format!("change {missing} is missing")))));
+            let error = StoreError::DamagedChange { seq: missing, what: "it is missing".to_owned() };
+            return Some(Err(store_problem(error)));
         }
         Some(Ok(change))
     }

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::{changes::Changes, journal_problem, json_response, objects::ObjectView, store_problem};
 use crate::{
+    journal::store::StoreError,
     model::{Seq, Uri},
     web::{Problem, ProblemCode, Query, Spool, problems},
 };
@@ -62,7 +63,7 @@ struct Page<'a> {
     next: Option<&'a Uri>,
 }
 
-problems!(Problems: InvalidQuery, Unavailable);
+problems!(Problems: InvalidQuery, Unavailable, DamagedObject);
 
 /// Path of the pages.
 pub const PATH: &str = "/snapshot";
@@ -72,7 +73,7 @@ pub const PATH: &str = "/snapshot";
 /// objects and returns fewer if some are deleted.
 ///
 /// # Errors
-/// `invalid-query`; `unavailable` if the journal cannot be read.
+/// `invalid-query`; `damaged-object` if the next object is damaged (a page ends before a damaged object); `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = PATH,
@@ -96,10 +97,16 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery
             true => ObjectView::with_all_items(uri, state).map(Some),
             false => ObjectView::live(uri, state),
         };
-        let objects = registry.iter().filter_map(|(uri, state)| object(uri, state).transpose());
-        let objects = objects.collect::<Result<_, _>>().map_err(store_problem)?;
-        let page =
-            Page { journal: view.journal.identity(), head, seeds, objects, next: registry.last().map(|(uri, _)| uri) };
+        let (mut objects, mut next) = (Vec::with_capacity(registry.len()), None);
+        for (uri, state) in &registry {
+            match object(uri, state) {
+                Ok(shown) => objects.extend(shown),
+                Err(StoreError::Damaged(_)) if next.is_some() => break,
+                Err(error) => return Err(store_problem(error.of_object(uri))),
+            }
+            next = Some(uri);
+        }
+        let page = Page { journal: view.journal.identity(), head, seeds, objects, next };
         json_response(&spool, &page)
     })
     .await

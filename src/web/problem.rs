@@ -74,13 +74,15 @@ pub enum ProblemCode {
     Unavailable,
     /// A change of the journal is damaged and cannot be read.
     DamagedChange,
+    /// An object of the registry is damaged and cannot be read.
+    DamagedObject,
     /// The gateway failed; the cause is in its log.
     Internal,
 }
 
 impl ProblemCode {
     /// All codes.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -107,6 +109,7 @@ impl ProblemCode {
         Self::Timeout,
         Self::Unavailable,
         Self::DamagedChange,
+        Self::DamagedObject,
         Self::Internal,
     ];
 
@@ -200,6 +203,11 @@ impl ProblemCode {
             Self::DamagedChange => {
                 ("damaged-change", StatusCode::INTERNAL_SERVER_ERROR, "The next change is damaged and cannot be read")
             }
+            Self::DamagedObject => (
+                "damaged-object",
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The next object of the registry is damaged and cannot be read",
+            ),
             Self::Internal => {
                 ("internal", StatusCode::INTERNAL_SERVER_ERROR, "The gateway failed to process the request")
             }

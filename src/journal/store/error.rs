@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::Seq;
+use crate::model::{Seq, Uri};
 
 /// Reasons why a store could not execute a call.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -36,6 +36,14 @@ pub enum StoreError {
     DamagedChange {
         /// Number of the change.
         seq: Seq,
+        /// Description of the damage.
+        what: String,
+    },
+    /// One object of the registry is invalid; the others may be intact.
+    #[error("the registry's rows of the object {uri} are damaged ({what}); `tidings verify` finds all damage")]
+    DamagedObject {
+        /// The object.
+        uri: Uri,
         /// Description of the damage.
         what: String,
     },
@@ -81,7 +89,16 @@ impl StoreError {
             | Self::Displaced(_)
             | Self::Unavailable(_)
             | Self::DutyLost => true,
-            Self::DamagedChange { .. } | Self::Damaged(_) | Self::Refused(_) => false,
+            Self::DamagedChange { .. } | Self::DamagedObject { .. } | Self::Damaged(_) | Self::Refused(_) => false,
+        }
+    }
+
+    /// Names the object whose rows could not be read, if they are damaged.
+    #[must_use]
+    pub fn of_object(self, uri: &Uri) -> Self {
+        match self {
+            Self::Damaged(what) => Self::DamagedObject { uri: uri.clone(), what },
+            error => error,
         }
     }
 }

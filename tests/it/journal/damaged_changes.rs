@@ -47,6 +47,43 @@ fn page_of_every_store_ends_before_a_damaged_change() {
     });
 }
 
+#[tokio::test]
+async fn damaged_object_ends_a_page_of_the_registry_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = OpenJournal::at(folder.path());
+    opened.append(1..=COUNT).await;
+    opened.close();
+    let gateway = Gateway::start(folder.path());
+    let uris = |page: &Value| {
+        let objects = page["objects"].as_array().unwrap();
+        objects.iter().map(|object| object["uri"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = uris(&gateway.json("/snapshot?limit=1000").await);
+    assert_eq!(all.len(), 100);
+    let damage = |sql: &str, at: usize| {
+        let journal = rusqlite::Connection::open(journal_file(folder.path())).unwrap();
+        assert!(journal.execute(sql, [&all[at]]).unwrap() > 0);
+    };
+    let items = "(SELECT object FROM objects WHERE uri = ?)";
+    damage("UPDATE objects SET types = 'damaged' WHERE uri = ?", 20);
+    damage(&format!("UPDATE items SET content = 'damaged', content_at = 7 WHERE object = {items}"), 50);
+    damage(&format!("UPDATE items SET existence = 'damaged' WHERE object = {items}"), 70);
+    let mut after = String::new();
+    let parameter = |after: &str| if after.is_empty() { String::new() } else { format!("&after={after}") };
+    for (from, damaged) in [(0, 20), (21, 50), (51, 70)] {
+        let page = gateway.json(&format!("/snapshot?limit=1000{}", parameter(&after))).await;
+        assert_eq!(uris(&page), all[from..damaged], "{damaged}");
+        assert_eq!(page["next"], all[damaged - 1]);
+        let (status, body) = get(&gateway, &format!("/snapshot?limit=1000&after={}", all[damaged - 1])).await;
+        let problem: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &problem["type"]), (500, &json!("urn:tidings:problem:damaged-object")), "{body}");
+        assert_eq!(problem["object"], all[damaged]);
+        after.clone_from(&all[damaged]);
+    }
+    let page = gateway.json(&format!("/snapshot?limit=1000{}", parameter(&after))).await;
+    assert_eq!(uris(&page), all[71..]);
+}
+
 /// Creates a journal with a damaged change.
 async fn damaged_journal(data: &Path) {
     let opened = OpenJournal::at(data);

@@ -35,7 +35,7 @@ fn count(log: &Path, text: &str) -> usize {
 
 #[tokio::test]
 async fn displaced_file_stops_writing_until_it_is_back() {
-    for name in ["journal.sqlite", "journal.sqlite-wal", "journal.lock", ""] {
+    for name in ["journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "journal.lock", ""] {
         let folder = tempfile::tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
         let gateway = Gateway::start_logging(&data, &[], &log);

@@ -132,6 +132,9 @@ fn reason(error: &StoreError) -> String {
         StoreError::DamagedChange { seq, what } => {
             format!("change {seq}: {what}; check the journal with `tidings verify`")
         }
+        StoreError::DamagedObject { uri, what } => {
+            format!("object {uri}: {what}; check the journal with `tidings verify`")
+        }
         StoreError::Io(reason)
         | StoreError::Displaced(reason)
         | StoreError::Unavailable(reason)

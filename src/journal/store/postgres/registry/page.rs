@@ -42,9 +42,9 @@ const ITEMS: &str =
 pub(in super::super) async fn object(session: &Session, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
     in_snapshot(session, async |session| {
         let Some(found) = session.query_opt(OBJECT, &[&uri.as_str()]).await? else { return Ok(None) };
-        let mut state = columns::object(&found, 1)?;
+        let mut state = columns::object(&found, 1).map_err(|error| error.of_object(uri))?;
         for item in session.query(ITEMS, &[&vec![row::get::<i64>(&found, 0)?]]).await? {
-            state.items.extend([columns::item(&item, 1)?]);
+            state.items.extend([columns::item(&item, 1).map_err(|error| error.of_object(uri))?]);
         }
         Ok(Some(state))
     })
@@ -64,7 +64,8 @@ pub(in super::super) async fn objects(
     .await
 }
 
-/// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot.
+/// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot. The page ends before
+/// a damaged object; if it is the first one, it is the error.
 pub(in super::super) async fn page(
     session: &Session,
     after: Option<&Uri>,
@@ -79,9 +80,15 @@ pub(in super::super) async fn page(
             let (part, others) = rest.split_at(objects_per_query(rest)?);
             let mut items_by_object = items_of(session, part).await?;
             for found in part {
-                let mut state = columns::object(found, 3)?;
-                state.items = items_by_object.remove(&row::get::<i64>(found, 0)?).unwrap_or_default();
                 let uri = rows::uri(row::get(found, 2)?)?;
+                let items_of_object =
+                    items_by_object.remove(&row::get::<i64>(found, 0)?).unwrap_or_else(|| Ok(BTreeMap::new()));
+                let read = columns::object(found, 3).and_then(|state| Ok((state, items_of_object?)));
+                let state = match read {
+                    Ok((state, items)) => ObjectState { items, ..state },
+                    Err(StoreError::Damaged(_)) if !page.is_empty() => return Ok(page),
+                    Err(error) => return Err(error.of_object(&uri)),
+                };
                 items += state.items.len();
                 bytes += uri.as_str().len() + size(&state);
                 page.push((uri, state));
@@ -103,15 +110,20 @@ fn objects_per_query(objects: &[Row]) -> Result<usize, StoreError> {
     Ok(count)
 }
 
+/// Items of an object, or the error of a damaged one.
+type Items = Result<BTreeMap<Uri, Box<ItemRecord>>, StoreError>;
+
 /// Reads all items of these objects.
-async fn items_of(
-    session: &Session,
-    objects: &[Row],
-) -> Result<BTreeMap<i64, BTreeMap<Uri, Box<ItemRecord>>>, StoreError> {
+async fn items_of(session: &Session, objects: &[Row]) -> Result<BTreeMap<i64, Items>, StoreError> {
     let numbers = objects.iter().map(|object| row::get(object, 0)).collect::<Result<Vec<i64>, _>>()?;
-    let mut items: BTreeMap<i64, BTreeMap<_, _>> = BTreeMap::new();
+    let mut items: BTreeMap<i64, Items> = BTreeMap::new();
     for item in session.query(ITEMS, &[&numbers]).await? {
-        items.entry(row::get(&item, 0)?).or_default().extend([columns::item(&item, 1)?]);
+        let of_object = items.entry(row::get(&item, 0)?).or_insert_with(|| Ok(BTreeMap::new()));
+        match (of_object, columns::item(&item, 1)) {
+            (Ok(records), Ok(record)) => records.extend([record]),
+            (of_object, Err(error)) => *of_object = Err(error),
+            (Err(_), Ok(_)) => {}
+        }
     }
     Ok(items)
 }

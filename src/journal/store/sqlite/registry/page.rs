@@ -22,7 +22,8 @@ const PAGE_BYTES: usize = 4 << 20;
 /// Reads an object with all its items.
 pub(in super::super) fn object(connection: &Connection, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
-    let object = RegistryReader::new(&transaction)?.object(uri, &ItemSelection::All)?;
+    let object = RegistryReader::new(&transaction)?.object(uri, &ItemSelection::All);
+    let object = object.map_err(|error| error.of_object(uri))?;
     Ok(object.map(|(_, state)| state))
 }
 
@@ -40,7 +41,8 @@ pub(in super::super) fn objects(
     Ok(found)
 }
 
-/// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot.
+/// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot. The page ends before
+/// a damaged object; if it is the first one, it is the error.
 pub(in super::super) fn page(
     connection: &Connection,
     after: Option<&Uri>,
@@ -57,7 +59,12 @@ pub(in super::super) fn page(
         && let Some(row) = uris.next()?
     {
         let uri = rows::uri(&row.get::<_, String>(0)?)?;
-        let Some((_, state)) = reader.object(&uri, &ItemSelection::All)? else { continue };
+        let (_, state) = match reader.object(&uri, &ItemSelection::All) {
+            Ok(Some(object)) => object,
+            Ok(None) => continue,
+            Err(StoreError::Damaged(_)) if !page.is_empty() => break,
+            Err(error) => return Err(error.of_object(&uri)),
+        };
         items += state.items.len();
         bytes += uri.as_str().len() + size(&state);
         page.push((uri, state));
