@@ -35,7 +35,7 @@ use self::{
 };
 use super::{
     HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError,
-    journal_list::{READ_CHANGES, before_oldest, wait_for_change},
+    journal_list::{Continuation, changes_after, wait_for_change},
     json_message, metrics,
     transfer::{TransferError, Transfers},
 };
@@ -245,6 +245,7 @@ impl Downloader {
             due.into_iter().for_each(|repeat| pool.add(repeat));
         }
         let mut examined = 0;
+<<<<<<< HEAD
         while pool.wants_more() && examined < PAGE_CHANGES {
             let changes = match self.journal.intact_after(position.after, READ_CHANGES).await {
                 Err(JournalError::Gone { .. }) => {
@@ -254,6 +255,13 @@ impl Downloader {
                 }
                 changes => changes?,
             };
+=======
+        while attempts.len() < PAGE_FILES && examined < PAGE_CHANGES {
+            let (changes, continuation) = changes_after(&self.journal, &mut position.after).await?;
+            if continuation == Continuation::Moved {
+                position.items = 0;
+            }
+>>>>>>> b9a28e3 (Nodes: limits follow the lease, and nothing in memory outlives the journal)
             if changes.is_empty() {
                 return Ok(true);
             }
