@@ -61,8 +61,7 @@ impl Inner {
         if tenure.term().is_some() {
             // The node before has moved the cursor.
             let stored = self.read_for(name, tenure).await?;
-            let delivered = self.with(name, |entry| entry.status.snapshot().cursor).ok()?;
-            let cursor = self.start_after(name, stored.cursor, delivered, tenure).await?;
+            let cursor = self.start_after(name, stored.cursor, tenure).await?;
             let agrees = self.with(name, |entry| {
                 entry.status.set_cursor(cursor);
                 entry.status.update_dead_letters(|_| stored.dead_letters);
@@ -96,10 +95,10 @@ impl Inner {
         engine.ok().flatten()
     }
 
-    /// Returns the cursor that a tenure starts with. A failover may have lost changes that were `delivered`, as far as this
-    /// node knows, or up to the `stored` cursor; then the first change after the loss is the next one.
-    async fn start_after(&self, name: &SubscriptionName, stored: Seq, delivered: Seq, tenure: &Tenure) -> Option<Seq> {
-        let newest = stored.max(delivered);
+    /// Returns the cursor that a tenure starts with. A failover may have lost changes up to the `stored` cursor, or up to
+    /// the one that this node has reached in its last tenure; then the first change after the loss is the next one.
+    async fn start_after(&self, name: &SubscriptionName, stored: Seq, tenure: &Tenure) -> Option<Seq> {
+        let newest = self.cursors.take_newest(name).unwrap_or_default().max(stored);
         let survived = loop {
             match self.journal.surviving(newest).await {
                 Ok(survived) => break survived,
