@@ -144,9 +144,9 @@ mod tests {
         let (mut observer, began) = (Observer::default(), Instant::now());
         // The clock was set back by an hour after the last renewal, so the row has no age.
         let stale = row(3_600_000, Duration::ZERO);
-        observer.look(&[stale.clone()], began);
+        observer.look(std::slice::from_ref(&stale), began);
         let before_end = began + LEASE - Duration::from_millis(1);
-        observer.look(&[stale.clone()], before_end);
+        observer.look(std::slice::from_ref(&stale), before_end);
         assert!(expired(&observer, before_end).is_empty());
         assert_eq!(observer.next_expiry(Uuid::max(), before_end), Some(Duration::from_millis(1)));
         let end = began + LEASE;
