@@ -79,16 +79,11 @@ pub(super) fn failed(error: &JournalError) {
         JournalError::Store(StoreError::Displaced(_)) => "displaced",
         JournalError::Store(StoreError::Unavailable(_)) => "unavailable",
         JournalError::Store(StoreError::DutyLost) => "duty-lost",
-<<<<<<< HEAD
+        JournalError::Store(StoreError::Missing(_)) => "missing",
         JournalError::Store(
             StoreError::DamagedChange { .. } | StoreError::DamagedObject { .. } | StoreError::Damaged(_),
         ) => "damaged",
-        JournalError::Store(StoreError::Refused(_)) => "refused",
-=======
-        JournalError::Store(StoreError::Missing(_)) => "missing",
-        JournalError::Store(StoreError::DamagedChange { .. } | StoreError::Damaged(_)) => "damaged",
         JournalError::Store(StoreError::TooLarge(_) | StoreError::Refused(_)) => "refused",
->>>>>>> b9a28e3 (Nodes: limits follow the lease, and nothing in memory outlives the journal)
         JournalError::Busy(_) => "busy",
         JournalError::Closed => "closed",
         // An outdated cursor is no failure of the journal.

@@ -245,23 +245,11 @@ impl Downloader {
             due.into_iter().for_each(|repeat| pool.add(repeat));
         }
         let mut examined = 0;
-<<<<<<< HEAD
         while pool.wants_more() && examined < PAGE_CHANGES {
-            let changes = match self.journal.intact_after(position.after, READ_CHANGES).await {
-                Err(JournalError::Gone { .. }) => {
-                    // Retention or a restore has removed the next change.
-                    (position.after, position.items) = (before_oldest(&self.journal), 0);
-                    self.journal.intact_after(position.after, READ_CHANGES).await?
-                }
-                changes => changes?,
-            };
-=======
-        while attempts.len() < PAGE_FILES && examined < PAGE_CHANGES {
             let (changes, continuation) = changes_after(&self.journal, &mut position.after).await?;
             if continuation == Continuation::Moved {
                 position.items = 0;
             }
->>>>>>> b9a28e3 (Nodes: limits follow the lease, and nothing in memory outlives the journal)
             if changes.is_empty() {
                 return Ok(true);
             }

@@ -39,7 +39,6 @@ pub enum StoreError {
         /// Description of the damage.
         what: String,
     },
-<<<<<<< HEAD
     /// One object of the registry is invalid; the others may be intact.
     #[error("the registry's rows of the object {uri} are damaged ({what}); `tidings verify` finds all damage")]
     DamagedObject {
@@ -48,13 +47,7 @@ pub enum StoreError {
         /// Description of the damage.
         what: String,
     },
-    /// The stored data is invalid.
-    #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]
-    Damaged(String),
-    /// The store refuses only this call, because a value is too large or contradicts the stored data.
-=======
     /// The database does not have the tables of a journal, or not all of them, although the role could see them.
->>>>>>> b9a28e3 (Nodes: limits follow the lease, and nothing in memory outlives the journal)
     #[error(
         "tables of the journal are missing in the database ({0}); check that journal.store names the right database, and \
          whether somebody has removed or renamed them"
@@ -104,9 +97,13 @@ impl StoreError {
             | Self::Io(_)
             | Self::Displaced(_)
             | Self::Unavailable(_)
-<<<<<<< HEAD
-            | Self::DutyLost => true,
-            Self::DamagedChange { .. } | Self::DamagedObject { .. } | Self::Damaged(_) | Self::Refused(_) => false,
+            | Self::DutyLost
+            | Self::Missing(_) => true,
+            Self::DamagedChange { .. }
+            | Self::DamagedObject { .. }
+            | Self::Damaged(_)
+            | Self::TooLarge(_)
+            | Self::Refused(_) => false,
         }
     }
 
@@ -116,11 +113,6 @@ impl StoreError {
         match self {
             Self::Damaged(what) => Self::DamagedObject { uri: uri.clone(), what },
             error => error,
-=======
-            | Self::DutyLost
-            | Self::Missing(_) => true,
-            Self::DamagedChange { .. } | Self::Damaged(_) | Self::TooLarge(_) | Self::Refused(_) => false,
->>>>>>> b9a28e3 (Nodes: limits follow the lease, and nothing in memory outlives the journal)
         }
     }
 }

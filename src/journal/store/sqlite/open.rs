@@ -412,14 +412,10 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
 pub(super) fn explain_store(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
     match error {
-<<<<<<< HEAD
-        StoreError::Damaged(what) | StoreError::Refused(what) => OpenError::Damaged { path, what },
-        StoreError::DamagedObject { uri, what } => OpenError::Damaged { path, what: format!("object {uri}: {what}") },
-=======
         StoreError::Damaged(what) | StoreError::Refused(what) | StoreError::TooLarge(what) => {
             OpenError::Damaged { path, what }
         }
->>>>>>> b9a28e3 (Nodes: limits follow the lease, and nothing in memory outlives the journal)
+        StoreError::DamagedObject { uri, what } => OpenError::Damaged { path, what: format!("object {uri}: {what}") },
         StoreError::DamagedChange { seq, what } => OpenError::Damaged { path, what: format!("change {seq}: {what}") },
         error => OpenError::Storage { path, error: error.to_string() },
     }
