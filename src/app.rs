@@ -61,12 +61,12 @@ const MAX_DELIVERY_DRAIN_TIME: Duration = Duration::from_secs(3);
 /// Interval at which measurements are aggregated into their histograms.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Runs the gateway until SIGTERM or Ctrl-C.
+/// Runs the gateway until `stop` is cancelled.
 ///
 /// # Errors
 /// When the gateway cannot start, or one of its threads or tasks has died.
-pub async fn serve(config: Config) -> Result<(), ServeError> {
-    let gateway = Gateway::build(config, signals::terminated()).await?;
+pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), ServeError> {
+    let gateway = Gateway::build(config, stop.cancelled_owned()).await?;
     {
         let mut out = std::io::stdout().lock();
         // An unread standard output is no reason not to serve.

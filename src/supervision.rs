@@ -25,7 +25,7 @@ named_values! {
         JournalMaintenance = "journal-maintenance",
         /// Thread that publishes the changes of other nodes.
         JournalFollower = "journal-follower",
-        /// Task that waits for SIGTERM and Ctrl-C.
+        /// Task that waits for the request to stop.
         Signals = "signals",
         /// Task that reloads the certificate at SIGHUP.
         CertificateReload = "certificate-reload",

@@ -25,6 +25,5 @@ fn sentence(text: &str) -> String {
 
 /// Returns the problem of a failed access to the journal.
 fn journal_problem(error: JournalError) -> Problem {
-    let is_logged = error.is_outage();
-    Problem::failure("The journal is not available at present", error.is_transient(), error).logged(is_logged)
+    Problem::failure("The journal is not available at present", error.is_transient(), error)
 }

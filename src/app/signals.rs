@@ -1,4 +1,4 @@
-//! Handling of operating system signals.
+//! The reload of the certificate at SIGHUP.
 
 use tokio_util::task::AbortOnDropHandle;
 
@@ -7,29 +7,6 @@ use crate::{
     supervision::{Supervisor, Worker},
     web::Tls,
 };
-
-/// Waits for SIGTERM or Ctrl-C.
-pub(super) async fn terminated() {
-    let interrupted = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    let terminated = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot handle SIGTERM; stop the gateway with Ctrl-C");
-                std::future::pending::<()>().await;
-            }
-        }
-    };
-    #[cfg(not(unix))]
-    let terminated = std::future::pending::<()>();
-    tokio::select! {
-        _ = interrupted => {}
-        () = terminated => {}
-    }
-}
 
 /// Starts a task that reloads the certificate at SIGHUP. Without a certificate, SIGHUP is ignored instead of ending
 /// the process, which is the default of the system.

@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use super::{
     metrics,
-    observer::{self, Look, Observer},
     overview::Overview,
     placement::Placement,
     requests::{Assignment, Shared},
@@ -25,7 +24,6 @@ use crate::{
         store::StoreError,
     },
     model::Seq,
-    outage::Outage,
     supervision::{Supervisor, Worker},
 };
 
@@ -34,9 +32,6 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Pause after a failed call to the store.
 const RETRY: Duration = Duration::from_millis(250);
-
-/// Minimum pause before a look at a node whose lease is about to end, or that could not be removed yet.
-const EXPIRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Number of renewals per lease.
 const RENEWALS: u32 = 3;
@@ -68,7 +63,6 @@ impl Drop for MembershipThread {
 /// State of the thread.
 pub(super) struct Membership {
     table: Box<dyn NodeTable>,
-    observer: Observer,
     shared: Arc<Shared>,
     node: NewNode,
     lease: Duration,
@@ -84,12 +78,13 @@ pub(super) struct Membership {
     duties: Vec<HeldDuty>,
     /// Whether the log says that the trust in the lease has ended.
     is_distrust_logged: bool,
-    outage: Outage,
+    /// The last error, so that a lasting one is logged once.
+    trouble: Option<String>,
 }
 
 impl Membership {
     pub(super) fn new(
-        (table, observer): (Box<dyn NodeTable>, Observer),
+        table: Box<dyn NodeTable>,
         shared: Arc<Shared>,
         node: NewNode,
         lease: Duration,
@@ -99,7 +94,6 @@ impl Membership {
         shared.trusted_until.send_replace(trusted_until(registered, lease));
         Self {
             table,
-            observer,
             shared,
             node,
             lease,
@@ -110,7 +104,7 @@ impl Membership {
             nodes: Vec::new(),
             duties: Vec::new(),
             is_distrust_logged: false,
-            outage: Outage::of("renew the lease of this node or read the other nodes"),
+            trouble: None,
         }
     }
 
@@ -130,7 +124,9 @@ impl Membership {
         while !self.shared.left.is_cancelled() {
             let wait = match self.step(is_woken) {
                 Ok(wait) => {
-                    self.outage.works();
+                    if self.trouble.take().is_some() {
+                        tracing::info!("the journal's nodes can be read again");
+                    }
                     wait
                 }
                 Err(error) => {
@@ -146,7 +142,13 @@ impl Membership {
     }
 
     fn note(&mut self, error: &StoreError) {
-        self.outage.failed(error);
+        let reason = error.to_string();
+        if self.trouble.as_ref() == Some(&reason) {
+            tracing::debug!(reason, "this node still cannot renew its lease or read the others");
+        } else {
+            tracing::warn!(reason, "this node cannot renew its lease or read the others; retrying");
+        }
+        self.trouble = Some(reason);
         let is_trusted = self.renewed.is_none_or(|renewed| Instant::now() < trusted_until(renewed, self.lease));
         if !is_trusted && !std::mem::replace(&mut self.is_distrust_logged, true) {
             tracing::warn!("this node may have lost its lease, so it has stopped its duties");
@@ -162,14 +164,18 @@ impl Membership {
             return Ok(RETRY);
         }
         self.release()?;
-        let Look { survey, has_expired } = observer::look(&mut *self.table, &mut self.observer, self.node.instance)?;
+        if let Err(error) = self.table.remove_expired() {
+            // A suspended node may have a transaction open, which the server ends after a while.
+            tracing::debug!(%error, "cannot remove nodes whose lease has ended; retrying");
+        }
+        let survey = self.table.survey()?;
         metrics::set_lag(survey.head.0.saturating_sub((self.head)().0));
         self.shared.subscription_revision.send_if_modified(|known| {
             std::mem::replace(known, survey.subscription_revision) != survey.subscription_revision
         });
         let nodes: Vec<_> = survey.nodes.iter().map(|node| (node.instance, node.is_leaving)).collect();
         let is_outdated = self.looked.is_none_or(|looked| looked.elapsed() >= self.lease / RENEWALS);
-        if is_woken || is_outdated || has_expired || nodes != self.nodes {
+        if is_woken || is_outdated || nodes != self.nodes {
             self.duties = self.table.duties()?;
             self.looked = Some(Instant::now());
             self.nodes = nodes;
@@ -180,8 +186,7 @@ impl Membership {
             self.renewed.map_or(RETRY, |renewed| (self.lease / RENEWALS).saturating_sub(renewed.elapsed()));
         // A release in this step makes room for a takeover in the next one.
         let pause = if self.looked.is_none() { Duration::ZERO } else { POLL };
-        let until_expiry = self.observer.next_expiry(self.node.instance, Instant::now()).unwrap_or(POLL);
-        Ok(until_renewal.min(pause).min(until_expiry.max(EXPIRY_PAUSE)))
+        Ok(until_renewal.min(pause))
     }
 
     /// Renews the lease if it is time. Returns whether the node is registered.
@@ -210,7 +215,6 @@ impl Membership {
         self.renewed = None;
         self.node.instance = Uuid::new_v4();
         self.node.head = (self.head)();
-        observer::look(&mut *self.table, &mut self.observer, self.node.instance)?;
         let began = Instant::now();
         match self.table.register(&self.node)? {
             Registration::Registered => {

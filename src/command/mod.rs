@@ -26,6 +26,7 @@ mod replay;
 mod restore;
 mod seed_registry;
 mod serve;
+mod stop_signal;
 mod store_location;
 mod subscriptions;
 mod tail;

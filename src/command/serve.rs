@@ -15,6 +15,7 @@ use super::{
     ConfigFile, Failure,
     log_writer::{LogWriter, Notation},
     runtime,
+    stop_signal::stop_signal,
 };
 
 const EXAMPLES: &str = "\
@@ -59,15 +60,23 @@ pub(super) struct Serve {
 /// responses, because the allocator retains freed memory for each thread.
 const IDLE_THREAD: Duration = Duration::from_millis(100);
 
+/// Time for work on blocking threads to end after the gateway has stopped. A thread that waits for the operating system,
+/// such as for a file of a dead network disk, ends with the process.
+const UNFINISHED_WORK: Duration = Duration::from_millis(500);
+
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
         let mut config = self.config.load(&flags)?.all()?;
         config.journal.begin_new = self.new_journal;
         log_to_stderr(&config.log);
+        let stop = stop_signal(config.server.grace)
+            .map_err(|error| Failure::Failed(format!("cannot start the thread that waits for signals: {error}")))?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.thread_keep_alive(IDLE_THREAD);
-        let served = runtime(builder)?.block_on(tidings::app::serve(config));
+        let runtime = runtime(builder)?;
+        let served = runtime.block_on(tidings::app::serve(config, stop));
+        runtime.shutdown_timeout(UNFINISHED_WORK);
         served.map_err(|error| Failure::Failed(error.to_string()))
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         HarvestSettings, Hours, Mode, Schedule,
         fileset::{
             ClientLimits, FilesetHarvestSettings, IngestSettings, PlatformToken,
-            platform::{DatasetLimits, PlatformSettings},
+            platform::{DatasetLimits, PlatformSettings, TokenPlace},
             strategy::Thresholds,
         },
     },
@@ -90,7 +90,7 @@ struct PlatformsTable {
 }
 
 impl PlatformsTable {
-    fn settings(self, tokens: Vec<(String, PlatformToken)>) -> PlatformSettings {
+    fn settings(self, tokens: Vec<(TokenPlace, PlatformToken)>) -> PlatformSettings {
         let Self { zenodo, figshare_hosts, figshare_api, figshare_bundles, archiveorg, dryad, osf, osf_api, datacite } =
             self;
         PlatformSettings {
@@ -158,10 +158,11 @@ pub(super) fn read(
 ) -> Result<IngestSettings, ConfigError> {
     let mut tokens = Vec::new();
     let listed = filesets.tokens.map(|_| table.entry("tokens")?.entries()).transpose()?;
-    for (platform, setting) in listed.unwrap_or_default() {
+    for (place, setting) in listed.unwrap_or_default() {
+        let place = TokenPlace::parse(&place).map_err(|error| setting.invalid(error.to_string()))?;
         let token = PlatformToken::new(&Secret::new(secret::text(&setting, environment)?));
         let token = token.ok_or_else(|| setting.invalid("it has characters that a token cannot have"))?;
-        tokens.push((platform, token));
+        tokens.push((place, token));
     }
     let platforms = filesets.platforms.settings(tokens);
     Ok(IngestSettings {

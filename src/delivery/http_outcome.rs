@@ -99,7 +99,6 @@ mod tests {
         assert_eq!(after(503, "7"), Some(Duration::from_secs(7)));
         assert_eq!(after(500, "7"), None);
         assert_eq!(after(429, "soon"), None);
-        let dated = after(503, "Fri, 31 Dec 2100 23:59:59 GMT").unwrap();
-        assert!(dated > Duration::from_secs(86_400 * 365), "{dated:?}");
+        assert_eq!(after(503, "Fri, 31 Dec 2100 23:59:59 GMT"), Some(Duration::from_secs(86_400)));
     }
 }

@@ -15,6 +15,9 @@ use tokio::{
 /// Number of hosts above which those without requests are forgotten.
 const MAX_IDLE_HOSTS: usize = 1000;
 
+/// Longest time without requests to a host. A server can ask for more, perhaps by mistake, and gets a request each hour.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
 /// Hosts with their limits. Clones share the same state.
 #[derive(Clone)]
 pub struct Hosts {
@@ -50,15 +53,28 @@ impl Hosts {
 
     /// Waits until the host has no other request too many, and accepts requests again.
     pub async fn permit(&self, host: &str) -> HostPermit {
+        loop {
+            if let Ok(permit) = self.permit_within(host, Duration::MAX).await {
+                return permit;
+            }
+        }
+    }
+
+    /// Waits as [`Hosts::permit`] does, for callers that hold something which others need meanwhile.
+    ///
+    /// # Errors
+    /// Fails with the rest of the pause if the host wants no requests for longer than `limit`.
+    pub async fn permit_within(&self, host: &str, limit: Duration) -> Result<HostPermit, Duration> {
         let host = self.host(host);
         // The semaphore is never closed.
         let request = Arc::clone(&host.requests).acquire_owned().await.ok();
         loop {
             let free_at = *host.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-            if free_at <= Instant::now() {
-                return HostPermit { host, _request: request };
+            match free_at.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return Ok(HostPermit { host, _request: request }),
+                rest if rest > limit => return Err(rest),
+                _ => sleep_until(free_at).await,
             }
-            sleep_until(free_at).await;
         }
     }
 
@@ -82,10 +98,10 @@ impl Host {
 }
 
 impl HostPermit {
-    /// Sends no request to the host for this time.
+    /// Sends no request to the host for this time, or for an hour if it is longer.
     pub fn pause(&mut self, time: Duration) {
         let mut free_at = self.host.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-        *free_at = (*free_at).max(Instant::now() + time);
+        *free_at = (*free_at).max(Instant::now() + time.min(LONGEST_PAUSE));
     }
 }
 
@@ -111,6 +127,17 @@ mod tests {
             let _next = hosts.permit("a").await;
             assert!(began.elapsed() >= pause);
         }
+    }
+
+    #[tokio::test]
+    async fn pause_has_a_bound_and_nobody_has_to_wait_for_its_end() {
+        let hosts = Hosts::default();
+        hosts.permit("a").await.pause(Duration::MAX);
+        let rest = hosts.permit_within("a", Duration::from_secs(60)).await.err().unwrap();
+        assert!(rest > Duration::from_secs(60) && rest <= super::LONGEST_PAUSE, "{rest:?}");
+        assert!(hosts.permit("a").now_or_never().is_none() && hosts.permit("b").now_or_never().is_some());
+        hosts.permit("b").await.pause(Duration::from_millis(20));
+        assert!(hosts.permit_within("b", Duration::from_secs(60)).await.is_ok());
     }
 
     #[tokio::test]

@@ -23,5 +23,5 @@ pub use client::{
 pub use origin::{Authorization, Origin, RequestHeaders};
 pub use outbound_url::{InvalidOutboundUrl, NotAllowed, OutboundPolicy, OutboundUrl};
 pub use resolve::{NameResolver, ResolveFuture, SystemResolver};
-pub use status::{is_transient, retry_after};
+pub use status::{is_transient, rate_limit_reset, retry_after};
 pub use tls_roots::{TlsRootsError, check_ca_certificates, tls_client_config, tls_without_roots};

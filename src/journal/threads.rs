@@ -12,10 +12,7 @@ use super::{
     publisher::Publisher,
     store::{Store, StoreError},
 };
-use crate::{
-    outage::Outage,
-    supervision::{Supervisor, Worker},
-};
+use crate::supervision::{Supervisor, Worker};
 
 /// Interval of the maintenance while nothing is written.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -53,28 +50,34 @@ pub(super) fn spawn(
 /// Runs the store's maintenance at each wake-up and each [`MAINTENANCE_INTERVAL`], until the writer has ended. Logs a
 /// failure that lasts once.
 pub(super) fn run_maintenance(store: &dyn Store, wake_ups: &Receiver<()>) {
-    let outage = Outage::of("maintain the journal");
+    let mut is_failing = false;
     while !matches!(wake_ups.recv_timeout(MAINTENANCE_INTERVAL), Err(RecvTimeoutError::Disconnected)) {
         match store.maintain() {
-            Ok(()) => outage.works(),
-            Err(error) => outage.failed(&error),
-        };
+            Ok(()) => is_failing = false,
+            Err(error) if !std::mem::replace(&mut is_failing, true) => {
+                tracing::warn!(%error, "the maintenance of the journal failed; retrying");
+            }
+            Err(_) => {}
+        }
     }
 }
 
 /// Publishes the changes of other nodes until `stop` is cancelled.
 pub(super) fn run_follower(store: &dyn Store, publisher: &Publisher, stop: &CancellationToken) {
     let Some(mut watch) = store.watch(stop.clone()) else { return };
-    let outage = Outage::of("read the changes of other nodes");
+    let mut is_failing = false;
     while !stop.is_cancelled() {
         match watch.next().and_then(|state| publisher.follow(state)) {
             Ok(()) => {
-                outage.works();
+                if std::mem::take(&mut is_failing) {
+                    tracing::info!("the changes of other nodes can be read again");
+                }
             }
-            Err(error) if !stop.is_cancelled() => {
-                outage.failed(&error);
+            Err(error) => {
+                if !std::mem::replace(&mut is_failing, true) && !stop.is_cancelled() {
+                    tracing::warn!(%error, "cannot read the changes of other nodes; retrying");
+                }
             }
-            Err(_) => {}
         }
     }
 }

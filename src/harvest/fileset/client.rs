@@ -8,6 +8,7 @@ use axum::http::{
 };
 use chrono::Utc;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 use url::Url;
 
 use super::{IngestFailure, RetryRule};
@@ -16,7 +17,7 @@ use crate::{
     harvest::Hosts,
     http_client::{
         Authorization, Client, ClientError, ClientSettings, Origin, OutboundPolicy, OutboundUrl, RequestHeaders,
-        ResponseStream, retry_after,
+        ResponseStream, rate_limit_reset,
     },
     text::line,
     web::Secret,
@@ -27,7 +28,7 @@ const MAX_REDIRECTS: usize = 5;
 
 /// Maximum number of requests to a busy server, and the longest wait between two of them.
 const BUSY_ATTEMPTS: usize = 4;
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Wait if a busy server does not say for how long.
 const BUSY: Duration = Duration::from_secs(10);
@@ -38,6 +39,10 @@ const QUOTED_CHARS: usize = 80;
 /// Time until the headers of a response, and between two pieces of a body.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Time for a document of an interface, and for a landing page, each with all its redirections and waits. A server that
+/// drips would otherwise keep the place of a job for hours.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
@@ -45,11 +50,13 @@ pub struct ClientLimits {
     pub answer_bytes: usize,
     /// Maximum size of a landing page, in bytes.
     pub page_bytes: usize,
+    /// Time for a document of an interface or a landing page, with all redirections and waits.
+    pub exchange: Duration,
 }
 
 impl Default for ClientLimits {
     fn default() -> Self {
-        Self { answer_bytes: 64 << 20, page_bytes: 128 << 20 }
+        Self { answer_bytes: 64 << 20, page_bytes: 128 << 20, exchange: EXCHANGE_TIMEOUT }
     }
 }
 
@@ -141,6 +148,19 @@ impl PlatformClient {
         token: Option<&PlatformToken>,
         accept: HeaderValue,
     ) -> Result<Vec<u8>, IngestFailure> {
+        let document = timeout(self.limits.exchange, self.redirected_document(url, token, accept)).await;
+        document.unwrap_or_else(|_| {
+            let message = format!("{} has not answered within {} s", named(url), self.limits.exchange.as_secs());
+            Err(IngestFailure::transient(IngestStatus::PLATFORM_ERROR, message))
+        })
+    }
+
+    async fn redirected_document(
+        &self,
+        url: &Url,
+        token: Option<&PlatformToken>,
+        accept: HeaderValue,
+    ) -> Result<Vec<u8>, IngestFailure> {
         let mut url = url.clone();
         let authorization = token.and_then(|token| token.authorization(&url));
         let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
@@ -172,7 +192,9 @@ impl PlatformClient {
                 retry: RetryRule::AfterFix,
                 ..IngestFailure::permanent(IngestStatus::PLATFORM_ERROR, reason)
             })?;
-            let mut permit = self.hosts.permit(&target.origin()).await;
+            // The job gives its place to others meanwhile.
+            let permit = self.hosts.permit_within(&target.origin(), LONGEST_WAIT).await;
+            let mut permit = permit.map_err(|rest| busy(url, "it accepts no requests for now".to_owned(), rest))?;
             let response = self.client.open(&target, headers).await.map_err(|error| {
                 let message = format!("{}: {}", named(url), error.for_everybody());
                 IngestFailure::transient(IngestStatus::PLATFORM_ERROR, message)
@@ -180,15 +202,10 @@ impl PlatformClient {
             if !matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 return Ok(response);
             }
-            let wait = reset_after(&response.headers).unwrap_or(BUSY);
+            let wait = rate_limit_reset(&response.headers, Utc::now()).unwrap_or(BUSY);
             permit.pause(wait);
             if attempts == BUSY_ATTEMPTS || wait > LONGEST_WAIT {
-                let message = format!("{} is busy ({})", named(url), response.status);
-                let retry = RetryRule::Backoff(Some(wait));
-                return Err(IngestFailure {
-                    retry,
-                    ..IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message)
-                });
+                return Err(busy(url, format!("it answers {}", response.status), wait));
             }
         }
     }
@@ -250,6 +267,13 @@ impl PlatformClient {
     }
 }
 
+/// Returns the failure of a server that wants no requests for this time.
+pub(super) fn busy(url: &Url, how: String, wait: Duration) -> IngestFailure {
+    let message = format!("{} is busy: {how}", named(url));
+    let retry = RetryRule::Backoff(Some(wait));
+    IngestFailure { retry, ..IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message) }
+}
+
 /// Reason why there is no body.
 pub(super) enum BodyError {
     /// It has more bytes than this.
@@ -273,47 +297,4 @@ fn reason_of(body: &[u8]) -> String {
     let reason =
         ["/message", "/error", "/errors/0/detail"].iter().find_map(|pointer| document.pointer(pointer)?.as_str());
     reason.map_or_else(String::new, |reason| format!(": {}", line(reason, QUOTED_CHARS)))
-}
-
-/// Returns the wait that a server asks for: `Retry-After`, or else the reset of `RateLimit` (IETF draft, with `t=`),
-/// `RateLimit-Reset` or `X-RateLimit-Reset`, in seconds or as the seconds since 1970.
-pub(super) fn reset_after(headers: &HeaderMap) -> Option<Duration> {
-    let now = Utc::now();
-    let seconds = |text: &str| {
-        let whole = text.trim().split('.').next().unwrap_or_default();
-        let seconds: i64 = whole.parse().ok()?;
-        let wait = if seconds > 1_000_000_000 { seconds - now.timestamp() } else { seconds };
-        Some(Duration::from_secs(u64::try_from(wait).unwrap_or(0)))
-    };
-    let limit = || text_header(headers, "ratelimit")?.split([';', ',']).find_map(|part| part.trim().strip_prefix("t="));
-    let reset = || text_header(headers, "ratelimit-reset").or_else(|| text_header(headers, "x-ratelimit-reset"));
-    retry_after(headers, now).or_else(|| seconds(limit().or_else(reset)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::{HeaderMap, HeaderName, HeaderValue};
-    use chrono::Utc;
-
-    use super::{Duration, reset_after};
-
-    #[test]
-    fn waits_are_read_from_each_header() {
-        let later = (Utc::now().timestamp() + 100).to_string();
-        for (name, value, seconds) in [
-            ("retry-after", "3", 3),
-            ("ratelimit", "\"default\";r=0;t=30", 30),
-            ("ratelimit-reset", "7", 7),
-            ("x-ratelimit-reset", later.as_str(), 100),
-            ("x-ratelimit-reset", "1700000000", 0),
-        ] {
-            let name = HeaderName::try_from(name).unwrap();
-            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_str(value).unwrap())]);
-            let wait = reset_after(&headers).unwrap();
-            assert!(wait.abs_diff(Duration::from_secs(seconds)) <= Duration::from_secs(2), "{name} {wait:?}");
-        }
-        let nonsense =
-            HeaderMap::from_iter([(HeaderName::from_static("ratelimit-reset"), HeaderValue::from_static("inf"))]);
-        assert_eq!(reset_after(&nonsense), None);
-    }
 }

@@ -8,7 +8,8 @@ use serde_json::json;
 use sha1::Digest;
 
 use super::{
-    IngestFailure, IngestProgress, PlatformToken, archiving::store_failure, check::FileCheck, platform::PlatformFile,
+    IngestFailure, IngestProgress, PlatformToken, RetryRule, archiving::store_failure, check::FileCheck,
+    client::LONGEST_WAIT, platform::PlatformFile,
 };
 use crate::{
     files::{FileDigest, FileFacts, FileStoreError, StoredFile, Workspace},
@@ -108,7 +109,13 @@ pub(super) async fn fetch(
     let authorization = token.and_then(|token| token.authorization(url.expose()));
     let headers = RequestHeaders::default().with_authorization(authorization.as_ref());
     let mut check = FileCheck::new(file, context.max_bytes, Some(context.progress));
-    let mut permit = transfers.hosts.permit(&url.origin()).await;
+    // The job gives its place to others meanwhile.
+    let permit = transfers.hosts.permit_within(&url.origin(), LONGEST_WAIT).await;
+    let mut permit = permit.map_err(|rest| {
+        let busy = IngestStatus::ERROR_PLATFORM_DOWNLOAD;
+        let message = format!("{path}: the server accepts no requests for now");
+        failed(IngestFailure { retry: RetryRule::Backoff(Some(rest)), ..IngestFailure::transient(busy, message) })
+    })?;
     let transferred = transfers.store(&url, &headers, &mut check, &mut permit, Some(place)).await;
     drop(permit);
     match (transferred, check.take_failure()) {

@@ -4,25 +4,23 @@
 //! moves the position past the change. A page has new jobs, jobs that begin, or the results of jobs that have ended. The
 //! job and its result are written together, so a job has one result, however often the gateway is killed.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    sync::{Mutex, mpsc},
-    time::sleep,
-};
+use tokio::{sync::Mutex, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     FilesetHarvestSettings, IngestContext, IngestMonitor, IngestProgress, Ingested, Ingester,
     outcome::{Outcome, is_archived},
+    pool::{Pool, RunningJob},
 };
 use crate::{
     format::fileset::{FilesetRequest, message::FilesetResult, status::IngestStatus},
     harvest::{
         HarvestError, Harvester, HarvesterSettings, Page, PageEnd,
-        journal_list::{changes_after, wait_for_change},
+        journal_list::{READ_CHANGES, before_oldest, wait_for_change},
         json_message, metrics,
     },
     journal::{
@@ -37,6 +35,9 @@ const PAGE_CHANGES: usize = 16 * 1024;
 
 /// Maximum number of new jobs of a page, and of results.
 const PAGE_JOBS: usize = 256;
+
+/// Maximum number of due jobs that are examined while one host has all the first ones.
+const EXAMINED_JOBS: usize = 10_000;
 
 /// Interval at which running jobs are looked for that an administrator has cancelled, perhaps at another node.
 const CANCEL_POLL: Duration = Duration::from_secs(2);
@@ -54,30 +55,6 @@ pub(super) struct FilesetHarvest {
     journal: Journal,
     monitor: IngestMonitor,
     pool: Mutex<Pool>,
-}
-
-/// Running jobs, and those of the last page.
-struct Pool {
-    running: HashMap<JobId, RunningJob>,
-    /// Jobs that have ended, with their results: at most as many as run.
-    ended: mpsc::UnboundedReceiver<(JobId, Ingested)>,
-    end: mpsc::UnboundedSender<(JobId, Ingested)>,
-    /// Jobs whose results were on the last page, which may not be on disk.
-    reported: Vec<(IngestJob, Option<FilesetResult>)>,
-}
-
-struct RunningJob {
-    job: IngestJob,
-    request: FilesetRequest,
-    /// Ends the job when it is dropped.
-    _task: AbortOnDropHandle<()>,
-}
-
-impl Pool {
-    fn new() -> Self {
-        let (end, ended) = mpsc::unbounded_channel();
-        Self { running: HashMap::new(), ended, end, reported: Vec::new() }
-    }
 }
 
 /// Position of the harvest, stored as JSON.
@@ -218,7 +195,13 @@ impl FilesetHarvest {
     async fn add_requests(&self, position: &mut Position, jobs: &mut Vec<IngestJob>) -> Result<bool, JournalError> {
         let mut examined = 0;
         while jobs.len() < PAGE_JOBS && examined < PAGE_CHANGES {
-            let (changes, _) = changes_after(&self.journal, &mut position.after).await?;
+            let changes = match self.journal.intact_after(position.after, READ_CHANGES).await {
+                Err(JournalError::Gone { .. }) => {
+                    position.after = before_oldest(&self.journal);
+                    self.journal.intact_after(position.after, READ_CHANGES).await?
+                }
+                changes => changes?,
+            };
             if changes.is_empty() {
                 return Ok(true);
             }
@@ -285,14 +268,36 @@ impl FilesetHarvest {
         position: &Position,
         progress: &mut Progress,
     ) -> Result<(), JournalError> {
+        let few = self.settings.jobs + pool.running.len() + PAGE_JOBS;
+        let is_all = self.begin_some(pool, position, progress, few).await?;
+        // All of them may be of hosts that have a running job.
+        if !is_all && progress.is_empty() && pool.running.len() < self.settings.jobs {
+            self.begin_some(pool, position, progress, EXAMINED_JOBS).await?;
+        }
+        Ok(())
+    }
+
+    /// Examines the first jobs that are due, and returns whether these are all.
+    async fn begin_some(
+        &self,
+        pool: &mut Pool,
+        position: &Position,
+        progress: &mut Progress,
+        limit: usize,
+    ) -> Result<bool, JournalError> {
         let now = Timestamp::now();
         let due = JobSelection::Due(self.source.clone(), now);
         // Running jobs are due too, so that another process continues them after a crash.
-        let due = self.journal.ingest_jobs(due, self.settings.jobs + pool.running.len() + PAGE_JOBS).await?;
+        let due = self.journal.ingest_jobs(due, limit).await?;
+        let is_all = due.len() < limit;
+        let mut turns = pool.turns();
         for job in due {
             if job.state == JobState::Cancelling {
                 self.cancel(pool, job, progress);
-            } else if pool.running.len() < self.settings.jobs && !pool.running.contains_key(&job.id) {
+            } else if pool.running.len() < self.settings.jobs
+                && !pool.running.contains_key(&job.id)
+                && turns.take(job.dataset.as_str())
+            {
                 let job = IngestJob { state: JobState::Running, updated: now, ..job };
                 self.begin(pool, job.clone(), position).await?;
                 progress.jobs.push(job);
@@ -301,7 +306,7 @@ impl FilesetHarvest {
                 break;
             }
         }
-        Ok(())
+        Ok(is_all)
     }
 
     async fn begin(&self, pool: &mut Pool, job: IngestJob, position: &Position) -> Result<(), JournalError> {

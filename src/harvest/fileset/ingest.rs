@@ -285,11 +285,10 @@ impl Ingester {
         Ok(IngestStatus::SUCCESS)
     }
 
-    /// Returns the token for a file. It is for the platform, and not for the hosts that its manifest names.
+    /// Returns the token for a file.
     pub(super) fn token(&self, dataset: &Dataset, file: &PlatformFile) -> Option<&PlatformToken> {
         let url = Url::parse(file.manifest.platform_url.as_deref()?).ok()?;
-        let is_own = url.host_str().is_some_and(|host| dataset.platform_domain.split(':').next() == Some(host));
-        self.settings.platforms.token(dataset.platform_name).filter(|_| is_own)
+        self.settings.platforms.token_for(dataset.platform_name, &url)
     }
 
     /// Returns the URL of a stored file, if the files are served.

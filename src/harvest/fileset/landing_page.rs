@@ -8,11 +8,12 @@ use axum::http::{
 };
 use flate2::read::MultiGzDecoder;
 use regex_lite::Regex;
+use tokio::time::timeout;
 use url::Url;
 
 use super::{
     IngestFailure, PlatformClient, RetryRule,
-    client::{BodyError, named, text_header},
+    client::{BodyError, LONGEST_WAIT, busy, named, text_header},
 };
 use crate::{
     format::{fileset::status::IngestStatus, ldp::link_targets},
@@ -48,6 +49,14 @@ impl PlatformClient {
     /// # Errors
     /// Fails if there is no response, or the redirections lead nowhere.
     pub async fn landing_page(&self, start: &Url) -> Result<LandingPage, IngestFailure> {
+        let page = timeout(self.limits.exchange, self.redirected_page(start)).await;
+        page.unwrap_or_else(|_| {
+            let message = format!("{} has not answered within {} s", named(start), self.limits.exchange.as_secs());
+            Err(IngestFailure::transient(IngestStatus::NO_CAPTURE, message))
+        })
+    }
+
+    async fn redirected_page(&self, start: &Url) -> Result<LandingPage, IngestFailure> {
         let headers =
             HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html, application/xhtml+xml, */*;q=0.5"))]);
         let (mut url, mut hops, mut seen) = (start.clone(), vec![start.clone()], HashSet::from([start.clone()]));
@@ -56,7 +65,8 @@ impl PlatformClient {
             let target = self
                 .target(&url)
                 .map_err(|reason| IngestFailure::permanent(IngestStatus::SKIP_URL_BLOCKLIST, reason))?;
-            let permit = self.hosts.permit(&target.origin()).await;
+            let permit = self.hosts.permit_within(&target.origin(), LONGEST_WAIT).await;
+            let permit = permit.map_err(|rest| busy(&url, "it accepts no requests for now".to_owned(), rest))?;
             let response = self.client.open(&target, headers.clone()).await;
             let response = response.map_err(|error| no_capture(format!("{}: {error}", named(&url))))?;
             if !response.status.is_redirection() {

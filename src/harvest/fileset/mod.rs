@@ -4,7 +4,7 @@
 //! interface of the platform has the list of the files, the manifest. The manifest decides how the files are archived.
 //!
 //! * `settings` are those of a source, `harvest` executes requests as jobs, `outcome` decides about the next attempt of a
-//!   job, and `monitor` has the progress;
+//!   job, `pool` has those that run, `turns` gives each host one place, and `monitor` has the progress;
 //! * `client` sends the requests, and classifies their failures ([`IngestFailure`]);
 //! * `landing_page` follows the redirections;
 //! * [`platform`] has the platforms, one file each;
@@ -28,8 +28,10 @@ mod landing_page;
 mod monitor;
 mod outcome;
 pub mod platform;
+mod pool;
 mod settings;
 pub mod strategy;
+mod turns;
 mod warc;
 mod wayback;
 

@@ -66,6 +66,12 @@ fn error_in_a_file_names_the_key_and_the_fix() {
             "the setting journal.ca in my.toml is wrong: the connection is not encrypted; give journal.store a host and \
              sslmode=require, or leave ca out",
         ),
+        (
+            "[filesets.tokens]\ndataverse = \"x\"",
+            "the setting filesets.tokens.dataverse in my.toml is wrong: \"dataverse\" is neither a platform with an address \
+             of its own (zenodo, figshare, archiveorg, dryad, osf) nor the host of an installation, as in \
+             \"dataverse.example.org\"",
+        ),
         ("[journal]\nqueue = true", "the setting journal.queue in my.toml is wrong: it is true; give a whole number"),
         ("[journal]\nqueue = \"7\"", "the setting journal.queue in my.toml is wrong: it is \"7\"; give a whole number"),
         (

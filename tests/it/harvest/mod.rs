@@ -14,6 +14,7 @@ mod fileset_ingest;
 mod fileset_items;
 mod fileset_jobs;
 mod fileset_other_places;
+mod fileset_partners;
 mod fileset_platforms;
 mod fileset_statuses;
 mod fileset_wayback;

@@ -7,7 +7,7 @@ use tidings::{
         Hosts,
         fileset::{
             ClientLimits, IngestFailure, PlatformClient, PlatformToken,
-            platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of},
+            platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, TokenPlace, dataset_of},
             strategy::Thresholds,
         },
     },
@@ -29,7 +29,7 @@ impl Platforms {
     pub(crate) async fn start() -> Self {
         let server = PlatformServer::start().await;
         let policy = OutboundPolicy::public_files(AllowList::parse(&["127.0.0.1"]).unwrap());
-        let limits = ClientLimits { answer_bytes: 100_000, page_bytes: 10_000 };
+        let limits = ClientLimits { answer_bytes: 100_000, page_bytes: 10_000, ..ClientLimits::default() };
         let client = PlatformClient::new(policy, Hosts::default(), limits).await.unwrap();
         let at = |path: &str| Url::parse(&format!("{}{path}", server.url)).unwrap();
         let settings = PlatformSettings {
@@ -42,7 +42,7 @@ impl Platforms {
             osf: at("/osf/"),
             osf_api: at("/osf-api/v2/"),
             datacite: at("/datacite/"),
-            tokens: vec![("dryad".to_owned(), PlatformToken::new(&Secret::new("dryad-token")).unwrap())],
+            tokens: vec![(TokenPlace::Platform("dryad"), PlatformToken::new(&Secret::new("dryad-token")).unwrap())],
         };
         Self { server, client, settings }
     }

@@ -11,6 +11,7 @@ use axum::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
+use chrono::Utc;
 use futures_util::StreamExt;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,14 +19,14 @@ use url::Url;
 
 use super::{
     ArchiveKeys, IngestFailure, PlatformClient, RetryRule,
-    client::{BodyError, named, reset_after},
+    client::{BodyError, named},
     files::ArchivedFile,
     platform::{Dataset, PlatformFile, below},
 };
 use crate::{
     files::{FileDigest, FileStore},
     format::fileset::{message::ManifestFile, status::IngestStatus},
-    http_client::{BoundedResponse, Client, RequestHeaders, is_transient},
+    http_client::{BoundedResponse, Client, RequestHeaders, is_transient, rate_limit_reset},
 };
 
 /// Maximum number of attempts to upload a file, and of checks of the load of the service.
@@ -281,7 +282,7 @@ impl Items<'_> {
                     if !is_transient(status) {
                         return Err(IngestFailure { retry: RetryRule::AfterFix, ..upload_failure(reason) });
                     }
-                    reset_after(&headers)
+                    rate_limit_reset(&headers, Utc::now())
                 }
                 Err(error) => {
                     reason = format!("{}: {error}", named(&place));

@@ -71,7 +71,7 @@ impl PlatformHelper for ArchiveOrg {
         client: &'a PlatformClient,
     ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
         Box::pin(async move {
-            let (base, token) = (&settings.archiveorg, settings.token(NAME));
+            let (base, token) = (&settings.archiveorg, settings.token_for(NAME, &settings.archiveorg));
             let path = item_path(&page.url, base).unwrap_or_default();
             let [name] = path.as_slice() else {
                 return Err(out_of_scope("the page is a part of an item; request the item"));

@@ -135,9 +135,8 @@ impl PlatformHelper for Dataverse {
             if is_file(&pid, &page.url) {
                 return Err(out_of_scope(format!("{pid} is a single file of a dataset; request the dataset")));
             }
-            // The token is for the installation that it is configured for, and Dataverse is at any host.
-            let token = settings.token(&domain(&page.url));
             let site = page.url.join("/").map_err(|error| IngestFailure::bad_answer(error.to_string()))?;
+            let token = settings.token_for(NAME, &site);
             let of = |url: Url| with_query(url, &[("persistentId", &pid)]);
             let wanted =
                 query(&page.url, "version").filter(|version| !version.is_empty() && !version.contains("DRAFT"));

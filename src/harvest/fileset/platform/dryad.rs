@@ -16,7 +16,7 @@ use crate::{
 /// Dryad.
 pub(super) struct Dryad;
 
-const NAME: &str = "dryad";
+pub(super) const NAME: &str = "dryad";
 
 /// Number of files of a page.
 const PAGE_FILES: usize = 100;
@@ -117,7 +117,7 @@ impl PlatformHelper for Dryad {
         client: &'a PlatformClient,
     ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
         Box::pin(async move {
-            let (base, token) = (&settings.dryad, settings.token(NAME));
+            let (base, token) = (&settings.dryad, settings.token_for(NAME, &settings.dryad));
             let doi = doi(&page.url).ok_or_else(|| out_of_scope("the page is no dataset"))?;
             // The identifier is one segment, so its slash is encoded.
             let encoded = percent_encoding::utf8_percent_encode(&doi, percent_encoding::NON_ALPHANUMERIC);

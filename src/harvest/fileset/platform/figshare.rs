@@ -21,7 +21,7 @@ use crate::{
 /// Figshare.
 pub(super) struct Figshare;
 
-const NAME: &str = "figshare";
+pub(super) const NAME: &str = "figshare";
 
 /// Number of files that an article shows.
 const SHOWN_FILES: usize = 10;
@@ -118,7 +118,7 @@ impl PlatformHelper for Figshare {
         client: &'a PlatformClient,
     ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
         Box::pin(async move {
-            let (api, token) = (&settings.figshare_api, settings.token(NAME));
+            let (api, token) = (&settings.figshare_api, settings.token_for(NAME, &settings.figshare_api));
             let Some((id, version)) = article_id(&page.url) else { return Err(out_of_scope("the page is no article")) };
             let place = match &version {
                 Some(version) => below(api, ["articles", &id, "versions", version]),

@@ -23,7 +23,7 @@ use crate::{
 /// Zenodo.
 pub(super) struct Invenio;
 
-const NAME: &str = "zenodo";
+pub(super) const NAME: &str = "zenodo";
 
 /// A record in any of the forms.
 #[derive(Deserialize)]
@@ -181,9 +181,8 @@ impl PlatformHelper for Invenio {
         client: &'a PlatformClient,
     ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
         Box::pin(async move {
-            let (Some(base), token) = (base(&page.url, settings), settings.token(NAME)) else {
-                return Err(out_of_scope("the page is no record"));
-            };
+            let base = base(&page.url, settings).ok_or_else(|| out_of_scope("the page is no record"))?;
+            let token = settings.token_for(NAME, base);
             let id = record_id(&page.url, base).unwrap_or(Err(out_of_scope("the page is no record")))?;
             let record: Record = client.json(&below(base, ["api", "records", &id]), token).await?;
             record.check(&id, base)?;

@@ -11,9 +11,11 @@ mod figshare;
 mod invenio;
 mod osf;
 mod signposting;
+mod tokens;
 
 use std::collections::HashSet;
 
+pub use self::tokens::{InvalidTokenPlace, TokenPlace};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use url::Url;
@@ -110,16 +112,8 @@ pub struct PlatformSettings {
     pub osf_api: Url,
     /// Base URL of the interface of DataCite, with the metadata of DOIs.
     pub datacite: Url,
-    /// Access tokens, by the names of the platforms.
-    pub tokens: Vec<(String, PlatformToken)>,
-}
-
-impl PlatformSettings {
-    /// Returns the access token of a platform.
-    #[must_use]
-    pub fn token(&self, platform: &str) -> Option<&PlatformToken> {
-        self.tokens.iter().find(|(name, _)| name == platform).map(|(_, token)| token)
-    }
+    /// Access tokens, each for one place.
+    pub tokens: Vec<(TokenPlace, PlatformToken)>,
 }
 
 /// A dataset with its files, as its platform describes them.

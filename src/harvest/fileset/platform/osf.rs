@@ -21,7 +21,7 @@ use crate::{
 /// OSF.
 pub(super) struct Osf;
 
-const NAME: &str = "osf";
+pub(super) const NAME: &str = "osf";
 
 /// Maximum number of requests for one dataset.
 const MAX_REQUESTS: usize = 1000;
@@ -144,7 +144,7 @@ impl PlatformHelper for Osf {
         client: &'a PlatformClient,
     ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
         Box::pin(async move {
-            let (api, token) = (&settings.osf_api, settings.token(NAME));
+            let (api, token) = (&settings.osf_api, settings.token_for(NAME, &settings.osf_api));
             let id = node_id(&page.url, settings).ok_or_else(|| out_of_scope("the page is no project"))?;
             let node = client.json::<Node>(&below(api, ["nodes", &id, ""]), token).await;
             // A registration, the frozen form of a project, has a place of its own.

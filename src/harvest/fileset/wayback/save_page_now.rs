@@ -5,17 +5,15 @@ use axum::http::{
     header::{ACCEPT, CONTENT_TYPE},
 };
 use bytes::Bytes;
+use chrono::Utc;
 use serde::{Deserialize, de::DeserializeOwned};
 use url::{Url, form_urlencoded};
 
 use super::{Wayback, cdx::FoundCapture, is_time};
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
-    harvest::fileset::{
-        IngestFailure, RetryRule,
-        client::{named, reset_after},
-    },
-    http_client::{RequestHeaders, is_transient},
+    harvest::fileset::{IngestFailure, RetryRule, client::named},
+    http_client::{RequestHeaders, is_transient, rate_limit_reset},
 };
 
 /// Maximum number of polls of a job.
@@ -143,7 +141,7 @@ impl Wayback<'_> {
         let response = self.client.client.post(&target, headers, Bytes::from(body)).await;
         let response = response.map_err(|error| spn_error(format!("{}: {error}", named(&place))))?;
         if matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            if let Some(wait) = reset_after(&response.headers) {
+            if let Some(wait) = rate_limit_reset(&response.headers, Utc::now()) {
                 permit.pause(wait.min(self.settings.longest_wait));
             }
             return Ok(Step::Busy(format!("it answers {}", response.status)));
