@@ -1,15 +1,24 @@
-//! Properties that every dialect has for every input.
+//! Properties that the parsers of foreign documents have for every input.
 //!
 //! Reading never panics. The error of a refused message is printable. The change from an accepted message can be
 //! written in every format. Formats that can also be read give the same change when they are read back.
 
+mod documents;
+mod memory;
+
 use std::sync::LazyLock;
+
+pub use documents::{check_archive, check_feed, check_kafka_batches, check_oai_pmh};
+pub use memory::{MemoryLimit, limited};
 
 use tidings::{
     format::{self, Dialect, DialectKind, FORMATS, Headers, Limits, Message, ParsedMessage, Redaction},
     journal::settle::{SourcePolicy, settle_without_registry},
     model::{Draft, SourceName},
 };
+
+/// Memory of a parsed message: its drafts, and the document while it is parsed.
+const MESSAGE: MemoryLimit = MemoryLimit { per_byte: 64, fixed: 256 << 10 };
 
 /// Separator between headers and body in an input, as in HTTP. An input without it is only a body.
 const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
@@ -52,7 +61,7 @@ fn check(kind: &DialectKind, dialect: &dyn Dialect, headers: &Headers, body: &[u
     };
     let body = redacted.as_deref().unwrap_or(body);
     let message = Message { content_type: headers.get("content-type"), headers, body };
-    match dialect.read(&message) {
+    match limited(body.len(), MESSAGE, || dialect.read(&message)) {
         Ok(ParsedMessage::Drafts(drafts)) => drafts.into_vec().into_iter().for_each(check_draft),
         Ok(ParsedMessage::NoChange(reason)) => assert_printable(reason),
         Err(rejection) => {
