@@ -51,31 +51,31 @@ pub enum Location {
 const MAX_CHARS: usize = 400;
 
 impl Rejection {
-    fn new(kind: RejectionKind, location: Location, reason: String) -> Self {
+    fn new(kind: RejectionKind, location: Location, reason: &str) -> Self {
         let location = match location {
             Location::Pointer(pointer) => Location::Pointer(quoted(&pointer)),
             Location::Header(name) => Location::Header(quoted(&name)),
             location => location,
         };
-        Self { kind, location, reason: quoted(&reason) }
+        Self { kind, location, reason: quoted(reason) }
     }
 
     /// Creates a rejection for invalid syntax.
     #[must_use]
     pub fn malformed(location: Location, reason: impl Into<String>) -> Self {
-        Self::new(RejectionKind::Malformed, location, reason.into())
+        Self::new(RejectionKind::Malformed, location, &Into::<String>::into(reason))
     }
 
     /// Creates a rejection for invalid content.
     #[must_use]
     pub fn unprocessable(location: Location, reason: impl Into<String>) -> Self {
-        Self::new(RejectionKind::Unprocessable, location, reason.into())
+        Self::new(RejectionKind::Unprocessable, location, &Into::<String>::into(reason))
     }
 
     /// Creates a rejection for a message above a limit.
     #[must_use]
     pub fn over_limit(limit: MessageLimit, location: Location, reason: impl Into<String>) -> Self {
-        Self::new(RejectionKind::LimitExceeded(limit), location, reason.into())
+        Self::new(RejectionKind::LimitExceeded(limit), location, &Into::<String>::into(reason))
     }
 }
 
