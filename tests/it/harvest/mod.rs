@@ -29,5 +29,6 @@ mod misbehaviour;
 mod missing_records;
 mod oai_pmh;
 mod origins;
+mod parts;
 mod program;
 mod replaced_files;
