@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use super::StoreLimits;
 use crate::journal::quarantine::{QuarantineId, QuarantineSize};
 
-/// Number of messages of a source that a store reads first for an [`Eviction`]; each later read has twice as many.
-const FIRST_READ: usize = 8;
+/// Number of messages of a source that a store reads first for an [`Eviction`], because usually one goes for each that
+/// comes. Each later read has twice as many.
+const FIRST_READ: usize = 1;
 
 /// Maximum number of messages of a source that a store reads at a time.
 const LARGEST_READ: usize = 1024;
