@@ -35,7 +35,7 @@
 //! - [`retry`], the waits between attempts: [`retry::Backoff::next_wait`].
 //! - [`supervision`], the supervision of threads and tasks: [`supervision::Supervisor::run`].
 //! - `cache`, a bounded cache; `suggestion`, the nearest name to a misspelt one; `named`, a macro for enums whose
-//!   values have names. These three are private.
+//!   values have names; `outage`, the log of a trouble that lasts. These four are private.
 //!
 //! The program is put together by:
 //!
@@ -49,6 +49,7 @@
 
 #[macro_use]
 mod named;
+mod outage;
 
 pub mod model;
 pub mod text;

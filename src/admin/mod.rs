@@ -25,5 +25,6 @@ fn sentence(text: &str) -> String {
 
 /// Returns the problem of a failed access to the journal.
 fn journal_problem(error: JournalError) -> Problem {
-    Problem::failure("The journal is not available at present", error.is_transient(), error)
+    let is_logged = error.is_outage();
+    Problem::failure("The journal is not available at present", error.is_transient(), error).logged(is_logged)
 }

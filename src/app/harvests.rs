@@ -142,7 +142,7 @@ impl HarvestRunner {
                 Some(_) = tasks.join_next() => {}
                 _ = ticks.tick(), if self.cluster.is_shared() => {
                     if let Err(error) = self.harvests.synchronize().await {
-                        tracing::warn!(%error, "cannot read the harvests of other nodes; retrying");
+                        tracing::debug!(%error, "cannot read the harvests of other nodes; retrying");
                     }
                 }
             }
@@ -210,7 +210,7 @@ async fn is_current(harvests: &Harvests, harvest: &Harvest, tenure: &Tenure) -> 
         match harvests.is_current(harvest).await {
             Ok(is_current) => return is_current,
             Err(error) => {
-                tracing::warn!(source = %harvest.source.name(), %error, "cannot read a harvest; retrying");
+                tracing::debug!(source = %harvest.source.name(), %error, "cannot read a harvest; retrying");
                 if tenure.stop().run_until_cancelled(tokio::time::sleep(READ_PAUSE)).await.is_none() {
                     return false;
                 }

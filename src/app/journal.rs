@@ -1,6 +1,6 @@
 //! Opening the journal: in a folder, or in a database.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use super::ServeError;
 use crate::{
@@ -14,6 +14,9 @@ use crate::{
 };
 
 const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
+
+/// Lease that the time limits of a command's sessions follow; a command has no lease of its own.
+const COMMAND_LEASE: Duration = Duration::from_secs(30);
 
 /// Opens the journal on a blocking thread, because a database may respond slowly.
 pub(super) async fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, JournalThreads), ServeError> {
@@ -32,9 +35,9 @@ pub(super) async fn open(config: &Config, supervisor: &Supervisor) -> Result<(Jo
     };
     let begin_new = config.journal.begin_new;
     let (location, supervisor) = (config.store.clone(), supervisor.clone());
-    let node = config.node.settings().name.to_string();
+    let (node, lease) = (config.node.settings().name.to_string(), config.node.lease);
     let connection = connection_options(&location, config.journal.ca.as_deref())?;
-    let connection = store::ConnectionOptions { node, ..connection };
+    let connection = store::ConnectionOptions { node, lease, ..connection };
     let opening = tokio::task::spawn_blocking(move || {
         let is_new = store::inspect(&location, &connection).is_ok_and(|found| found == StoreContent::Empty);
         let store = store::open(&location, store::OpenOptions { limits, connection, begin_new })?;
@@ -57,5 +60,5 @@ pub fn connection_options(
 ) -> Result<store::ConnectionOptions, TlsRootsError> {
     let is_encrypted = matches!(location, StoreLocation::Postgres(url) if url.may_be_encrypted());
     let tls = if is_encrypted { http_client::tls_client_config(ca)? } else { http_client::tls_without_roots()? };
-    Ok(store::ConnectionOptions { node: std::process::id().to_string(), tls })
+    Ok(store::ConnectionOptions { node: std::process::id().to_string(), tls, lease: COMMAND_LEASE })
 }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::{
     metrics,
+    observer::{self, Look, Observer},
     overview::Overview,
     placement::Placement,
     requests::{Assignment, Shared},
@@ -24,6 +25,7 @@ use crate::{
         store::StoreError,
     },
     model::Seq,
+    outage::Outage,
     supervision::{Supervisor, Worker},
 };
 
@@ -32,6 +34,9 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Pause after a failed call to the store.
 const RETRY: Duration = Duration::from_millis(250);
+
+/// Minimum pause before a look at a node whose lease is about to end, or that could not be removed yet.
+const EXPIRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Number of renewals per lease.
 const RENEWALS: u32 = 3;
@@ -63,6 +68,7 @@ impl Drop for MembershipThread {
 /// State of the thread.
 pub(super) struct Membership {
     table: Box<dyn NodeTable>,
+    observer: Observer,
     shared: Arc<Shared>,
     node: NewNode,
     lease: Duration,
@@ -78,13 +84,12 @@ pub(super) struct Membership {
     duties: Vec<HeldDuty>,
     /// Whether the log says that the trust in the lease has ended.
     is_distrust_logged: bool,
-    /// The last error, so that a lasting one is logged once.
-    trouble: Option<String>,
+    outage: Outage,
 }
 
 impl Membership {
     pub(super) fn new(
-        table: Box<dyn NodeTable>,
+        (table, observer): (Box<dyn NodeTable>, Observer),
         shared: Arc<Shared>,
         node: NewNode,
         lease: Duration,
@@ -94,6 +99,7 @@ impl Membership {
         shared.trusted_until.send_replace(trusted_until(registered, lease));
         Self {
             table,
+            observer,
             shared,
             node,
             lease,
@@ -104,7 +110,7 @@ impl Membership {
             nodes: Vec::new(),
             duties: Vec::new(),
             is_distrust_logged: false,
-            trouble: None,
+            outage: Outage::of("renew the lease of this node or read the other nodes"),
         }
     }
 
@@ -124,9 +130,7 @@ impl Membership {
         while !self.shared.left.is_cancelled() {
             let wait = match self.step(is_woken) {
                 Ok(wait) => {
-                    if self.trouble.take().is_some() {
-                        tracing::info!("the journal's nodes can be read again");
-                    }
+                    self.outage.works();
                     wait
                 }
                 Err(error) => {
@@ -142,13 +146,7 @@ impl Membership {
     }
 
     fn note(&mut self, error: &StoreError) {
-        let reason = error.to_string();
-        if self.trouble.as_ref() == Some(&reason) {
-            tracing::debug!(reason, "this node still cannot renew its lease or read the others");
-        } else {
-            tracing::warn!(reason, "this node cannot renew its lease or read the others; retrying");
-        }
-        self.trouble = Some(reason);
+        self.outage.failed(error);
         let is_trusted = self.renewed.is_none_or(|renewed| Instant::now() < trusted_until(renewed, self.lease));
         if !is_trusted && !std::mem::replace(&mut self.is_distrust_logged, true) {
             tracing::warn!("this node may have lost its lease, so it has stopped its duties");
@@ -164,18 +162,14 @@ impl Membership {
             return Ok(RETRY);
         }
         self.release()?;
-        if let Err(error) = self.table.remove_expired() {
-            // A suspended node may have a transaction open, which the server ends after a while.
-            tracing::debug!(%error, "cannot remove nodes whose lease has ended; retrying");
-        }
-        let survey = self.table.survey()?;
+        let Look { survey, has_expired } = observer::look(&mut *self.table, &mut self.observer, self.node.instance)?;
         metrics::set_lag(survey.head.0.saturating_sub((self.head)().0));
         self.shared.subscription_revision.send_if_modified(|known| {
             std::mem::replace(known, survey.subscription_revision) != survey.subscription_revision
         });
         let nodes: Vec<_> = survey.nodes.iter().map(|node| (node.instance, node.is_leaving)).collect();
         let is_outdated = self.looked.is_none_or(|looked| looked.elapsed() >= self.lease / RENEWALS);
-        if is_woken || is_outdated || nodes != self.nodes {
+        if is_woken || is_outdated || has_expired || nodes != self.nodes {
             self.duties = self.table.duties()?;
             self.looked = Some(Instant::now());
             self.nodes = nodes;
@@ -186,7 +180,8 @@ impl Membership {
             self.renewed.map_or(RETRY, |renewed| (self.lease / RENEWALS).saturating_sub(renewed.elapsed()));
         // A release in this step makes room for a takeover in the next one.
         let pause = if self.looked.is_none() { Duration::ZERO } else { POLL };
-        Ok(until_renewal.min(pause))
+        let until_expiry = self.observer.next_expiry(self.node.instance, Instant::now()).unwrap_or(POLL);
+        Ok(until_renewal.min(pause).min(until_expiry.max(EXPIRY_PAUSE)))
     }
 
     /// Renews the lease if it is time. Returns whether the node is registered.
@@ -215,6 +210,7 @@ impl Membership {
         self.renewed = None;
         self.node.instance = Uuid::new_v4();
         self.node.head = (self.head)();
+        observer::look(&mut *self.table, &mut self.observer, self.node.instance)?;
         let began = Instant::now();
         match self.table.register(&self.node)? {
             Registration::Registered => {

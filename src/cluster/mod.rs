@@ -5,6 +5,7 @@
 //! the work when the node loses it. With a store for one node, the node has every duty for ever and nothing else runs.
 //!
 //! * `membership` is the thread that renews the node's lease, takes duties and gives them back;
+//! * `observer` decides which nodes have expired;
 //! * `placement` decides which node a duty belongs to;
 //! * `requests` are the duties that the components of this node want;
 //! * [`tenure`] is the proof of a duty: its term, for the store, and the time for which the node may trust it;
@@ -12,6 +13,7 @@
 
 mod membership;
 pub mod metrics;
+mod observer;
 pub mod overview;
 mod placement;
 mod requests;
@@ -30,6 +32,7 @@ use uuid::Uuid;
 
 use self::{
     membership::Membership,
+    observer::Observer,
     overview::Overview,
     requests::{DutyRequest, Shared},
 };
@@ -120,9 +123,11 @@ impl Cluster {
         };
         let NodeSettings { name, address, lease } = settings;
         let node = NewNode { instance: Uuid::new_v4(), name, address, offers, head: head() };
-        let registered = register(&mut *table, &node)?;
+        let mut observer = Observer::default();
+        let registered = register(&mut *table, &mut observer, &node)?;
         tracing::info!(node = %node.name, lease_seconds = lease.as_secs(), "this node has joined the journal's nodes");
-        let membership = Membership::new(table, Arc::clone(&shared), node, lease, Box::new(head), registered);
+        let membership =
+            Membership::new((table, observer), Arc::clone(&shared), node, lease, Box::new(head), registered);
         let thread = membership.start(supervisor).map_err(JoinError::Thread)?;
         Ok((Self(Kind::Shared(shared)), Some(thread)))
     }
@@ -213,16 +218,22 @@ impl Drop for ListedDuty {
 
 /// Registers a node. If the name belongs to a run that does not renew its lease, waits until the lease has ended.
 /// Returns the time before the request.
-fn register(table: &mut dyn NodeTable, node: &NewNode) -> Result<std::time::Instant, JoinError> {
+fn register(
+    table: &mut dyn NodeTable,
+    observer: &mut Observer,
+    node: &NewNode,
+) -> Result<std::time::Instant, JoinError> {
     let mut former_run = None;
     loop {
+        observer::look(table, observer, node.instance)?;
         let began = std::time::Instant::now();
         match table.register(node)? {
             Registration::Registered => return Ok(began),
-            Registration::NameTaken { by, renewed, remaining } => {
+            Registration::NameTaken { by, renewed } => {
                 if former_run.is_some_and(|former| former != (by, renewed)) {
                     return Err(JoinError::NameInUse(node.name.clone()));
                 }
+                let remaining = observer.remaining(by, std::time::Instant::now()).unwrap_or_default();
                 if former_run.is_none() {
                     let seconds = remaining.as_secs_f64();
                     tracing::info!(node = %node.name, seconds, "waiting for the lease of a node with the same name");

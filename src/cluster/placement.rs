@@ -79,6 +79,8 @@ mod tests {
             version: String::new(),
             started: time,
             renewed: time,
+            lease: std::time::Duration::from_secs(10),
+            age: std::time::Duration::ZERO,
             head: Seq::ZERO,
             is_leaving: false,
             offers: offers.iter().map(|name| DutyName::stored(name)).collect(),

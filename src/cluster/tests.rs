@@ -152,6 +152,27 @@ async fn each_duty_runs_on_one_node_whatever_nodes_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn duties_of_a_lost_node_move_although_the_clock_of_the_tables_was_set_back() {
+    let (tables, running) = (Tables::default(), Running::default());
+    let (mut a, mut b) = (join(&tables, "a").await.unwrap(), join(&tables, "b").await.unwrap());
+    a.want((0..9).map(duty), &running);
+    b.want((0..9).map(duty), &running);
+    until_spread(&running, 9, &["a", "b"]).await;
+    tables.set_clock_back();
+    b.table.cut(true);
+    let took = until_spread(&running, 9, &["a"]).await;
+    assert!(took < LEASE + Duration::from_secs(1), "{took:?}");
+    // A run under the same name waits for a lease, and not until the clock shows its end.
+    let began = Instant::now();
+    a.table.cut(true);
+    let again = join(&tables, "a").await.unwrap();
+    assert!(began.elapsed() < LEASE + Duration::from_secs(1));
+    again.end();
+    a.end();
+    b.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_that_ends_by_itself_gives_its_duty_back() {
     let tables = Tables::default();
     let node = join(&tables, "a").await.unwrap();

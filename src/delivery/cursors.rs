@@ -39,6 +39,8 @@ struct Inner {
 struct Unwritten {
     /// Each with the term of its subscription's duty.
     cursors: BTreeMap<SubscriptionName, (Seq, Option<Term>)>,
+    /// Newest cursor of each subscription in its last tenure on this node, written or not.
+    newest: BTreeMap<SubscriptionName, Seq>,
     confirmed: u64,
 }
 
@@ -60,6 +62,12 @@ impl Cursors {
             Some(pending) => *pending = (cursor, term),
             None => {
                 unwritten.cursors.insert(name.clone(), (cursor, term));
+            }
+        }
+        match unwritten.newest.get_mut(name) {
+            Some(newest) => *newest = cursor,
+            None => {
+                unwritten.newest.insert(name.clone(), cursor);
             }
         }
         unwritten.confirmed += confirmed;
@@ -96,7 +104,14 @@ impl Cursors {
     /// Discards the pending cursor of a stopped subscription, before a rewind or a deletion.
     pub(super) async fn discard(&self, name: &SubscriptionName) {
         let _writing = self.0.writing.lock().await;
-        self.unwritten().cursors.remove(name);
+        let mut unwritten = self.unwritten();
+        unwritten.cursors.remove(name);
+        unwritten.newest.remove(name);
+    }
+
+    /// Returns the newest cursor of a subscription in its last tenure on this node, written or not, and forgets it.
+    pub(super) fn take_newest(&self, name: &SubscriptionName) -> Option<Seq> {
+        self.unwritten().newest.remove(name)
     }
 
     /// Waits until the next batch is due.

@@ -131,6 +131,8 @@ pub(super) enum Exit {
     Paused(String),
     /// Retention has removed the next change.
     FellBehind(JournalError),
+    /// A failover has lost changes up to the cursor. The tenure ends, and the next one reads the stored cursor.
+    LostChanges,
 }
 
 /// Reason why a session ended.
@@ -210,7 +212,9 @@ impl Engine {
                 return end;
             }
             match session.take_read_error() {
-                Some(error @ JournalError::Gone { .. }) => return SessionEnd::Exit(Exit::FellBehind(error)),
+                Some(error @ JournalError::Gone { .. }) => {
+                    return explain_gap(&self.journal, session.read_through, error).await;
+                }
                 Some(error) => return retry(error),
                 None => {}
             }
@@ -282,6 +286,15 @@ impl Engine {
             }
         }
         SessionEnd::Exit(Exit::Stopped)
+    }
+}
+
+/// Returns why the journal has no change after a number: a failover has lost it, or retention has removed the next one.
+async fn explain_gap(journal: &Journal, after: Seq, error: JournalError) -> SessionEnd {
+    match journal.surviving(after).await {
+        Ok(survived) if survived == after => SessionEnd::Exit(Exit::FellBehind(error)),
+        Ok(_) => SessionEnd::Exit(Exit::LostChanges),
+        Err(error) => retry(error),
     }
 }
 

@@ -79,16 +79,22 @@ impl Runner {
                     });
                 }
                 Some(_) = engines.join_next() => {}
-                () = cursors.due() => flush(&cursors).await,
+                () = cursors.due() => {
+                    if let Err(error) = cursors.flush().await {
+                        // The journal logs an outage once, and this is repeated ten times a second.
+                        tracing::debug!(%error, "cannot write subscription cursors; retrying");
+                    }
+                }
                 _ = ticks.tick() => update_gauges(&self.subscriptions),
             }
         }
     }
 }
 
+/// Writes the cursors for the last time in a tenure or before the end.
 async fn flush(cursors: &Cursors) {
     if let Err(error) = cursors.flush().await {
-        tracing::warn!(%error, "cannot write subscription cursors; retrying");
+        tracing::warn!(%error, "cannot write subscription cursors; receivers get the last messages again");
     }
 }
 
@@ -125,6 +131,7 @@ async fn run_engine(engine: Engine, subscriptions: &Inner) {
     let (name, status, journal) = (engine.name.clone(), Arc::clone(&engine.status), engine.journal.clone());
     match engine.run().await {
         Exit::Stopped => {}
+        Exit::LostChanges => tracing::debug!(subscription = %name, "a failover has lost changes up to the cursor"),
         Exit::Gone(reason) => {
             tracing::warn!(subscription = %name, reason, "the receiver wants no more messages; the subscription has ended");
             subscriptions.end_by_receiver(&name, &reason);

@@ -1,6 +1,6 @@
 //! Reads the journal as a list, for harvests whose records are changes of other sources.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Number of changes that are read at once.
-pub(super) const READ_CHANGES: usize = 256;
+const READ_CHANGES: usize = 256;
 
 /// Wait between the first new change and the run, in which further changes arrive.
 const GATHERING: Duration = Duration::from_millis(500);
@@ -18,9 +18,29 @@ const GATHERING: Duration = Duration::from_millis(500);
 /// Wait before the journal is read again after a failure.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 
-/// Returns the number before that of the oldest change, from which a list begins again after a gap.
-pub(super) fn before_oldest(journal: &Journal) -> Seq {
-    Seq(journal.first().0.saturating_sub(1))
+/// Returns changes after a number, and moves the number to where the list continues if the journal does not have it any
+/// more: before the changes that a failover has lost, or before the oldest change.
+pub(super) async fn changes_after(
+    journal: &Journal,
+    after: &mut Seq,
+) -> Result<(Vec<Arc<RecordedChange>>, Continuation), JournalError> {
+    match journal.intact_after(*after, READ_CHANGES).await {
+        Err(JournalError::Gone { .. }) => {
+            let survived = journal.surviving(*after).await?;
+            *after = if survived < *after { survived } else { Seq(journal.first().0.saturating_sub(1)) };
+            Ok((journal.intact_after(*after, READ_CHANGES).await?, Continuation::Moved))
+        }
+        changes => Ok((changes?, Continuation::There)),
+    }
+}
+
+/// Whether a list continues after the number that it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Continuation {
+    /// After that number.
+    There,
+    /// After another number, because the journal does not have that one.
+    Moved,
 }
 
 /// Waits until the journal has a relevant change after a number.
@@ -39,7 +59,7 @@ pub(super) async fn wait_for_change(
                     return std::future::pending().await;
                 }
             }
-            // The run begins at the oldest change.
+            // The run finds out where it continues.
             Err(JournalError::Gone { .. }) => return,
             Err(error) => {
                 tracing::debug!(%error, "cannot look for changes in the journal; retrying");

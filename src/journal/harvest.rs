@@ -216,7 +216,7 @@ impl Journal {
         let began = Instant::now();
         let progress = Some(Progress::Harvest(Box::new(progress)));
         let outcomes = self.execute(|reply| Command::Append { submissions, term: self.term, progress, reply }).await;
-        let outcomes = outcomes.inspect_err(metrics::failed)?;
+        let outcomes = self.outages.wrote(outcomes)?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
     }

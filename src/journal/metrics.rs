@@ -79,10 +79,11 @@ pub(super) fn failed(error: &JournalError) {
         JournalError::Store(StoreError::Displaced(_)) => "displaced",
         JournalError::Store(StoreError::Unavailable(_)) => "unavailable",
         JournalError::Store(StoreError::DutyLost) => "duty-lost",
+        JournalError::Store(StoreError::Missing(_)) => "missing",
         JournalError::Store(
             StoreError::DamagedChange { .. } | StoreError::DamagedObject { .. } | StoreError::Damaged(_),
         ) => "damaged",
-        JournalError::Store(StoreError::Refused(_)) => "refused",
+        JournalError::Store(StoreError::TooLarge(_) | StoreError::Refused(_)) => "refused",
         JournalError::Busy(_) => "busy",
         JournalError::Closed => "closed",
         // An outdated cursor is no failure of the journal.

@@ -26,7 +26,7 @@
 //! * writing: `command` (commands to the writer and their replies), `writer` (the loop), `batch` (one batch),
 //!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
 //!   `publisher` (committed changes for the readers of this node), `writable` (whether a message can be written at
-//!   present), `threads` (start and end of the threads);
+//!   present), `outages` (log of failed reads and writes), `threads` (start and end of the threads);
 //! * facts: [`registry`], [`seed`] (facts from crawls), [`harvest`] (positions and runs), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * several nodes: [`nodes`];
@@ -39,6 +39,7 @@ pub mod harvest;
 pub mod ingest;
 pub mod metrics;
 pub mod nodes;
+mod outages;
 pub mod private_files;
 mod publisher;
 pub mod quarantine;
@@ -79,6 +80,7 @@ use crate::{
 use command::Command;
 use harvest::Progress;
 use nodes::{NodeTable, Term, Wake};
+use outages::Outages;
 use publisher::{JournalFacts, Publisher};
 use quarantine::{NewQuarantinedMessage, QuarantineId};
 use seed::{CrawlPart, CrawlPartOutcome};
@@ -90,6 +92,9 @@ use writer::Writer;
 
 /// Initial capacity for the JSON of a change, in bytes: enough for most.
 const TYPICAL_JSON_BYTES: usize = 1024;
+
+/// Maximum time of a probe in the queue and on its way to the disk.
+const PROBE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Settings of the journal.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +127,7 @@ pub struct Journal {
     facts: Arc<JournalFacts>,
     commands: mpsc::Sender<Command>,
     writable: Arc<Writable>,
+    outages: Arc<Outages>,
     patience: Duration,
     bounds: ChangeBounds,
     /// Term of the duty that this handle writes for.
@@ -135,7 +141,7 @@ pub enum JournalError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The writer did not execute the command in time: its queue is full, or the disk is slow.
-    #[error("the journal is busy: nothing was written within {} seconds; try again", .0.as_secs())]
+    #[error("the journal is busy: there was no answer within {} seconds; try again", .0.as_secs())]
     Busy(Duration),
     /// Retention has removed changes after a reader's cursor, or the journal never gave that number.
     #[error("changes after {after} are no longer available: the oldest available change has the number {first}")]
@@ -158,6 +164,18 @@ impl JournalError {
             Self::Store(error) => error.is_transient(),
             Self::Busy(_) | Self::Closed => true,
             Self::Gone { .. } => false,
+        }
+    }
+}
+
+impl JournalError {
+    /// Returns whether the storage has failed for a while, or is too slow. The journal logs that by itself.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Store(StoreError::DutyLost) | Self::Closed | Self::Gone { .. } => false,
+            Self::Store(error) => error.is_transient(),
+            Self::Busy(_) => true,
         }
     }
 }
@@ -217,7 +235,8 @@ impl Journal {
             threads.push(spawn(Worker::JournalFollower, supervisor, follow)?);
         }
         let JournalSettings { patience, bounds, .. } = settings;
-        let journal = Self { store, tail, head, facts, commands, writable, patience, bounds, term: None };
+        let outages = Arc::default();
+        let journal = Self { store, tail, head, facts, commands, writable, outages, patience, bounds, term: None };
         Ok((journal, JournalThreads(threads)))
     }
 
@@ -293,7 +312,7 @@ impl Journal {
                 appending.await
             }
         };
-        let outcomes = outcomes.inspect_err(metrics::failed)?;
+        let outcomes = self.outages.wrote(outcomes)?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
     }
@@ -394,7 +413,9 @@ impl Journal {
         if self.writable.is_proven() {
             return Ok(());
         }
-        self.send(Command::Probe).await
+        // Monitors and load balancers wait a few seconds, and ask again.
+        let probed = tokio::time::timeout(PROBE_PATIENCE, self.execute(Command::Probe)).await;
+        self.outages.wrote(probed.unwrap_or(Err(JournalError::Busy(PROBE_PATIENCE))))
     }
 
     /// Sends a command to the writer and waits for the reply, at most for the patience of the journal.
@@ -403,7 +424,7 @@ impl Journal {
         command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
     ) -> Result<T, JournalError> {
         let executed = tokio::time::timeout(self.patience, self.execute(command)).await;
-        executed.unwrap_or(Err(JournalError::Busy(self.patience))).inspect_err(metrics::failed)
+        self.outages.wrote(executed.unwrap_or(Err(JournalError::Busy(self.patience))))
     }
 
     async fn execute<T>(

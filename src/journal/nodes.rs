@@ -102,18 +102,16 @@ pub struct NewNode {
 pub enum Registration {
     /// The node is registered until its lease ends.
     Registered,
-    /// Another node has the name, for at least this time unless it renews its lease.
+    /// Another node has the name.
     NameTaken {
         /// Run of the other node.
         by: Uuid,
-        /// Time of its last renewal.
+        /// Time of its last renewal, by the clock of the store.
         renewed: Timestamp,
-        /// Rest of its lease.
-        remaining: Duration,
     },
 }
 
-/// A live node, as the store has it.
+/// A node, as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRecord {
     /// Identifies this run of the node.
@@ -128,6 +126,10 @@ pub struct NodeRecord {
     pub started: Timestamp,
     /// Time of its last renewal, by the clock of the store.
     pub renewed: Timestamp,
+    /// Lease that it took with its last renewal.
+    pub lease: Duration,
+    /// Time since its last renewal, by the clock of the store; zero if that clock was set back.
+    pub age: Duration,
     /// Number of the newest change that the node knew at its last renewal.
     pub head: Seq,
     /// Whether the node is stopping and hands its duties over.
@@ -149,10 +151,19 @@ pub struct HeldDuty {
     pub since: Timestamp,
 }
 
+/// A node whose lease has ended, as an observer saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiredNode {
+    /// Run of the node.
+    pub instance: Uuid,
+    /// Time of its last renewal. A node that has renewed its lease since has another one, and stays.
+    pub renewed: Timestamp,
+}
+
 /// The nodes as of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Live nodes, in order of their names.
+    /// Nodes, also those whose lease has ended, in order of their names.
     pub nodes: Vec<NodeRecord>,
     /// Number of the newest change in the journal.
     pub head: Seq,
@@ -160,28 +171,30 @@ pub struct Survey {
     pub subscription_revision: u64,
 }
 
-/// Tables of the nodes and their duties. Each call has a time limit below the lease.
+/// Tables of the nodes and their duties. Each call has a time limit below the lease. The tables judge no lease: an
+/// observer does, by its own clock, and removes the nodes that have expired.
 pub trait NodeTable: Send {
-    /// Registers a node, unless a live node has its name.
+    /// Registers a node, unless another node has its name.
     ///
     /// # Errors
     /// Fails if the storage fails.
     fn register(&mut self, node: &NewNode) -> Result<Registration, StoreError>;
 
-    /// Renews the lease of a node and thereby all its duties. Returns `false` if the lease has expired; the node then
-    /// has no duties any more.
+    /// Renews the lease of a node and thereby all its duties. Returns `false` if the node was removed; it then has no
+    /// duties any more.
     ///
     /// # Errors
     /// Fails if the storage fails.
     fn renew(&mut self, instance: Uuid, head: Seq, is_leaving: bool) -> Result<bool, StoreError>;
 
-    /// Removes nodes whose lease has expired, together with their duties.
+    /// Removes nodes whose lease has ended, together with their duties, and ends their sessions with the storage. Nodes
+    /// that have renewed their lease since stay.
     ///
     /// # Errors
     /// Fails if the storage fails, or if a transaction of such a node is still open.
-    fn remove_expired(&mut self) -> Result<(), StoreError>;
+    fn remove(&mut self, expired: &[ExpiredNode]) -> Result<(), StoreError>;
 
-    /// Returns the live nodes.
+    /// Returns all nodes.
     ///
     /// # Errors
     /// Fails if the storage fails.

@@ -179,8 +179,8 @@ fn log_loss(head: Seq, published: Seq) {
     tracing::error!(
         first_seq = head.next().0,
         last_seq = published.0,
-        "the journal's database has lost changes that readers may have seen: its standby was promoted without them; \
-         their numbers are not given again, and readers beyond the loss are told to start again"
+        "the journal's database has lost changes that readers may have seen: a standby was promoted without them, or an \
+         earlier state was restored; their numbers are not given again, and readers beyond the loss are told to start again"
     );
 }
 

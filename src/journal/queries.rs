@@ -39,6 +39,15 @@ impl Journal {
         self.read(Store::head).await
     }
 
+    /// Returns where a reader continues who has everything up to `seq`: after `seq` itself, or after the newest change
+    /// before it that a restore or a failover has not lost.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn surviving(&self, seq: Seq) -> Result<Seq, JournalError> {
+        self.read(move |store| store.surviving(seq)).await
+    }
+
     /// Returns up to `limit` changes after `after`, oldest first, without a gap after it.
     ///
     /// # Errors
@@ -227,7 +236,7 @@ impl Journal {
         let store = Arc::clone(&self.store);
         let task = tokio::task::spawn_blocking(move || read(&*store));
         let result = task.await.map_err(|_| JournalError::Closed);
-        result.and_then(|result| result.map_err(JournalError::from)).inspect_err(metrics::failed)
+        self.outages.read(result.and_then(|result| result.map_err(JournalError::from)))
     }
 }
 
@@ -251,8 +260,7 @@ impl BlockingQueries {
         if let Some(changes) = in_memory {
             return Ok(changes);
         }
-        let stored =
-            journal.store.after(after, limit, bytes).map_err(JournalError::from).inspect_err(metrics::failed)?;
+        let stored = journal.outages.read(journal.store.after(after, limit, bytes).map_err(JournalError::from))?;
         stored.map(recorded_changes).ok_or_else(|| JournalError::Gone { after, first: journal.first() })
     }
 
@@ -262,7 +270,7 @@ impl BlockingQueries {
     /// # Errors
     /// Fails if the store fails.
     pub fn objects(&self, selected: &ObjectSelection) -> Result<HashMap<Uri, ObjectState>, JournalError> {
-        self.0.store.objects(selected).map_err(JournalError::from).inspect_err(metrics::failed)
+        self.0.outages.read(self.0.store.objects(selected).map_err(JournalError::from))
     }
 
     /// Returns up to `limit` objects of the registry, as [`Journal::registry`] does.
@@ -270,7 +278,7 @@ impl BlockingQueries {
     /// # Errors
     /// Fails if the store fails.
     pub fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, JournalError> {
-        self.0.store.registry(after, limit).map_err(JournalError::from).inspect_err(metrics::failed)
+        self.0.outages.read(self.0.store.registry(after, limit).map_err(JournalError::from))
     }
 }
 

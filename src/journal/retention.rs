@@ -45,6 +45,7 @@ impl Retention {
             match self.enforce(&journal, Timestamp::now()).await {
                 Ok(0) => {}
                 Ok(removed) => tracing::debug!(removed, first = %journal.first(), "removed old changes"),
+                Err(error) if error.is_outage() => tracing::debug!(%error, "cannot remove old changes; retrying"),
                 Err(error) => tracing::warn!(%error, "cannot remove old changes; retrying"),
             }
             tokio::time::sleep(MIN_PAUSE).await;

@@ -12,7 +12,10 @@ use super::{
     publisher::Publisher,
     store::{Store, StoreError},
 };
-use crate::supervision::{Supervisor, Worker};
+use crate::{
+    outage::Outage,
+    supervision::{Supervisor, Worker},
+};
 
 /// Interval of the maintenance while nothing is written.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,34 +53,28 @@ pub(super) fn spawn(
 /// Runs the store's maintenance at each wake-up and each [`MAINTENANCE_INTERVAL`], until the writer has ended. Logs a
 /// failure that lasts once.
 pub(super) fn run_maintenance(store: &dyn Store, wake_ups: &Receiver<()>) {
-    let mut is_failing = false;
+    let outage = Outage::of("maintain the journal");
     while !matches!(wake_ups.recv_timeout(MAINTENANCE_INTERVAL), Err(RecvTimeoutError::Disconnected)) {
         match store.maintain() {
-            Ok(()) => is_failing = false,
-            Err(error) if !std::mem::replace(&mut is_failing, true) => {
-                tracing::warn!(%error, "the maintenance of the journal failed; retrying");
-            }
-            Err(_) => {}
-        }
+            Ok(()) => outage.works(),
+            Err(error) => outage.failed(&error),
+        };
     }
 }
 
 /// Publishes the changes of other nodes until `stop` is cancelled.
 pub(super) fn run_follower(store: &dyn Store, publisher: &Publisher, stop: &CancellationToken) {
     let Some(mut watch) = store.watch(stop.clone()) else { return };
-    let mut is_failing = false;
+    let outage = Outage::of("read the changes of other nodes");
     while !stop.is_cancelled() {
         match watch.next().and_then(|state| publisher.follow(state)) {
             Ok(()) => {
-                if std::mem::take(&mut is_failing) {
-                    tracing::info!("the changes of other nodes can be read again");
-                }
+                outage.works();
             }
-            Err(error) => {
-                if !std::mem::replace(&mut is_failing, true) && !stop.is_cancelled() {
-                    tracing::warn!(%error, "cannot read the changes of other nodes; retrying");
-                }
+            Err(error) if !stop.is_cancelled() => {
+                outage.failed(&error);
             }
+            Err(_) => {}
         }
     }
 }

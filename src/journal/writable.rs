@@ -24,7 +24,7 @@ impl Writable {
 
     /// Records a failure. A refusal and a lost duty are ignored, because they concern only one batch.
     pub(super) fn failed(&self, error: &StoreError) {
-        if !matches!(error, StoreError::Refused(_) | StoreError::DutyLost) {
+        if !matches!(error, StoreError::TooLarge(_) | StoreError::Refused(_) | StoreError::DutyLost) {
             self.0.store(false, Ordering::Release);
         }
     }

@@ -164,7 +164,8 @@ fn problem(error: IntakeError) -> Problem {
         }
         IntakeError::Journal(error) => {
             let what = "Nothing was accepted; send the message again, a repeat makes no second change";
-            Problem::failure(what, error.is_transient(), error)
+            let is_logged = error.is_outage();
+            Problem::failure(what, error.is_transient(), error).logged(is_logged)
         }
     }
 }

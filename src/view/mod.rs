@@ -81,7 +81,10 @@ fn journal_problem(error: JournalError) -> Problem {
         JournalError::Gone { after, first } => gone(after, first),
         JournalError::Store(StoreError::DamagedChange { seq, what }) => damaged_change(seq, what),
         JournalError::Store(StoreError::DamagedObject { uri, what }) => damaged_object(uri, what),
-        error => Problem::failure("The journal cannot be read at present", error.is_transient(), error),
+        error => {
+            let is_logged = error.is_outage();
+            Problem::failure("The journal cannot be read at present", error.is_transient(), error).logged(is_logged)
+        }
     }
 }
 

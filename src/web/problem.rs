@@ -224,6 +224,8 @@ pub struct Problem {
     extensions: Map<String, Value>,
     retry_after: Option<Duration>,
     cause: Option<Box<dyn Error + Send + Sync>>,
+    /// Whether the component that failed has logged the cause.
+    is_logged: bool,
 }
 
 /// Members defined by RFC 9457 section 3.1. Extension members cannot have these names.
@@ -239,7 +241,15 @@ impl Problem {
     /// Creates a problem. `detail` explains to the client what is wrong, where, and what to do.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), instance: None, extensions: Map::new(), retry_after: None, cause: None }
+        Self {
+            code,
+            detail: detail.into(),
+            instance: None,
+            extensions: Map::new(),
+            retry_after: None,
+            cause: None,
+            is_logged: false,
+        }
     }
 
     /// Creates a problem for a failure of the gateway. The client learns only that the gateway failed; the cause is
@@ -293,6 +303,13 @@ impl Problem {
         self
     }
 
+    /// Says whether the component that failed has logged the cause. During an outage it does so once, however many
+    /// requests fail.
+    #[must_use]
+    pub fn logged(self, is_logged: bool) -> Self {
+        Self { is_logged, ..self }
+    }
+
     /// Adds the cause, which is logged and never sent to the client.
     #[must_use]
     pub fn because(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -340,7 +357,9 @@ impl Problem {
     fn log(&self) {
         let code = self.code.code();
         let cause = self.cause.as_deref().map(causes).unwrap_or_default();
-        if self.code.status().is_server_error() {
+        if self.is_logged {
+            tracing::debug!(code, cause, "request failed");
+        } else if self.code.status().is_server_error() {
             tracing::error!(code, detail = self.detail.as_str(), cause, "request failed");
         } else {
             // The detail may repeat parts of the path and the query, which are never logged.

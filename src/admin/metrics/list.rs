@@ -129,7 +129,7 @@ pub const METRICS: [Metric; 48] = [
         name: journal::FAILURES,
         kind: Kind::Counter,
         labels: &["reason"],
-        about: "Failed reads and writes of the journal: full, read-only, io, displaced, unavailable, duty-lost, damaged, refused, busy or closed.",
+        about: "Failed reads and writes of the journal: full, read-only, io, displaced, unavailable, duty-lost, missing, damaged, refused, busy or closed.",
     },
     Metric {
         name: journal::QUARANTINE_MESSAGES,

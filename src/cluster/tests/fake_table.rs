@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::LEASE;
 use crate::{
     journal::{
-        nodes::{DutyName, HeldDuty, NewNode, NodeRecord, NodeTable, Registration, Survey, Term, Wake},
+        nodes::{DutyName, ExpiredNode, HeldDuty, NewNode, NodeRecord, NodeTable, Registration, Survey, Term, Wake},
         store::StoreError,
     },
     model::{Seq, Timestamp},
@@ -22,10 +22,11 @@ use crate::{
 
 /// Tables that several nodes share.
 #[derive(Clone, Default)]
-pub(super) struct Tables(Arc<Mutex<Rows>>);
+pub(super) struct Tables(Arc<Mutex<Rows>>, Arc<AtomicBool>);
 
 #[derive(Default)]
 struct Rows {
+    /// Each with the time of its last renewal.
     nodes: BTreeMap<Uuid, (NodeRecord, Instant)>,
     duties: BTreeMap<DutyName, HeldDuty>,
     wakes: Vec<Wake>,
@@ -41,6 +42,11 @@ pub(super) struct FakeTable {
 impl Tables {
     pub(super) fn connect(&self) -> FakeTable {
         FakeTable { tables: self.clone(), is_cut: Arc::default() }
+    }
+
+    /// Sets the clock of the tables back, before the times of all renewals.
+    pub(super) fn set_clock_back(&self) {
+        self.1.store(true, Ordering::SeqCst);
     }
 
     /// Returns the duties that a node has.
@@ -76,9 +82,8 @@ impl Rows {
         self.wakes.iter().for_each(|wake| wake());
     }
 
-    fn remove_expired(&mut self) {
-        let now = Instant::now();
-        self.nodes.retain(|_, (_, expires)| *expires > now);
+    fn remove(&mut self, is_removed: impl Fn(&NodeRecord) -> bool) {
+        self.nodes.retain(|_, (node, _)| !is_removed(node));
         self.duties.retain(|_, duty| self.nodes.contains_key(&duty.holder));
     }
 }
@@ -86,10 +91,8 @@ impl Rows {
 impl NodeTable for FakeTable {
     fn register(&mut self, node: &NewNode) -> Result<Registration, StoreError> {
         let mut rows = self.rows()?;
-        rows.remove_expired();
-        if let Some((namesake, expires)) = rows.nodes.values().find(|(other, _)| other.name == node.name) {
-            let remaining = expires.saturating_duration_since(Instant::now());
-            return Ok(Registration::NameTaken { by: namesake.instance, renewed: namesake.renewed, remaining });
+        if let Some((namesake, _)) = rows.nodes.values().find(|(other, _)| other.name == node.name) {
+            return Ok(Registration::NameTaken { by: namesake.instance, renewed: namesake.renewed });
         }
         let NewNode { instance, name, address, offers, head } = node.clone();
         let (version, now) = (String::new(), Timestamp::now());
@@ -100,22 +103,21 @@ impl NodeTable for FakeTable {
             version,
             started: now,
             renewed: now,
+            lease: LEASE,
+            age: Duration::ZERO,
             head,
             is_leaving: false,
             offers,
         };
-        rows.nodes.insert(instance, (record, Instant::now() + LEASE));
+        rows.nodes.insert(instance, (record, Instant::now()));
         rows.notify();
         Ok(Registration::Registered)
     }
 
     fn renew(&mut self, instance: Uuid, head: Seq, is_leaving: bool) -> Result<bool, StoreError> {
         let mut rows = self.rows()?;
-        let now = Instant::now();
-        let Some((node, expires)) = rows.nodes.get_mut(&instance).filter(|(_, expires)| *expires > now) else {
-            return Ok(false);
-        };
-        *expires = now + LEASE;
+        let Some((node, renewed)) = rows.nodes.get_mut(&instance) else { return Ok(false) };
+        *renewed = Instant::now();
         (node.renewed, node.head, node.is_leaving) = (Timestamp::now(), head, is_leaving);
         if is_leaving {
             rows.notify();
@@ -123,14 +125,22 @@ impl NodeTable for FakeTable {
         Ok(true)
     }
 
-    fn remove_expired(&mut self) -> Result<(), StoreError> {
-        self.rows()?.remove_expired();
+    fn remove(&mut self, expired: &[ExpiredNode]) -> Result<(), StoreError> {
+        let is_expired = |node: &NodeRecord| {
+            expired.iter().any(|expired| expired.instance == node.instance && expired.renewed == node.renewed)
+        };
+        self.rows()?.remove(is_expired);
         Ok(())
     }
 
     fn survey(&mut self) -> Result<Survey, StoreError> {
         let rows = self.rows()?;
-        let mut nodes: Vec<_> = rows.nodes.values().map(|(node, _)| node.clone()).collect();
+        let clock_is_back = self.tables.1.load(Ordering::SeqCst);
+        let row = |(node, renewed): &(NodeRecord, Instant)| {
+            let age = if clock_is_back { Duration::ZERO } else { renewed.elapsed() };
+            NodeRecord { age, ..node.clone() }
+        };
+        let mut nodes: Vec<_> = rows.nodes.values().map(row).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Survey { nodes, ..Survey::default() })
     }
@@ -160,10 +170,7 @@ impl NodeTable for FakeTable {
 
     fn leave(&mut self, instance: Uuid) -> Result<(), StoreError> {
         let mut rows = self.rows()?;
-        if let Some((_, expires)) = rows.nodes.get_mut(&instance) {
-            *expires = Instant::now().checked_sub(Duration::from_millis(1)).unwrap_or_else(Instant::now);
-        }
-        rows.remove_expired();
+        rows.remove(|node| node.instance == instance);
         rows.notify();
         Ok(())
     }

@@ -73,7 +73,7 @@ impl Inner {
                 () = self.outdated.notified() => {}
             }
             while let Err(error) = self.synchronize().await {
-                tracing::warn!(%error, "cannot read the subscriptions again; retrying");
+                tracing::debug!(%error, "cannot read the subscriptions again; retrying");
                 tokio::time::sleep(PAUSE).await;
             }
             tokio::time::sleep(PAUSE).await;

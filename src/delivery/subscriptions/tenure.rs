@@ -16,7 +16,7 @@ use crate::{
         status::{SubscriptionState, SubscriptionStatus},
     },
     journal::subscriptions::SubscriptionRecord,
-    model::SubscriptionName,
+    model::{Seq, SubscriptionName},
 };
 
 /// Pause between two attempts to read a subscription.
@@ -61,8 +61,9 @@ impl Inner {
         if tenure.term().is_some() {
             // The node before has moved the cursor.
             let stored = self.read_for(name, tenure).await?;
+            let cursor = self.start_after(name, stored.cursor, tenure).await?;
             let agrees = self.with(name, |entry| {
-                entry.status.set_cursor(stored.cursor);
+                entry.status.set_cursor(cursor);
                 entry.status.update_dead_letters(|_| stored.dead_letters);
                 entry.agrees_with(&stored)
             });
@@ -94,6 +95,31 @@ impl Inner {
         engine.ok().flatten()
     }
 
+    /// Returns the cursor that a tenure starts with. A failover may have lost changes up to the `stored` cursor, or up to
+    /// the one that this node has reached in its last tenure; then the first change after the loss is the next one.
+    async fn start_after(&self, name: &SubscriptionName, stored: Seq, tenure: &Tenure) -> Option<Seq> {
+        let newest = self.cursors.take_newest(name).unwrap_or_default().max(stored);
+        let survived = loop {
+            match self.journal.surviving(newest).await {
+                Ok(survived) => break survived,
+                Err(error) => {
+                    tracing::debug!(subscription = %name, %error, "cannot read where a subscription continues; retrying");
+                    tenure.stop().run_until_cancelled(tokio::time::sleep(READ_PAUSE)).await?;
+                }
+            }
+        };
+        if survived < newest {
+            tracing::warn!(
+                subscription = %name,
+                first_seq = survived.next().0,
+                last_seq = newest.0,
+                "the journal's database has lost changes that the receiver may have got; delivery continues with the first \
+                 change after them, and their numbers are not given again"
+            );
+        }
+        Some(stored.min(survived))
+    }
+
     /// Reads a subscription, for as long as this takes. Returns `None` if it was deleted, or the tenure ends.
     async fn read_for(&self, name: &SubscriptionName, tenure: &Tenure) -> Option<SubscriptionRecord> {
         loop {
@@ -104,7 +130,7 @@ impl Inner {
                     return None;
                 }
                 Err(error) => {
-                    tracing::warn!(subscription = %name, %error, "cannot read a subscription; retrying");
+                    tracing::debug!(subscription = %name, %error, "cannot read a subscription; retrying");
                     tenure.stop().run_until_cancelled(tokio::time::sleep(READ_PAUSE)).await?;
                 }
             }

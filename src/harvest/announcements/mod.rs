@@ -23,7 +23,7 @@ use super::{
     SetupError, Timeouts,
     client::{PlaceClient, PlaceSettings},
     harvests::Inner,
-    journal_list::{READ_CHANGES, before_oldest, wait_for_change},
+    journal_list::{changes_after, wait_for_change},
 };
 use crate::{
     http_client::OutboundUrl,
@@ -158,13 +158,7 @@ impl Harvester for AnnouncementHarvester {
 impl AnnouncementHarvester {
     /// Executes the next event, or reads the next changes without one.
     async fn next_event(&self, mut after: Seq, attempt: u32) -> Result<Page, HarvestError> {
-        let changes = match self.journal.intact_after(after, READ_CHANGES).await {
-            Err(JournalError::Gone { .. }) => {
-                after = before_oldest(&self.journal);
-                self.journal.intact_after(after, READ_CHANGES).await?
-            }
-            changes => changes?,
-        };
+        let (changes, _) = changes_after(&self.journal, &mut after).await?;
         let (mut remarks, end) = (Vec::new(), if changes.is_empty() { PageEnd::Complete } else { PageEnd::More });
         for change in changes {
             after = change.seq();

@@ -35,7 +35,7 @@ use self::{
 };
 use super::{
     HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError,
-    journal_list::{READ_CHANGES, before_oldest, wait_for_change},
+    journal_list::{Continuation, changes_after, wait_for_change},
     json_message, metrics,
     transfer::{TransferError, Transfers},
 };
@@ -246,14 +246,10 @@ impl Downloader {
         }
         let mut examined = 0;
         while pool.wants_more() && examined < PAGE_CHANGES {
-            let changes = match self.journal.intact_after(position.after, READ_CHANGES).await {
-                Err(JournalError::Gone { .. }) => {
-                    // Retention or a restore has removed the next change.
-                    (position.after, position.items) = (before_oldest(&self.journal), 0);
-                    self.journal.intact_after(position.after, READ_CHANGES).await?
-                }
-                changes => changes?,
-            };
+            let (changes, continuation) = changes_after(&self.journal, &mut position.after).await?;
+            if continuation == Continuation::Moved {
+                position.items = 0;
+            }
             if changes.is_empty() {
                 return Ok(true);
             }

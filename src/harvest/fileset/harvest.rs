@@ -20,7 +20,7 @@ use crate::{
     format::fileset::{FilesetRequest, message::FilesetResult, status::IngestStatus},
     harvest::{
         HarvestError, Harvester, HarvesterSettings, Page, PageEnd,
-        journal_list::{READ_CHANGES, before_oldest, wait_for_change},
+        journal_list::{changes_after, wait_for_change},
         json_message, metrics,
     },
     journal::{
@@ -195,13 +195,7 @@ impl FilesetHarvest {
     async fn add_requests(&self, position: &mut Position, jobs: &mut Vec<IngestJob>) -> Result<bool, JournalError> {
         let mut examined = 0;
         while jobs.len() < PAGE_JOBS && examined < PAGE_CHANGES {
-            let changes = match self.journal.intact_after(position.after, READ_CHANGES).await {
-                Err(JournalError::Gone { .. }) => {
-                    position.after = before_oldest(&self.journal);
-                    self.journal.intact_after(position.after, READ_CHANGES).await?
-                }
-                changes => changes?,
-            };
+            let (changes, _) = changes_after(&self.journal, &mut position.after).await?;
             if changes.is_empty() {
                 return Ok(true);
             }

@@ -10,8 +10,8 @@ pub enum StoreError {
     /// The disk of the folder or of the database server is full.
     #[error("the disk is full; free some space on the disk of the journal, and the gateway resumes automatically")]
     Full,
-    /// The journal is read-only: the folder, or the rights in the database.
-    #[error("the journal cannot be written ({0}); {1}")]
+    /// The journal is read-only, or the gateway has too few rights: on the folder, or in the database.
+    #[error("the gateway has no rights to use the journal, or to write it ({0}); {1}")]
     ReadOnly(String, Remedy),
     /// The operating system failed to read or write.
     #[error("the journal cannot be read or written ({0}); check the disk, and whether it is still mounted for writing")]
@@ -47,13 +47,22 @@ pub enum StoreError {
         /// Description of the damage.
         what: String,
     },
-    /// The stored data is invalid.
-    #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]
-    Damaged(String),
-    /// The store refuses only this call, because a value is too large or contradicts the stored data.
+    /// The database does not have the tables of a journal, or not all of them, although the role could see them.
     #[error(
-        "the journal refused a batch ({0}), and is itself intact; nothing of the batch is stored, so please report this error"
+        "tables of the journal are missing in the database ({0}); check that journal.store names the right database, and \
+         whether somebody has removed or renamed them"
     )]
+    Missing(String),
+    /// Stored data cannot be read as what it must be.
+    #[error(
+        "data of the journal cannot be read ({0}); stop the gateway and run `tidings verify`, which lists all damage"
+    )]
+    Damaged(String),
+    /// A value of this call is larger than the storage allows; nothing of the call was written.
+    #[error("the journal's storage refused a value that is too large ({0}); send less in one message")]
+    TooLarge(String),
+    /// The store refuses only this call; nothing of it was written.
+    #[error("the journal's storage refused this call and wrote nothing of it ({0}); report this error")]
     Refused(String),
 }
 
@@ -88,8 +97,13 @@ impl StoreError {
             | Self::Io(_)
             | Self::Displaced(_)
             | Self::Unavailable(_)
-            | Self::DutyLost => true,
-            Self::DamagedChange { .. } | Self::DamagedObject { .. } | Self::Damaged(_) | Self::Refused(_) => false,
+            | Self::DutyLost
+            | Self::Missing(_) => true,
+            Self::DamagedChange { .. }
+            | Self::DamagedObject { .. }
+            | Self::Damaged(_)
+            | Self::TooLarge(_)
+            | Self::Refused(_) => false,
         }
     }
 

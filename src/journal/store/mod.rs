@@ -125,7 +125,8 @@ pub fn inspect(location: &StoreLocation, connection: &ConnectionOptions) -> Resu
 /// 3. A repeat of an event within the window of [`StoreLimits`] returns the number of its first change.
 /// 4. A batch, its registry rows, its event keys and the progress of its crawls and harvests are stored together or
 ///    not at all.
-/// 5. A cursor moves back only by a rewind; reading moves nothing.
+/// 5. A cursor moves back only by a rewind; reading moves nothing. No cursor is above the head, or in a range that a
+///    restore has skipped.
 /// 6. The head never runs ahead of the changes that can be read.
 /// 7. A node that has lost a duty can write nothing for it: a call with a term that has ended fails with
 ///    [`StoreError::DutyLost`] and writes nothing. A store for one node ignores terms.
@@ -192,6 +193,19 @@ pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
     /// # Errors
     /// Fails if the storage fails.
     fn skipped_ranges(&self) -> Result<Vec<(Seq, Seq)>, StoreError>;
+
+    /// Returns where a reader continues who has everything up to `seq`: after `seq` itself, or after the newest change
+    /// before it that a restore or a failover has not lost. The numbers between the two are lost.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn surviving(&self, seq: Seq) -> Result<Seq, StoreError> {
+        // First the head: whoever skips numbers after it stores their range before the next change.
+        let head = self.head()?;
+        let ranges = self.skipped_ranges()?;
+        let range = ranges.into_iter().find(|(before, floor)| *before < seq && seq <= *floor);
+        Ok(range.map_or(seq.min(head), |(before, _)| before))
+    }
 
     /// Returns how often a crawl has updated an object without a change. The number only grows.
     fn seed_count(&self) -> u64;

@@ -284,6 +284,7 @@ impl StreamReader {
     fn end_with(&self, error: &JournalError) -> Option<Bytes> {
         match error {
             JournalError::Gone { .. } => tracing::info!(%error, "stream closed: its reader is too far behind"),
+            error if error.is_outage() => tracing::debug!(%error, "stream closed: cannot read the journal"),
             error => tracing::warn!(%error, "stream closed: cannot read the journal"),
         }
         None

@@ -170,6 +170,7 @@ async fn a_former_holder_moves_no_cursor_and_stores_no_dead_letter() {
         definition: DefinitionText::default(),
         cursor: Seq(0),
     };
+    fixture.journal.append_all((1..=60).map(submission).collect()).await.unwrap();
     fixture.journal.write_subscriptions(vec![put]).await.unwrap();
     let term = fixture.take(&DutyName::subscription(&name));
     let advance = |cursor, term| vec![CursorAdvance { name: name.clone(), cursor: Seq(cursor), term: Some(term) }];
@@ -206,6 +207,7 @@ async fn a_rewind_a_resumption_or_a_deletion_ends_the_duty_of_the_subscription()
         definition: DefinitionText::default(),
         cursor: Seq(cursor),
     };
+    fixture.journal.append_all((1..=50).map(submission).collect()).await.unwrap();
     fixture.journal.write_subscriptions(vec![put(9)]).await.unwrap();
     for write in [
         SubscriptionWrite::Rewind(name.clone(), Seq(2)),

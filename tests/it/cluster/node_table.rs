@@ -11,8 +11,8 @@ use std::{
 
 use tidings::{
     journal::{
-        nodes::{DutyName, NewNode, NodeTable, Registration, Survey},
-        store::{PrefetchKeys, Store, postgres::PostgresStore},
+        nodes::{DutyName, ExpiredNode, NewNode, NodeTable, Registration, Survey},
+        store::{PrefetchKeys, Store, StoreError, postgres::PostgresStore},
     },
     model::{NodeName, Seq},
 };
@@ -75,9 +75,16 @@ fn duties(names: &[&str]) -> Vec<DutyName> {
     names.iter().map(|name| DutyName::stored(name)).collect()
 }
 
-/// Ends the lease of a node.
-pub(super) fn expire(folder: &Path, name: &str) {
-    query(folder, &format!("UPDATE nodes SET expires = clock_timestamp() WHERE name = '{name}'"));
+/// Removes a node as one whose lease has ended.
+fn try_remove(table: &mut dyn NodeTable, name: &str) -> Result<(), StoreError> {
+    let nodes = table.survey()?.nodes;
+    let node = nodes.iter().find(|node| node.name.as_str() == name).unwrap();
+    table.remove(&[ExpiredNode { instance: node.instance, renewed: node.renewed }])
+}
+
+/// Removes a node as one whose lease has ended.
+pub(super) fn remove(table: &mut dyn NodeTable, name: &str) {
+    try_remove(table, name).unwrap();
 }
 
 #[test]
@@ -93,18 +100,18 @@ fn nodes_register_renew_and_leave() {
         (Some("http://a.example"), &vec![DutyName::retention()])
     );
 
-    // A live node has its name; an expired one does not.
+    // A node has its name; one that was removed does not.
     let namesake = two.table.register(&node("a")).unwrap();
-    assert!(
-        matches!(namesake, Registration::NameTaken { by, remaining, .. } if by == a && remaining <= LEASE),
-        "{namesake:?}"
-    );
+    assert_eq!(namesake, Registration::NameTaken { by: a, renewed: nodes[0].renewed });
+    assert!(nodes[0].lease == LEASE && nodes[0].age < LEASE);
     let since = two.notifications.load(Ordering::SeqCst);
     assert!(one.table.renew(a, Seq(7), true).unwrap());
     two.until_notified(since);
     let renewed = &two.table.survey().unwrap().nodes[0];
     assert!(renewed.head == Seq(7) && renewed.is_leaving && renewed.renewed > nodes[0].renewed);
-    expire(folder.path(), "a");
+    two.table.remove(&[ExpiredNode { instance: a, renewed: nodes[0].renewed }]).unwrap();
+    assert_eq!(two.table.survey().unwrap().nodes.len(), 1, "a node that has renewed its lease stays");
+    remove(&mut *two.table, "a");
     assert!(!one.table.renew(a, Seq(8), false).unwrap());
     assert!(two.table.survey().unwrap().nodes.is_empty());
     let b = two.register("a");
@@ -134,9 +141,8 @@ fn a_duty_has_one_holder_until_it_is_released_or_the_lease_ends() {
     assert_eq!(again.len(), 1);
     assert_ne!(again[0].1, held[0].term, "each tenure has a new term");
 
-    expire(folder.path(), "a");
-    assert!(one.table.take(a, &duties(&["w"])).unwrap().is_empty(), "without a lease a node takes nothing");
-    two.table.remove_expired().unwrap();
+    remove(&mut *two.table, "a");
+    assert!(one.table.take(a, &duties(&["w"])).unwrap().is_empty(), "a node that was removed takes nothing");
     assert_eq!(two.table.take(b, &duties(&["y"])).unwrap().len(), 1);
     assert!(two.table.duties().unwrap().iter().all(|duty| duty.holder == b));
 }
@@ -152,10 +158,9 @@ fn a_takeover_waits_for_a_transaction_that_writes_for_the_duty() {
     assert!(prefetched.stale_terms.is_empty());
     // A renewal does not wait for the transaction.
     assert!(one.table.renew(a, Seq(0), false).unwrap());
-    expire(folder.path(), "a");
-    assert!(two.table.remove_expired().unwrap_err().is_transient());
+    assert!(try_remove(&mut *two.table, "a").unwrap_err().is_transient());
     assert!(two.table.take(b, &duties(&["x"])).unwrap().is_empty());
     drop(transaction);
-    two.table.remove_expired().unwrap();
+    remove(&mut *two.table, "a");
     assert_eq!(two.table.take(b, &duties(&["x"])).unwrap().len(), 1);
 }

@@ -16,8 +16,8 @@ use tidings::{
 };
 
 use crate::support::tested_store::{
-    STORES, TestedStore, append, change, empty_batch, every_store, fully_written, key, known_unchanged, object,
-    prefetch, seqs, write,
+    STORES, TestedStore, append, change, empty_batch, every_store, every_tested_store, fully_written, key,
+    known_unchanged, object, prefetch, seqs, write,
 };
 
 #[test]
@@ -190,6 +190,44 @@ fn promise_5_reading_moves_no_cursor() {
 }
 
 #[test]
+fn promise_5_no_cursor_is_above_the_head_or_in_a_skipped_range() {
+    every_tested_store(|folder, tested| {
+        let store = (tested.open)(folder, StoreLimits::default());
+        let [index, other] = ["index", "other"].map(|name| SubscriptionName::parse(name).unwrap());
+        let put = |name: &SubscriptionName, cursor| SubscriptionWrite::Put {
+            name: name.clone(),
+            made_by: MadeBy::Api,
+            definition: DefinitionText::default(),
+            cursor: Seq(cursor),
+        };
+        append(&*store, &[1, 2, 3, 4]).unwrap();
+        store.write_subscriptions(&[put(&index, 2), put(&other, 9)], None).unwrap();
+        let cursors = |store: &dyn Store| -> Vec<_> {
+            store.subscriptions().unwrap().iter().map(|stored| stored.cursor.0).collect()
+        };
+        assert_eq!(cursors(&*store), [2, 4]);
+        assert_eq!((store.surviving(Seq(3)).unwrap(), store.surviving(Seq(9)).unwrap()), (Seq(3), Seq(4)));
+        let advance = |store: &dyn Store, to| {
+            write(store, &WriteBatch { cursors: vec![(index.clone(), Seq(to))], ..empty_batch() }).unwrap();
+        };
+        advance(&*store, 9);
+        assert_eq!(cursors(&*store), [2, 4]);
+        drop(store);
+        // As after a loss of the changes 5 to 9.
+        (tested.query)(folder, "INSERT INTO restores (head, floor) VALUES (4, 1000) RETURNING 'stored'");
+        let store = (tested.open)(folder, StoreLimits::default());
+        assert_eq!(append(&*store, &[5]).unwrap(), [Seq(1001)]);
+        advance(&*store, 9);
+        assert_eq!(cursors(&*store), [2, 4], "9 was lost");
+        store.write_subscriptions(&[SubscriptionWrite::Rewind(index.clone(), Seq(9))], None).unwrap();
+        assert_eq!(cursors(&*store), [4, 4]);
+        assert_eq!((store.surviving(Seq(9)).unwrap(), store.surviving(Seq(1001)).unwrap()), (Seq(4), Seq(1001)));
+        advance(&*store, 1001);
+        assert_eq!(cursors(&*store), [1001, 4]);
+    });
+}
+
+#[test]
 fn promise_5_cursor_moves_back_only_by_a_rewind() {
     every_store(|folder, open| {
         let store = open(folder, StoreLimits::default());
@@ -208,8 +246,10 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
             (all[0].cursor.0, all[0].paused, all[0].dead_letters)
         };
         let letter = |seq| NewDeadLetter { seq: Seq(seq), reason: "no".into(), json: Bytes::from_static(b"{}") };
+        append(&*store, &[1, 2, 3, 4, 5, 6, 7]).unwrap();
         store.write_subscriptions(&[put(3), SubscriptionWrite::SetPaused(name.clone(), true)], None).unwrap();
         advance(7);
+        advance(8);
         advance(5);
         assert_eq!(cursors(&*store), (7, true, 0));
         store.write_subscriptions(&[put(1), SubscriptionWrite::AddDeadLetter(name.clone(), letter(6))], None).unwrap();

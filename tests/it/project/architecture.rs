@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 30] = [
+const TABLE: [(&str, &[&str]); 31] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
@@ -17,6 +17,7 @@ const TABLE: [(&str, &[&str]); 30] = [
     ("retry", &[]),
     ("cache", &[]),
     ("suggestion", &[]),
+    ("outage", &[]),
     ("web", &["suggestion", "text"]),
     ("broker", &["web"]),
     ("amqp", &["broker"]),
@@ -25,8 +26,8 @@ const TABLE: [(&str, &[&str]); 30] = [
     ("dbus", &["broker"]),
     ("http_client", &["web"]),
     ("format", &["model", "suggestion", "text"]),
-    ("journal", &["model", "retry", "supervision", "text"]),
-    ("cluster", &["journal", "model", "supervision"]),
+    ("journal", &["model", "outage", "retry", "supervision", "text"]),
+    ("cluster", &["journal", "model", "outage", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "retry"]),
     ("files", &["http_client", "web"]),

@@ -31,11 +31,16 @@ pub(crate) struct SharedJournal {
 impl SharedJournal {
     /// Creates an empty database, and a configuration with these lines.
     pub(crate) fn new(lines: &str) -> Self {
+        Self::with_lease(lines, LEASE)
+    }
+
+    /// Creates an empty database, and a configuration with these lines for nodes with a lease.
+    pub(crate) fn with_lease(lines: &str, lease: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::shared();
         let store = server.create_database();
         let database = store.rsplit('/').next().unwrap().to_owned();
-        let lines = format!("[node]\nlease_seconds = {}\n{lines}", LEASE.as_secs());
+        let lines = format!("[node]\nlease_seconds = {}\n{lines}", lease.as_secs());
         let config = configuration(folder.path(), &lines);
         Self { folder, database, store, config }
     }
@@ -51,6 +56,19 @@ impl SharedJournal {
     /// Starts a node and waits until it listens.
     pub(crate) fn node(&self, name: &str) -> Gateway {
         self.start(name, self.command(name))
+    }
+
+    /// Starts a node that reaches the database through a proxy at a port.
+    pub(crate) fn node_through(&self, name: &str, port: u16) -> Gateway {
+        let mut serve = self.command(name);
+        let store = format!("postgres://tidings@127.0.0.1:{port}/{}?sslmode=disable", self.database);
+        serve.env("TIDINGS_JOURNAL__STORE", store);
+        self.start(name, serve)
+    }
+
+    /// Returns the log of a node.
+    pub(crate) fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(format!("{name}.log"))).unwrap()
     }
 
     /// Starts a node whose clock is ahead by so many seconds, or behind if they are negative.

@@ -13,6 +13,7 @@ use std::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
@@ -244,7 +245,7 @@ pub(crate) fn options() -> PostgresOptions {
 
 /// Returns the settings of a node's connections, which are not encrypted.
 pub(crate) fn node(name: &str) -> ConnectionOptions {
-    ConnectionOptions { node: name.to_owned(), tls: tls(RootCertStore::empty()) }
+    ConnectionOptions { node: name.to_owned(), tls: tls(RootCertStore::empty()), lease: Duration::from_secs(10) }
 }
 
 /// Opens the store of the database that belongs to a folder.

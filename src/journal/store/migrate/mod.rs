@@ -138,6 +138,8 @@ fn reason(error: &StoreError) -> String {
         StoreError::Io(reason)
         | StoreError::Displaced(reason)
         | StoreError::Unavailable(reason)
+        | StoreError::Missing(reason)
+        | StoreError::TooLarge(reason)
         | StoreError::Refused(reason) => reason.clone(),
         // A migration has no duty.
         StoreError::DutyLost => error.to_string(),

@@ -14,12 +14,13 @@ use std::{
 
 use futures_util::{
     StreamExt, TryStreamExt,
-    future::{LocalBoxFuture, join_all, maybe_done},
+    future::{LocalBoxFuture, join_all, maybe_done, try_join},
     stream,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Notify,
+    time::timeout,
 };
 use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, NoTls, Row, Statement, ToStatement,
@@ -32,27 +33,14 @@ use uuid::Uuid;
 use super::{
     ConnectionOptions, PostgresUrl,
     error::describe,
+    limits::SessionLimits,
     value::{StorableValue, Value},
 };
 use crate::journal::{nodes::Wake, store::StoreError};
 
-/// Maximum time to connect to one address of the server, unless the connection string sets another.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-
-/// Maximum time for which sent data may stay unacknowledged, after which a cut cable counts as a lost connection.
-const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(10);
-
-/// Settings of every session. `SET` works through pgbouncer, unlike the startup parameter `options`.
-///
-/// The server ends a transaction whose client hangs or is unreachable, so that it releases its locks. The limit of
-/// statements does not include the wait of a commit for a synchronous standby.
+/// Settings of every session, beside its [limits](SessionLimits::settings).
 const SESSION_SETTINGS: &str = "
     SET search_path = tidings;
-    SET statement_timeout = '15s';
-    SET lock_timeout = '10s';
-    SET idle_in_transaction_session_timeout = '10s';
-    SET tcp_user_timeout = '10s';
-    SET client_connection_check_interval = '5s';
     SET default_transaction_isolation = 'read committed';
     SET jit = off;
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
@@ -72,6 +60,9 @@ pub(super) const STABLE_PLANS: &str = "
 pub(super) struct Connector {
     config: Config,
     tls: MakeRustlsConnect,
+    limits: SessionLimits,
+    /// Time to connect to all addresses that the connection string sets; zero if it sets none.
+    own_limit: Duration,
     /// Identifier of this open store, which its own notifications contain.
     store: Uuid,
 }
@@ -79,6 +70,10 @@ pub(super) struct Connector {
 /// A session. Dropping it closes the connection, and the server rolls back an open transaction.
 pub(super) struct Session {
     client: Client,
+    /// Maximum time until the server answers an empty statement.
+    silence: Duration,
+    /// Whether an empty statement was not answered in time.
+    was_silent: AtomicBool,
     statements: Mutex<HashMap<&'static str, Statement>>,
     signals: Arc<Signals>,
 }
@@ -96,30 +91,40 @@ struct Signals {
 impl Connector {
     /// Creates a connector. Sessions are only opened with a server that accepts writes.
     pub(super) fn new(url: &PostgresUrl, options: &ConnectionOptions, store: Uuid) -> Self {
-        let ConnectionOptions { node, tls } = options;
+        let ConnectionOptions { node, tls, lease } = options;
+        let limits = SessionLimits::of(*lease);
         let mut config = url.config().clone();
         config.application_name(format!("tidings/{node}"));
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_LIMIT);
-        }
-        config.tcp_user_timeout(UNACKNOWLEDGED_LIMIT);
-        config.keepalives_idle(Duration::from_secs(10));
-        config.keepalives_interval(Duration::from_secs(5));
+        let addresses = config.get_hosts().len();
+        let own_limit = match config.get_connect_timeout() {
+            Some(limit) => *limit * u32::try_from(addresses).unwrap_or(u32::MAX),
+            None => {
+                config.connect_timeout(limits.connect(addresses));
+                Duration::ZERO
+            }
+        };
+        config.tcp_user_timeout(limits.silence());
+        config.keepalives_idle(limits.silence());
+        config.keepalives_interval(Duration::from_secs(1));
         config.keepalives_retries(3);
-        Self { config, tls: MakeRustlsConnect::new(tls.clone()), store }
+        Self { config, tls: MakeRustlsConnect::new(tls.clone()), limits, own_limit, store }
     }
 
-    /// Opens a session.
+    /// Opens a session, within the time that the limits allow.
     pub(super) async fn connect(&self) -> Result<Session, StoreError> {
-        let failed = |error| StoreError::Unavailable(format!("cannot connect to the database: {}", describe(&error)));
-        self.try_connect().await.map_err(failed)
+        let failed = |reason: String| StoreError::Unavailable(format!("cannot connect to the database: {reason}"));
+        let limit = self.limits.open() + self.own_limit;
+        match timeout(limit, self.try_connect()).await {
+            Ok(session) => session.map_err(|error| failed(describe(&error))),
+            Err(_) => Err(failed(format!("no answer within {:.1} seconds", limit.as_secs_f64()))),
+        }
     }
 
     /// Opens a session, and returns the error of the database if it cannot.
     pub(super) async fn try_connect(&self) -> Result<Session, tokio_postgres::Error> {
         let session = self.connect_bare().await?;
-        session.client.batch_execute(SESSION_SETTINGS).await?;
+        session.client.batch_execute(&(self.limits.settings() + SESSION_SETTINGS)).await?;
         Ok(session)
     }
 
@@ -137,7 +142,13 @@ impl Connector {
             drive(connection, Arc::clone(&signals), self.store);
             client
         };
-        Ok(Session { client, statements: Mutex::default(), signals })
+        Ok(Session {
+            client,
+            silence: self.limits.silence(),
+            was_silent: AtomicBool::default(),
+            statements: Mutex::default(),
+            signals,
+        })
     }
 }
 
@@ -199,6 +210,11 @@ impl Session {
         self.client.is_closed()
     }
 
+    /// Returns whether the server has stalled: an empty statement was not answered in time.
+    pub(super) fn was_silent(&self) -> bool {
+        self.was_silent.load(Ordering::Relaxed)
+    }
+
     /// Returns how often the server has stopped waiting for a synchronous standby.
     pub(super) fn unreplicated_commits(&self) -> u64 {
         self.signals.unreplicated.load(Ordering::Acquire)
@@ -218,6 +234,23 @@ impl Session {
                 wake();
             }
         });
+    }
+
+    /// Executes work, and ends it if the server is silent: an empty statement, sent before the work, must be answered
+    /// within a third of the lease. So a server that has stalled is noticed soon, and a long query is not taken for one.
+    pub(super) async fn attended<T>(&self, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let answered = async {
+            match timeout(self.silence, self.client.batch_execute("")).await {
+                Ok(answered) => Ok(answered?),
+                Err(_) => {
+                    self.was_silent.store(true, Ordering::Relaxed);
+                    let seconds = self.silence.as_secs_f64();
+                    Err(StoreError::Unavailable(format!("the database did not answer within {seconds:.1} seconds")))
+                }
+            }
+        };
+        // Polled, and therefore sent, in this order.
+        try_join(answered, work).await.map(|((), result)| result)
     }
 
     /// Runs statements without values and without results.

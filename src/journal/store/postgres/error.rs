@@ -53,10 +53,11 @@ fn classify(code: &SqlState, text: String) -> StoreError {
         _ if *code == SqlState::FEATURE_NOT_SUPPORTED => StoreError::Unavailable(text),
         // Connections, invalid transaction states, rollbacks, resources, locks, interventions of an operator.
         "08" | "25" | "40" | "53" | "55" | "57" | "58" => StoreError::Unavailable(text),
-        // The server says that a value or a row is too large.
-        "54" => StoreError::Refused(format!("{text}; send less in one message")),
-        // Damaged pages, and tables or columns that do not fit the version of the schema.
-        "XX" | "42" => StoreError::Damaged(text),
+        _ if *code == SqlState::DATA_CORRUPTED || *code == SqlState::INDEX_CORRUPTED => StoreError::Damaged(text),
+        // A table, column or function that does not exist, or that the role may not see.
+        "3F" | "42" => StoreError::Missing(text),
+        // A limit of the server on values, columns or statements.
+        "54" => StoreError::TooLarge(text),
         _ => StoreError::Refused(text),
     }
 }
@@ -80,9 +81,17 @@ mod tests {
         }
         assert!(matches!(class("42501"), StoreError::ReadOnly(..)));
         assert!(matches!(class("58030"), StoreError::Io(_)));
-        for code in ["XX001", "42P01"] {
-            assert!(matches!(class(code), StoreError::Damaged(_)), "{code}");
+        assert!(matches!(class("XX001"), StoreError::Damaged(_)));
+        assert!(matches!(class("54000"), StoreError::TooLarge(_)));
+        assert!(matches!(class("22021"), StoreError::Refused(_)));
+    }
+
+    #[test]
+    fn only_corruption_that_the_server_has_found_is_called_damage() {
+        for code in ["42P01", "3F000", "42703", "42883", "42501", "XX000", "22021"] {
+            let error = classify(&SqlState::from_code(code), String::new());
+            assert!(!matches!(error, StoreError::Damaged(_)), "{code}");
+            assert!(!error.to_string().contains("backup") && !error.to_string().contains("damage"), "{error}");
         }
-        assert!(matches!(class("54000"), StoreError::Refused(_)));
     }
 }

@@ -1,7 +1,8 @@
 //! The store in a PostgreSQL database, which several nodes can share, and which any SQL client can read.
 //!
-//! * connections: `driver` (runtime of the connections), `connection` (one session), `readers` (their pool),
-//!   `error` (errors of the database), `row` (columns), `value` (values of statements);
+//! * connections: `driver` (runtime of the connections), `connection` (one session), `limits` (its time limits),
+//!   `readers` (pool of sessions), `error` and `missing` (errors of the database), `row` (columns),
+//!   `value` (values of statements);
 //! * opening: `url`, `open`, `open_error`, `schema` (tables and migrations);
 //! * writing: `transaction` (one batch), `writing` (transactions and the outcome of a commit), `timeline` (failover),
 //!   `watch` (writes of other nodes);
@@ -23,7 +24,9 @@ mod error;
 mod harvests;
 mod incomplete;
 mod ingests;
+mod limits;
 pub(super) mod migrate;
+mod missing;
 mod nodes;
 mod open;
 mod open_error;
@@ -97,6 +100,8 @@ pub struct ConnectionOptions {
     pub node: String,
     /// Trusted CA certificates. `sslmode` in the URL decides whether the connection is encrypted.
     pub tls: rustls::ClientConfig,
+    /// Lease of the node, which the time limits of its sessions follow.
+    pub lease: Duration,
 }
 
 impl fmt::Debug for ConnectionOptions {
@@ -145,7 +150,12 @@ impl PostgresStore {
     }
 
     fn read<T>(&self, read: impl AsyncFn(&Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.driver.run(CALL_LIMIT, self.readers.read(&self.connector, read))
+        self.explain(self.driver.run(CALL_LIMIT, self.readers.read(&self.connector, read)))
+    }
+
+    /// Returns the error of a call with its cause, if the database reported a missing table.
+    fn explain<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        missing::explain(&self.driver, &self.connector, result)
     }
 
     fn set_identity(&self, identity: Uuid) {

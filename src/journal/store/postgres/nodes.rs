@@ -8,11 +8,12 @@ use uuid::Uuid;
 use super::{
     connection::{Connector, Session},
     driver::Driver,
-    row,
+    limits::SessionLimits,
+    missing, row, timeline,
 };
 use crate::{
     journal::{
-        nodes::{DutyName, HeldDuty, NewNode, NodeRecord, NodeTable, Registration, Survey, Term, Wake},
+        nodes::{DutyName, ExpiredNode, HeldDuty, NewNode, NodeRecord, NodeTable, Registration, Survey, Term, Wake},
         store::{StoreError, rows},
     },
     model::{NodeName, Seq},
@@ -23,28 +24,43 @@ pub(super) const CHANNEL: &str = "tidings_nodes";
 
 /// Settings of the session. A commit need not wait for the disk or a standby: the write-ahead log is sequential, so every
 /// durable write for a duty makes the takeover before it durable as well, and a lost renewal only ends a lease early.
-const SETTINGS: &str = "SET synchronous_commit = off; SET lock_timeout = '1s'; SET statement_timeout = '5s';";
+const SETTINGS: &str = "SET synchronous_commit = off;";
 
-const REMOVE_EXPIRED: &str = "DELETE FROM nodes WHERE expires <= clock_timestamp()";
+/// Statement that ends the sessions of expired nodes. A session that a later run of a node has opened began after the
+/// last renewal. Sessions of other roles are not theirs. The server cuts long names of applications, which may then be
+/// those of another node, so sessions of such nodes end by themselves.
+const END_SESSIONS: &str = "SELECT count(pg_terminate_backend(activity.pid))
+    FROM unnest($1::uuid[], $2::bigint[]) AS expired(instance, renewed)
+    JOIN nodes ON nodes.instance = expired.instance
+        AND (extract(epoch FROM nodes.renewed) * 1000)::bigint = expired.renewed
+    JOIN pg_stat_activity AS activity ON activity.application_name = 'tidings/' || nodes.name
+    WHERE activity.datname = current_database() AND activity.usename = current_user
+        AND activity.pid <> pg_backend_pid() AND activity.backend_start < nodes.renewed";
 
-const REGISTER: &str = "INSERT INTO nodes (instance, name, address, version, head, offers, expires)
-    VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp() + make_interval(secs => $7::float8))
+const REMOVE: &str = "DELETE FROM nodes USING unnest($1::uuid[], $2::bigint[]) AS expired(instance, renewed)
+    WHERE nodes.instance = expired.instance
+        AND (extract(epoch FROM nodes.renewed) * 1000)::bigint = expired.renewed";
+
+/// Statement that registers a node. One reading of the clock gives the renewal and the end of the lease.
+const REGISTER: &str = "INSERT INTO nodes (instance, name, address, version, head, offers, renewed, expires)
+    SELECT $1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::text[], now, now + make_interval(secs => $7::float8)
+    FROM (SELECT clock_timestamp() AS now OFFSET 0) AS clock
     ON CONFLICT (name) DO NOTHING";
 
-const NAMESAKE: &str = "SELECT instance, (extract(epoch FROM renewed) * 1000)::bigint,
-    extract(epoch FROM expires - clock_timestamp())::float8 FROM nodes WHERE name = $1";
+const NAMESAKE: &str = "SELECT instance, (extract(epoch FROM renewed) * 1000)::bigint FROM nodes WHERE name = $1";
 
-/// Statement that renews a lease that has not expired. It notifies the other nodes when the node begins to leave.
+/// Statement that renews a lease. It notifies the other nodes when the node begins to leave.
 const RENEW: &str = "WITH before AS (SELECT leaving FROM nodes WHERE instance = $1), renewed AS (
-        UPDATE nodes SET renewed = clock_timestamp(), expires = clock_timestamp() + make_interval(secs => $2::float8),
-            head = $3, leaving = $4
-        WHERE instance = $1 AND expires > clock_timestamp() RETURNING 1)
+        UPDATE nodes SET renewed = now, expires = now + make_interval(secs => $2::float8), head = $3, leaving = $4
+        FROM (SELECT clock_timestamp() AS now OFFSET 0) AS clock
+        WHERE instance = $1 RETURNING 1)
     SELECT (SELECT count(*) FROM renewed),
         CASE WHEN $4 AND NOT (SELECT leaving FROM before) THEN pg_notify('tidings_nodes', '') END";
 
 const SURVEY: &str = "SELECT instance, name, address, version, (extract(epoch FROM started) * 1000)::bigint,
-        (extract(epoch FROM renewed) * 1000)::bigint, head, leaving, offers
-    FROM nodes WHERE expires > clock_timestamp() ORDER BY name";
+        (extract(epoch FROM renewed) * 1000)::bigint, head, leaving, offers,
+        extract(epoch FROM expires - renewed)::float8, extract(epoch FROM clock_timestamp() - renewed)::float8
+    FROM nodes ORDER BY name";
 
 const REVISIONS: &str = "SELECT (SELECT head FROM journal_head), (SELECT revision FROM subscription_revision)";
 
@@ -53,18 +69,28 @@ const DUTIES: &str = "SELECT name, term, holder, (extract(epoch FROM since) * 10
 /// Statement that takes duties. It waits for a release in progress, and leaves duties that a node has.
 const TAKE: &str = "INSERT INTO duties (name, term, holder)
     SELECT name, gen_random_uuid(), $2 FROM unnest($1::text[]) AS wanted(name)
-    WHERE EXISTS (SELECT FROM nodes WHERE instance = $2 AND expires > clock_timestamp())
+    WHERE EXISTS (SELECT FROM nodes WHERE instance = $2)
     ON CONFLICT (name) DO NOTHING RETURNING name, term";
 
 const RELEASE: &str = "WITH released AS (DELETE FROM duties WHERE term = ANY($1::uuid[]) RETURNING 1)
     SELECT pg_notify('tidings_nodes', '') FROM released LIMIT 1";
 
+/// Statements that end all duties, and make the nodes read the subscriptions again. The revision jumps, because the lost
+/// part may have counted on as well.
+pub(super) const FORGET: &str = "DELETE FROM duties;
+    UPDATE subscription_revision SET revision = revision + 1 + floor(random() * 1000000000)::bigint;
+    NOTIFY tidings_nodes";
+
 const LEAVE: &str = "WITH removed AS (DELETE FROM nodes WHERE instance = $1 RETURNING 1)
     SELECT pg_notify('tidings_nodes', '') FROM removed";
 
 /// Query for the terms that are still valid. The lock keeps the duties where they are until the transaction ends, and
-/// does not delay a renewal.
-pub(super) const LOCK_TERMS: &str = "SELECT term FROM duties WHERE term = ANY($1::uuid[]) FOR KEY SHARE";
+/// does not delay a renewal. No term is valid after a failover until a node has adopted the new server.
+pub(super) const LOCK_TERMS: &str = concat!(
+    "SELECT term FROM duties WHERE term = ANY($1::uuid[]) AND EXISTS (SELECT FROM journal_head WHERE ",
+    timeline::is_same_journal!(),
+    ") FOR KEY SHARE OF duties"
+);
 
 /// Returns those of these terms that have ended, and keeps the others valid until the transaction of the session ends.
 pub(super) async fn stale_terms(session: &Session, terms: &[Term]) -> Result<Vec<Term>, StoreError> {
@@ -108,13 +134,14 @@ impl PostgresNodes {
         let session = match self.session.take().filter(|session| !session.is_closed()) {
             Some(session) => session,
             None => {
-                let session = self.driver.run(limit, connect(&self.connector, &self.wake))?;
+                // Longer, because an address of the server may not answer.
+                let session = self.driver.run(limit * 2, connect(&self.connector, &self.wake, self.lease))?;
                 // The session before may have missed notifications.
                 (self.wake)();
                 session
             }
         };
-        let result = self.driver.run(limit, work(&session));
+        let result = missing::explain(&self.driver, &self.connector, self.driver.run(limit, work(&session)));
         // After a failure a statement may still be running.
         if result.is_ok() {
             self.session = Some(session);
@@ -123,10 +150,11 @@ impl PostgresNodes {
     }
 }
 
-async fn connect(connector: &Connector, wake: &Wake) -> Result<Session, StoreError> {
+async fn connect(connector: &Connector, wake: &Wake, lease: Duration) -> Result<Session, StoreError> {
     let session = connector.connect().await?;
     session.forward_notifications(Arc::clone(wake));
     session.run(SETTINGS).await?;
+    session.run(&SessionLimits::of(lease).node_settings()).await?;
     session.run(&format!("LISTEN {CHANNEL}")).await?;
     Ok(session)
 }
@@ -138,7 +166,6 @@ impl NodeTable for PostgresNodes {
         let (name, version) = (node.name.as_str(), env!("CARGO_PKG_VERSION"));
         let head = rows::number(node.head.0);
         self.run(async |session| {
-            session.execute(REMOVE_EXPIRED, &[]).await?;
             let registered = session
                 .execute(REGISTER, &[&node.instance, &name, &node.address, &version, &head, &offers, &lease])
                 .await?;
@@ -149,8 +176,7 @@ impl NodeTable for PostgresNodes {
             let Some(namesake) = session.query_opt(NAMESAKE, &[&name]).await? else {
                 return Err(StoreError::Unavailable("another node with this name has just left".to_owned()));
             };
-            let remaining = Duration::try_from_secs_f64(row::get(&namesake, 2)?).unwrap_or_default();
-            Ok(Registration::NameTaken { by: row::get(&namesake, 0)?, renewed: row::time(&namesake, 1)?, remaining })
+            Ok(Registration::NameTaken { by: row::get(&namesake, 0)?, renewed: row::time(&namesake, 1)? })
         })
     }
 
@@ -162,8 +188,24 @@ impl NodeTable for PostgresNodes {
         })
     }
 
-    fn remove_expired(&mut self) -> Result<(), StoreError> {
-        self.run(async |session| session.execute(REMOVE_EXPIRED, &[]).await.map(drop))
+    fn remove(&mut self, expired: &[ExpiredNode]) -> Result<(), StoreError> {
+        let instances: Vec<Uuid> = expired.iter().map(|node| node.instance).collect();
+        let renewed: Vec<i64> = expired.iter().map(|node| node.renewed.millis()).collect();
+        self.run(async |session| {
+            // The row of a duty is locked while a transaction of the node writes for it.
+            match session.query_one(END_SESSIONS, &[&instances, &renewed]).await {
+                Ok(ended) => {
+                    let sessions: i64 = row::get(&ended, 0)?;
+                    tracing::info!(
+                        nodes = expired.len(),
+                        sessions,
+                        "removing nodes whose lease has ended, with their sessions"
+                    );
+                }
+                Err(error) => tracing::warn!(%error, "cannot end the sessions of nodes whose lease has ended"),
+            }
+            session.execute(REMOVE, &[&instances, &renewed]).await.map(drop)
+        })
     }
 
     fn survey(&mut self) -> Result<Survey, StoreError> {
@@ -213,7 +255,14 @@ fn read_node(node: &Row) -> Result<NodeRecord, StoreError> {
         head: row::seq(node, 6)?,
         is_leaving: row::get(node, 7)?,
         offers: offers.into_iter().map(DutyName::stored).collect(),
+        lease: seconds(node, 9)?,
+        age: seconds(node, 10)?,
     })
+}
+
+/// Reads a column with seconds; a negative number counts as zero.
+fn seconds(row: &Row, index: usize) -> Result<Duration, StoreError> {
+    Ok(Duration::try_from_secs_f64(row::get(row, index)?).unwrap_or_default())
 }
 
 fn read_duty(duty: &Row) -> Result<HeldDuty, StoreError> {

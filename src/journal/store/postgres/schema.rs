@@ -76,7 +76,7 @@ async fn migrate_from_older(session: &Session) -> Result<usize, StoreError> {
         return Ok(MIGRATIONS.len());
     }
     // A migration of a large table takes longer than any other statement.
-    session.run("BEGIN; SET LOCAL statement_timeout = 0").await?;
+    session.run("BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '10s'").await?;
     session.run(LOCK).await?;
     // Another node may have migrated meanwhile.
     let version = version(session).await?;

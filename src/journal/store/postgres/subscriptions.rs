@@ -12,10 +12,31 @@ use crate::{
     model::{Seq, SubscriptionName, Text, Timestamp},
 };
 
-/// Statement that moves cursors forward, and never back.
+/// Statement that moves cursors forward, and never back. A cursor above the head, or in a range that a failover has
+/// skipped, is from another journal, and stays where it is.
 pub(super) const ADVANCE: &str = "UPDATE subscriptions s SET cursor = n.cursor
-    FROM (SELECT name, max(cursor) AS cursor FROM unnest($1::text[], $2::bigint[]) AS given(name, cursor) GROUP BY name) n
+    FROM (SELECT name, max(cursor) AS cursor FROM unnest($1::text[], $2::bigint[]) AS given(name, cursor)
+        WHERE cursor <= (SELECT head FROM journal_head)
+            AND NOT EXISTS (SELECT FROM restores WHERE head < cursor AND cursor <= floor)
+        GROUP BY name) n
     WHERE s.name = n.name AND s.cursor < n.cursor";
+
+/// Expression for the cursor of a parameter: the newest number that this journal has given up to there.
+macro_rules! given_cursor {
+    ($parameter:literal) => {
+        concat!(
+            "coalesce((SELECT head FROM restores WHERE head < ",
+            $parameter,
+            " AND ",
+            $parameter,
+            " <= floor), least(",
+            $parameter,
+            ", (SELECT head FROM journal_head)))"
+        )
+    };
+}
+
+const REWIND: &str = concat!("UPDATE subscriptions SET cursor = ", given_cursor!("$2::bigint"), " WHERE name = $1");
 
 const ALL: &str = "SELECT name, made_by, definition, cursor, paused, ended,
         (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name)
@@ -32,8 +53,11 @@ const REVISE: &str = "WITH revised AS (UPDATE subscription_revision SET revision
 /// Statement that ends a duty, whichever node has it.
 pub(super) const END_DUTY: &str = "DELETE FROM duties WHERE name = $1";
 
-const PUT: &str = "INSERT INTO subscriptions (name, made_by, definition, cursor, paused) VALUES ($1, $2, $3, $4, false)
-    ON CONFLICT (name) DO UPDATE SET made_by = excluded.made_by, definition = excluded.definition";
+const PUT: &str = concat!(
+    "INSERT INTO subscriptions (name, made_by, definition, cursor, paused) VALUES ($1, $2, $3, ",
+    given_cursor!("$4::bigint"),
+    ", false) ON CONFLICT (name) DO UPDATE SET made_by = excluded.made_by, definition = excluded.definition"
+);
 
 const ADD_DEAD_LETTER: &str = "INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
     VALUES ($1, $2, $3, $4, 1, false, $5)";
@@ -131,10 +155,7 @@ async fn execute(session: &Session, write: &SubscriptionWrite) -> Result<u64, St
             run("DELETE FROM dead_letters WHERE subscription = $1", &[&name.as_str()]).await?;
             run("DELETE FROM subscriptions WHERE name = $1", &[&name.as_str()]).await
         }
-        SubscriptionWrite::Rewind(name, cursor) => {
-            let sql = "UPDATE subscriptions SET cursor = $2 WHERE name = $1";
-            run(sql, &[&name.as_str(), &rows::number(cursor.0)]).await
-        }
+        SubscriptionWrite::Rewind(name, cursor) => run(REWIND, &[&name.as_str(), &rows::number(cursor.0)]).await,
         SubscriptionWrite::SetPaused(name, paused) => {
             run("UPDATE subscriptions SET paused = $2 WHERE name = $1", &[&name.as_str(), paused]).await
         }

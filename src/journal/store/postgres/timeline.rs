@@ -7,32 +7,42 @@
 
 use uuid::Uuid;
 
-use super::{PostgresStore, row};
+use super::{PostgresStore, nodes, row};
 use crate::{
     journal::store::{StoreError, numbering},
     model::Timestamp,
 };
 
+/// Condition for a row of `journal_head` that this server, and this table, has written.
+macro_rules! is_same_journal {
+    () => {
+        "(timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+            AND origin = (SELECT system_identifier FROM pg_control_system()) || '/' || tableoid)"
+    };
+}
+pub(super) use is_same_journal;
+
 /// Query for whether another server, or another table, has written the head.
-pub(super) const IS_FOREIGN: &str = "SELECT timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
-        OR origin <> (SELECT system_identifier FROM pg_control_system()) || '/' || tableoid
-    FROM journal_head";
+pub(super) const IS_FOREIGN: &str = concat!("SELECT NOT ", is_same_journal!(), " FROM journal_head");
 
 /// Statement that adopts the server and the table; it affects no row if another node was faster.
-const ADOPT: &str =
+const ADOPT: &str = concat!(
     "UPDATE journal_head SET identity = $1, timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8),
         origin = (SELECT system_identifier FROM pg_control_system()) || '/' || tableoid
-    WHERE timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
-        OR origin <> (SELECT system_identifier FROM pg_control_system()) || '/' || tableoid
-    RETURNING head, greatest(head, (SELECT max(floor) FROM restores))";
+    WHERE NOT ",
+    is_same_journal!(),
+    " RETURNING head, greatest(head, (SELECT max(floor) FROM restores))"
+);
 
 const SKIP: &str = "INSERT INTO restores (head, floor) VALUES ($1, $2)
     ON CONFLICT (head) DO UPDATE SET floor = excluded.floor";
 
 const IDENTITY: &str = "SELECT identity FROM journal_head";
 
-/// Skips the numbers that the former server may have given after the head. The transaction has no entry in `writers`,
-/// because it has no effect if it is repeated.
+/// Skips the numbers that the former server may have given after the head, and ends all duties. What the nodes have in
+/// memory for a duty, such as the cursor of a subscription or the offsets of a source, may be from the lost part: each
+/// holder takes its duty again, and reads again where to continue. The transaction has no entry in `writers`, because it
+/// has no effect if it is repeated.
 pub(super) fn adopt(store: &PostgresStore) -> Result<(), StoreError> {
     let (identity, adopted) = store.read(async |session| {
         session.run("BEGIN").await?;
@@ -42,6 +52,7 @@ pub(super) fn adopt(store: &PostgresStore) -> Result<(), StoreError> {
                 let (head, given): (i64, i64) = (row::get(adopted, 0)?, row::get(adopted, 1)?);
                 let floor = numbering::floor_after_loss(given, Timestamp::now());
                 session.execute(SKIP, &[&head, &floor]).await?;
+                session.run(nodes::FORGET).await?;
                 Some((head, floor))
             }
             None => None,
@@ -55,8 +66,8 @@ pub(super) fn adopt(store: &PostgresStore) -> Result<(), StoreError> {
         tracing::warn!(
             seq = head,
             floor,
-            "the journal's database is a promoted standby, or was restored from a backup; numbers are skipped and the \
-             journal has a new identity, because changes after the newest one may be lost"
+            "the journal's database is a promoted standby, or was restored from a backup; numbers are skipped, the \
+             journal has a new identity, and all duties begin again, because changes after the newest one may be lost"
         );
     }
     Ok(())

@@ -15,10 +15,11 @@ use crate::{
 };
 
 /// Query for the head and the time, which locks the head until the transaction ends.
-const LOCK_HEAD: &str = "SELECT head, received, seeds,
-        timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), identity,
-        (extract(epoch FROM clock_timestamp()) * 1000)::bigint
-    FROM journal_head FOR UPDATE";
+const LOCK_HEAD: &str = concat!(
+    "SELECT head, received, seeds, ",
+    timeline::is_same_journal!(),
+    ", identity, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM journal_head FOR UPDATE"
+);
 
 const MOVE_HEAD: &str = "UPDATE journal_head SET head = $1, received = $2, seeds = $3";
 
@@ -65,8 +66,8 @@ pub(super) struct LockedHead {
     pub(super) head: Seq,
     received: Option<Timestamp>,
     seeds: i64,
-    /// Whether the server is the one that wrote the head, or a standby that was promoted since.
-    is_same_timeline: bool,
+    /// Whether the server is the one that wrote the head. A standby that was promoted since is another one.
+    is_same_journal: bool,
     /// Identity of the journal, which another node may have changed after a failover.
     identity: Uuid,
     /// Time of the server, at which all changes of the batch are received.
@@ -91,7 +92,7 @@ pub(super) struct PostgresTransaction<'s> {
 impl<'s> PostgresTransaction<'s> {
     pub(super) fn begin(store: &'s PostgresStore) -> Result<Self, StoreError> {
         let mut begun = Self::lock(store)?;
-        if !begun.locked.is_same_timeline {
+        if !begun.locked.is_same_journal {
             drop(begun);
             timeline::adopt(store)?;
             begun = Self::lock(store)?;
@@ -118,7 +119,7 @@ impl LockedHead {
             head: super::row::seq(row, 0)?,
             received: received.map(rows::time).transpose()?,
             seeds: super::row::get(row, 2)?,
-            is_same_timeline: super::row::get(row, 3)?,
+            is_same_journal: super::row::get(row, 3)?,
             identity: super::row::get(row, 4)?,
             now: rows::time(super::row::get(row, 5)?)?,
             restores,

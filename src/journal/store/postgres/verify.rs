@@ -72,7 +72,7 @@ pub fn verify(
     let mut report = Report::default();
     match examine_database(&tables, &mut report, progress) {
         Ok(()) => {}
-        Err(StoreError::Damaged(what) | StoreError::Refused(what)) => {
+        Err(StoreError::Damaged(what) | StoreError::Refused(what) | StoreError::TooLarge(what)) => {
             report.add(format!("cannot read the rest of the database: {what}"));
         }
         Err(error) => return Err(tables.failed(error)),

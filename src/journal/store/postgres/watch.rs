@@ -22,10 +22,13 @@ const REST: Duration = Duration::from_millis(10);
 const RECONNECT: Backoff = Backoff::new(POLL, Duration::from_secs(5));
 
 /// Query for the state. One statement has one snapshot.
-const STATE: &str = "SELECT identity, head, seeds, timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8),
-    (SELECT seq FROM changes ORDER BY seq LIMIT 1),
-    ARRAY(SELECT head FROM restores ORDER BY head), ARRAY(SELECT floor FROM restores ORDER BY head)
-    FROM journal_head";
+const STATE: &str = concat!(
+    "SELECT identity, head, seeds, ",
+    timeline::is_same_journal!(),
+    ", (SELECT seq FROM changes ORDER BY seq LIMIT 1),
+        ARRAY(SELECT head FROM restores ORDER BY head), ARRAY(SELECT floor FROM restores ORDER BY head)
+    FROM journal_head"
+);
 
 /// A watch with a connection of its own, because a listening session must not wait in a transaction.
 pub(super) struct PostgresWatch<'s> {
@@ -75,12 +78,12 @@ impl<'s> PostgresWatch<'s> {
             self.session = Some(session);
         }
         let Some(session) = &self.session else { return Err(super::writing::not_open()) };
-        let state = store.driver.run(CALL_LIMIT, read(session))?;
-        let state = if state.is_same_timeline {
+        let state = store.driver.run(CALL_LIMIT, session.attended(read(session)))?;
+        let state = if state.is_same_journal {
             state
         } else {
             timeline::adopt(store)?;
-            store.driver.run(CALL_LIMIT, read(session))?
+            store.driver.run(CALL_LIMIT, session.attended(read(session)))?
         };
         store.set_identity(state.identity);
         store.note_seeds(state.seeds);
@@ -91,7 +94,7 @@ impl<'s> PostgresWatch<'s> {
 impl StateWatch for PostgresWatch<'_> {
     fn next(&mut self) -> Result<JournalState, StoreError> {
         self.wait()?;
-        let state = self.read();
+        let state = self.store.explain(self.read());
         if state.is_ok() {
             self.backoff.reset();
             self.pause = POLL;
@@ -106,7 +109,7 @@ impl StateWatch for PostgresWatch<'_> {
 struct StoredState {
     identity: Uuid,
     seeds: i64,
-    is_same_timeline: bool,
+    is_same_journal: bool,
     journal: JournalState,
 }
 
@@ -124,7 +127,7 @@ async fn read(session: &Session) -> Result<StoredState, StoreError> {
     Ok(StoredState {
         identity: row::get(&state, 0)?,
         seeds: row::get(&state, 2)?,
-        is_same_timeline: row::get(&state, 3)?,
+        is_same_journal: row::get(&state, 3)?,
         journal,
     })
 }

@@ -72,16 +72,24 @@ impl<'s> WriteTransaction<'s> {
         store: &'s PostgresStore,
         first: impl AsyncFn(&Session) -> Result<T, StoreError>,
     ) -> Result<(Self, T), StoreError> {
+        store.explain(Self::try_begin(store, &first))
+    }
+
+    fn try_begin<T>(
+        store: &'s PostgresStore,
+        first: &impl AsyncFn(&Session) -> Result<T, StoreError>,
+    ) -> Result<(Self, T), StoreError> {
         let mut side = store.write_side();
         let id = CommitId::mint();
         let is_new = side.session.as_ref().is_none_or(Session::is_closed);
         if is_new {
             side.session = Some(connect(store)?);
         }
-        let mut begun = begin_on(store, &side, id, &first);
-        if !is_new && matches!(begun, Err(StoreError::Unavailable(_))) {
+        let mut begun = begin_on(store, &side, id, first);
+        let was_silent = side.session.as_ref().is_some_and(Session::was_silent);
+        if !is_new && !was_silent && matches!(begun, Err(StoreError::Unavailable(_))) {
             side.session = Some(connect(store)?);
-            begun = begin_on(store, &side, id, &first);
+            begun = begin_on(store, &side, id, first);
         }
         match begun {
             Ok(read) => Ok((Self { store, side, id, has_failed: false, is_open: true }, read)),
@@ -99,7 +107,8 @@ impl<'s> WriteTransaction<'s> {
         work: impl AsyncFnOnce(&Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let session = self.side.session.as_ref().ok_or_else(not_open)?;
-        let result = self.store.driver.run(CALL_LIMIT, work(session));
+        let result = self.store.driver.run(CALL_LIMIT, session.attended(work(session)));
+        let result = self.store.explain(result);
         self.has_failed |= result.is_err();
         if matches!(result, Err(StoreError::Unavailable(_))) {
             // A statement may still be running, so the session cannot be used again.
@@ -120,7 +129,7 @@ impl<'s> WriteTransaction<'s> {
         let session = self.side.session.as_ref().ok_or_else(not_open)?;
         self.is_open = false;
         let before = session.unreplicated_commits();
-        let error = match self.store.driver.run(CALL_LIMIT, session.run("COMMIT")) {
+        let error = match self.store.driver.run(CALL_LIMIT, session.attended(session.run("COMMIT"))) {
             Ok(()) if session.unreplicated_commits() == before => return Ok(()),
             // Without the standby the commit is not durable yet, although the server reports success.
             Ok(()) => StoreError::Unavailable("a commit did not reach the synchronous standby".to_owned()),
@@ -141,7 +150,7 @@ impl Drop for WriteTransaction<'_> {
             return;
         }
         let Some(session) = self.side.session.as_ref() else { return };
-        if let Err(error) = self.store.driver.run(CALL_LIMIT, session.run("ROLLBACK")) {
+        if let Err(error) = self.store.driver.run(CALL_LIMIT, session.attended(session.run("ROLLBACK"))) {
             tracing::warn!(%error, "cannot roll back a transaction of the journal; its connection is closed instead");
             self.side.session = None;
         }
@@ -239,10 +248,14 @@ fn begin_on<T>(
         let id = id.uuid();
         let values: [Value<'_>; 2] = [&store.node, &id];
         let mark = session.execute(MARK, &values);
-        let (begun, read, marked) = join3(session.run("BEGIN"), first(session), mark).await;
-        begun?;
-        let read = read?;
-        marked?;
-        Ok(read)
+        let begin = join3(session.run("BEGIN"), first(session), mark);
+        let begin = async {
+            let (begun, read, marked) = begin.await;
+            begun?;
+            let read = read?;
+            marked?;
+            Ok(read)
+        };
+        session.attended(begin).await
     })
 }

@@ -353,9 +353,9 @@ impl From<rusqlite::Error> for StoreError {
                 | ErrorCode::OutOfMemory,
             ) => Self::Io(error.to_string()),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Unavailable(error.to_string()),
+            Some(ErrorCode::TooBig) => Self::TooLarge(error.to_string()),
             Some(
-                ErrorCode::TooBig
-                | ErrorCode::ConstraintViolation
+                ErrorCode::ConstraintViolation
                 | ErrorCode::TypeMismatch
                 | ErrorCode::ParameterOutOfRange
                 | ErrorCode::OperationAborted
@@ -398,7 +398,8 @@ mod tests {
         let too_big = connection.execute("INSERT INTO t VALUES (zeroblob(2000000000))", []).unwrap_err();
         for error in [constraint, too_big] {
             let error = StoreError::from(error);
-            assert!(matches!(error, StoreError::Refused(_)) && !error.is_transient(), "{error:?}");
+            let is_refused = matches!(error, StoreError::Refused(_) | StoreError::TooLarge(_));
+            assert!(is_refused && !error.is_transient(), "{error:?}");
             assert!(!error.to_string().contains("backup"), "{error}");
         }
         let no_number = connection.query_row("SELECT 'x'", [], |row| row.get::<_, i64>(0)).unwrap_err();

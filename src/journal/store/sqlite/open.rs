@@ -412,7 +412,9 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
 pub(super) fn explain_store(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
     match error {
-        StoreError::Damaged(what) | StoreError::Refused(what) => OpenError::Damaged { path, what },
+        StoreError::Damaged(what) | StoreError::Refused(what) | StoreError::TooLarge(what) => {
+            OpenError::Damaged { path, what }
+        }
         StoreError::DamagedObject { uri, what } => OpenError::Damaged { path, what: format!("object {uri}: {what}") },
         StoreError::DamagedChange { seq, what } => OpenError::Damaged { path, what: format!("change {seq}: {what}") },
         error => OpenError::Storage { path, error: error.to_string() },

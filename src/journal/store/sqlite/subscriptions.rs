@@ -52,9 +52,19 @@ fn read(row: &Row<'_>) -> Result<SubscriptionRecord, StoreError> {
     })
 }
 
-/// Moves a cursor forward, and never back; returns the number of affected rows.
+/// Expression for the cursor of the parameter `?2`: the newest number that this journal has given up to there.
+macro_rules! given_cursor {
+    () => {
+        "coalesce((SELECT head FROM restores WHERE head < ?2 AND ?2 <= floor),
+            min(?2, (SELECT coalesce(max(seq), 0) FROM changes)))"
+    };
+}
+
+/// Moves a cursor forward, and never back; returns the number of affected rows. A cursor above the head, or in a range
+/// that a restore has skipped, is from another journal, and stays where it is.
 pub(super) fn advance(connection: &Connection, name: &SubscriptionName, cursor: Seq) -> Result<u64, StoreError> {
-    let sql = "UPDATE subscriptions SET cursor = ?2 WHERE name = ?1 AND cursor < ?2";
+    let sql =
+        concat!("UPDATE subscriptions SET cursor = ?2 WHERE name = ?1 AND cursor < ?2 AND ?2 = ", given_cursor!());
     let affected = connection.prepare_cached(sql)?.execute(params![name.as_str(), rows::number(cursor.0)])?;
     Ok(affected as u64)
 }
@@ -72,16 +82,20 @@ fn execute(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u
     };
     match write {
         SubscriptionWrite::Put { name, made_by, definition, cursor } => run(
-            "INSERT INTO subscriptions (name, origin, definition, cursor, paused) VALUES (?, ?, ?, ?, 0)
-             ON CONFLICT (name) DO UPDATE SET origin = excluded.origin, definition = excluded.definition",
-            &[&name.as_str(), &made_by.as_str(), &definition.expose(), &rows::number(cursor.0)],
+            concat!(
+                "INSERT INTO subscriptions (name, origin, definition, cursor, paused) VALUES (?1, ?3, ?4, ",
+                given_cursor!(),
+                ", 0) ON CONFLICT (name) DO UPDATE SET origin = excluded.origin, definition = excluded.definition"
+            ),
+            &[&name.as_str(), &rows::number(cursor.0), &made_by.as_str(), &definition.expose()],
         ),
         SubscriptionWrite::Delete(name) => {
             run("DELETE FROM dead_letters WHERE subscription = ?", &[&name.as_str()])?;
             run("DELETE FROM subscriptions WHERE name = ?", &[&name.as_str()])
         }
         SubscriptionWrite::Rewind(name, cursor) => {
-            run("UPDATE subscriptions SET cursor = ?2 WHERE name = ?1", &[&name.as_str(), &rows::number(cursor.0)])
+            let sql = concat!("UPDATE subscriptions SET cursor = ", given_cursor!(), " WHERE name = ?1");
+            run(sql, &[&name.as_str(), &rows::number(cursor.0)])
         }
         SubscriptionWrite::SetPaused(name, paused) => {
             run("UPDATE subscriptions SET paused = ?2 WHERE name = ?1", &[&name.as_str(), paused])

@@ -91,6 +91,6 @@ pub(super) fn examine(
         let rebuilt = replay.into_registry();
         registry::compare(journal, &pending.objects, rebuilt, |uri| replay::part_of(uri, parts) == part, report)?;
     }
-    tables::examine(journal, report);
+    tables::examine(journal, &restores, report);
     Ok(())
 }

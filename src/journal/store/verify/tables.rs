@@ -20,20 +20,20 @@ pub(super) fn restores(journal: &dyn TableReader) -> Result<Vec<(i64, i64)>, Sto
     restores.map(|row| row.and_then(|row| Ok((row.integer("head")?, row.integer("floor")?)))).collect()
 }
 
-/// Checks the rows of each table by themselves.
-pub(super) fn examine(journal: &dyn TableReader, report: &mut Report) {
-    type Check = fn(&Row, &mut Report) -> Result<(), StoreError>;
-    let checks: [(Table, &str, Check); 10] = [
-        (Table::Subscriptions, "the subscription", subscription),
-        (Table::DeadLetters, "the dead letter", dead_letter),
-        (Table::IncompleteChanges, "the incomplete change", incomplete),
-        (Table::Crawls, "the crawl of the repository of", crawl),
-        (Table::Harvests, "the harvest of", harvest),
-        (Table::HarvestRuns, "the run of a harvest", harvest_run),
-        (Table::HarvestRecords, "a record of the harvest of", harvest_record),
-        (Table::IngestJobs, "a job of the source", ingest_job),
-        (Table::Results, "the result of", result),
-        (Table::Quarantine, "the quarantined message", quarantined),
+/// Checks the rows of each table by themselves. `restores` are the ranges of numbers that restores have skipped.
+pub(super) fn examine(journal: &dyn TableReader, restores: &[(i64, i64)], report: &mut Report) {
+    type Check<'c> = &'c dyn Fn(&Row, &mut Report) -> Result<(), StoreError>;
+    let checks: [(Table, &str, Check<'_>); 10] = [
+        (Table::Subscriptions, "the subscription", &|row, report| subscription(row, restores, report)),
+        (Table::DeadLetters, "the dead letter", &dead_letter),
+        (Table::IncompleteChanges, "the incomplete change", &incomplete),
+        (Table::Crawls, "the crawl of the repository of", &crawl),
+        (Table::Harvests, "the harvest of", &harvest),
+        (Table::HarvestRuns, "the run of a harvest", &harvest_run),
+        (Table::HarvestRecords, "a record of the harvest of", &harvest_record),
+        (Table::IngestJobs, "a job of the source", &ingest_job),
+        (Table::Results, "the result of", &result),
+        (Table::Quarantine, "the quarantined message", &quarantined),
     ];
     for (table, kind, check) in checks {
         for row in TableRows::new(journal, table) {
@@ -58,8 +58,9 @@ fn key(row: &Row) -> String {
     }
 }
 
-/// Checks that the cursor is not past the newest change, because the subscription would skip later changes.
-fn subscription(row: &Row, report: &mut Report) -> Result<(), StoreError> {
+/// Checks that the cursor is a number that the journal has given: the subscription would skip changes after a cursor above
+/// the newest one, and a cursor in a skipped range is from a journal that was lost.
+fn subscription(row: &Row, restores: &[(i64, i64)], report: &mut Report) -> Result<(), StoreError> {
     let (name, made_by) = (row.text("name")?, row.text("made_by")?);
     SubscriptionName::parse(name).map_err(rows::damaged)?;
     if !MadeBy::ALL.into_iter().any(|known| known.as_str() == made_by) {
@@ -71,6 +72,13 @@ fn subscription(row: &Row, report: &mut Report) -> Result<(), StoreError> {
     let (cursor, head) = (row.seq("cursor")?, report.head);
     if cursor > head {
         report.add(format!("the cursor of the subscription {name} is {cursor}, but the newest change is {head}"));
+    }
+    let number = rows::number(cursor.0);
+    if let Some((before, floor)) = restores.iter().find(|(before, floor)| *before < number && number <= *floor) {
+        report.add(format!(
+            "the cursor of the subscription {name} is {cursor}, but a restore or failover has skipped the numbers after \
+             {before} up to {floor}; a gateway that delivers the subscription continues after {before}"
+        ));
     }
     Ok(())
 }

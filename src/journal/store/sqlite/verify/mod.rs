@@ -42,7 +42,7 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report,
         if error.is_transient() {
             return Err(explain_store(path, error));
         }
-        let (StoreError::Damaged(what) | StoreError::Refused(what)) = error else {
+        let (StoreError::Damaged(what) | StoreError::Refused(what) | StoreError::TooLarge(what)) = error else {
             return Err(explain_store(path, error));
         };
         report.add(format!("cannot read the rest of the file: {what}"));
