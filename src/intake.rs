@@ -16,11 +16,17 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread::available_parallelism,
 };
 
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Semaphore,
+    task::block_in_place,
+    time::Instant,
+};
 use tracing::Instrument;
 
 pub use crate::model::{EventId, SourceName};
@@ -267,17 +273,23 @@ impl Source {
     }
 }
 
+/// Maximum size of a message that is parsed between other tasks, in bytes. That takes about a millisecond.
+const SMALL_BYTES: usize = 64 << 10;
+
 /// Handle to the only write path of the journal.
 #[derive(Clone)]
 pub struct Intake {
     journal: Journal,
+    /// Permits for parsing a large message, one for each core.
+    parsers: Arc<Semaphore>,
 }
 
 impl Intake {
     /// Creates an intake that writes to `journal`.
     #[must_use]
     pub fn new(journal: Journal) -> Self {
-        Self { journal }
+        let cores = available_parallelism().map_or(1, usize::from);
+        Self { journal, parsers: Arc::new(Semaphore::new(cores)) }
     }
 
     /// Returns the number of the newest change in the journal.
@@ -297,7 +309,7 @@ impl Intake {
     }
 
     async fn ingest(&self, source: &Source, mut incoming: Incoming) -> Result<Receipt, IntakeError> {
-        let result = match source.read(&mut incoming) {
+        let result = match self.read(source, &mut incoming).await {
             Ok(reading) => self.append(source, &incoming, reading).await?,
             Err(rejection) => Err(rejection),
         };
@@ -329,10 +341,21 @@ impl Intake {
             redelivered: false,
         };
         let rejected = |rejection| IntakeError::Quarantined { id, rejection };
-        let reading = source.read(&mut incoming).map_err(rejected)?;
+        let reading = self.read(source, &mut incoming).await.map_err(rejected)?;
         let receipt = self.append(source, &incoming, reading).await?.map_err(rejected)?;
         self.journal.release(id).await?;
         Ok(Some(receipt))
+    }
+
+    /// Parses a message. For a large one, other tasks leave the thread before, so that none of them waits.
+    async fn read(&self, source: &Source, incoming: &mut Incoming) -> Result<ParsedMessage, Rejection> {
+        let has_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        if incoming.body.len() <= SMALL_BYTES || !has_threads {
+            return source.read(incoming);
+        }
+        // The semaphore is never closed.
+        let _parser = self.parsers.acquire().await;
+        block_in_place(|| source.read(incoming))
     }
 
     /// Appends the drafts of a message, unless they exceed a limit.

@@ -7,7 +7,10 @@ use tidings::{
     config::Flags,
     files::{FileStore, FileStoreLocation},
     format::fileset::{FilesetRequest, dataset_url, message::FilesetResult, status::IngestStatus},
-    harvest::fileset::{IngestContext, IngestNumbers, IngestProgress, Ingester},
+    harvest::{
+        HarvestBudget,
+        fileset::{IngestContext, IngestNumbers, IngestProgress, Ingester},
+    },
     http_client::OutboundPolicy,
 };
 use tokio::{
@@ -64,8 +67,9 @@ impl Ingest {
         let store =
             FileStore::open(&FileStoreLocation::Folder(self.folder)).map_err(|error| failed(error.to_string()))?;
         let policy = OutboundPolicy::public_files(config.allowed_targets().clone());
+        let budget = HarvestBudget::new(config.limits().harvest_bytes, &std::env::temp_dir());
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
-        let ingester = runtime.block_on(Ingester::new(filesets, policy, store));
+        let ingester = runtime.block_on(Ingester::new(filesets, policy, store, budget));
         let ingester = ingester.map_err(|error| failed(error.to_string()))?;
         let outcome = runtime.block_on(archive_all(&ingester, self.datasets, self.json));
         // A read of standard input may still wait.

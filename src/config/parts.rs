@@ -100,6 +100,12 @@ impl ConfigParts {
         &self.tables.journal
     }
 
+    /// Returns the limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.tables.limits
+    }
+
     /// Returns `delivery.allow`.
     #[must_use]
     pub fn allowed_targets(&self) -> &AllowList {

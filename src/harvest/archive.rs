@@ -10,7 +10,7 @@ use std::{
 };
 
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
-use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive};
+use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ReaderAt, ZipArchive};
 use tar::EntryType;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,9 @@ const MAX_HEADER_BYTES: u64 = 1024 * 1024;
 
 /// Number of bytes that are read at once.
 const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Size of the header before the content of an entry of a zip file, without its name and extra fields, in bytes.
+const LOCAL_HEADER_BYTES: u64 = 30;
 
 /// First bytes of a zip file, of an empty zip file, and of gzip data.
 const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
@@ -188,6 +191,7 @@ fn read_zip<S: Read + Seek, E: From<ArchiveError>>(
     let damaged = |error: rawzip::Error| ArchiveError::Damaged(error.to_string());
     let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
     let zip = ZipArchive::from_seekable(source, &mut buffer).map_err(damaged)?;
+    refuse_overlaps(&zip, &mut buffer, budget.limits.entries)?;
     let announced = zip.entries_hint();
     let mut entries = zip.entries(&mut buffer);
     while let Some(entry) = entries.next_entry().map_err(damaged)? {
@@ -219,6 +223,30 @@ fn read_zip<S: Read + Seek, E: From<ArchiveError>>(
     } else {
         Err(ArchiveError::Damaged(format!("it has {} of {announced} entries", budget.entries)).into())
     }
+}
+
+/// Checks that no two entries share bytes of the file, before any of them is read. Otherwise a small file with many entries
+/// for one member has any size.
+fn refuse_overlaps<R: ReaderAt>(
+    zip: &ZipArchive<R>,
+    buffer: &mut [u8],
+    max_entries: usize,
+) -> Result<(), ArchiveError> {
+    let mut ranges = Vec::new();
+    let mut entries = zip.entries(buffer);
+    while let Some(entry) = entries.next_entry().map_err(|error| ArchiveError::Damaged(error.to_string()))? {
+        if ranges.len() >= max_entries {
+            return Err(ArchiveError::TooMany(max_entries, "entries"));
+        }
+        let start = entry.local_header_offset();
+        let end = start.saturating_add(LOCAL_HEADER_BYTES).saturating_add(entry.compressed_size_hint());
+        ranges.push((start, end));
+    }
+    ranges.sort_unstable();
+    if ranges.windows(2).any(|pair| pair[1].0 < pair[0].1) {
+        return Err(ArchiveError::Damaged("two of its entries share bytes".to_owned()));
+    }
+    Ok(())
 }
 
 fn read_tar<E: From<ArchiveError>>(

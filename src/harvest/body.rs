@@ -185,6 +185,11 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 }
 
 impl ReceivedBody {
+    /// Returns the number of bytes, as the server sent them.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
     /// Waits for a share of the budget, and reads the body into memory, decompressed by its first bytes, because the header
     /// is often wrong. It has at most `max_bytes`.
     pub(super) async fn open(self, max_bytes: usize, budget: &HarvestBudget) -> Result<HeldBody, OpenError> {
@@ -201,7 +206,8 @@ impl ReceivedBody {
         Ok(HeldBody { bytes, share })
     }
 
-    fn encoding(&self) -> Option<&'static str> {
+    /// Returns the encoding that the first bytes announce.
+    pub(super) fn encoding(&self) -> Option<&'static str> {
         match self.start {
             [0x1F, 0x8B, ..] if self.length >= 2 => Some("gzip"),
             [0x28, 0xB5, 0x2F, 0xFD] => Some("zstd"),

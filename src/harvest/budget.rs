@@ -187,6 +187,11 @@ impl BudgetShare {
 }
 
 impl Cancelled {
+    /// Says that nobody waits for the result any more.
+    pub(super) fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Returns whether nobody waits for the result any more.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -199,7 +204,7 @@ struct CancelOnDrop(Cancelled);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
+        self.0.cancel();
     }
 }
 

@@ -255,7 +255,7 @@ fn is_private_name(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     let is_below =
         |domain: &&str| name.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    !name.contains('.') || PRIVATE_DOMAINS.iter().any(|domain| is_below(domain))
+    !name.contains('.') || PRIVATE_DOMAINS.iter().any(is_below)
 }
 
 /// Returns an estimate of the registrable domain: the last two labels, or three below suffixes such as `co.uk`

@@ -7,14 +7,18 @@ use axum::http::{
     header::{ACCEPT, LOCATION},
 };
 use chrono::Utc;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 use url::Url;
 
-use super::{IngestFailure, RetryRule};
+use super::{
+    IngestFailure, RetryRule,
+    answers::{BodyError, MAX_REASON_BYTES},
+    json::{List, QUOTED_CHARS, Text},
+};
 use crate::{
     format::fileset::status::IngestStatus,
-    harvest::Hosts,
+    harvest::{HarvestBudget, Hosts, body::ReceivedBody},
     http_client::{
         Authorization, Client, ClientError, ClientSettings, Origin, OutboundPolicy, OutboundUrl, RequestHeaders,
         ResponseStream, rate_limit_reset,
@@ -33,9 +37,6 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Wait if a busy server does not say for how long.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// Number of characters of a response that a message quotes.
-const QUOTED_CHARS: usize = 80;
-
 /// Time until the headers of a response, and between two pieces of a body.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -46,17 +47,19 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Maximum size of a response of an interface, in bytes.
+    /// Maximum size of a response of an interface, in bytes: a record with its files, or a list.
     pub answer_bytes: usize,
     /// Maximum size of a landing page, in bytes.
     pub page_bytes: usize,
     /// Time for a document of an interface or a landing page, with all redirections and waits.
     pub exchange: Duration,
+    /// Maximum size of a description that a page names: of a crate or of a bag, in bytes.
+    pub description_bytes: usize,
 }
 
 impl Default for ClientLimits {
     fn default() -> Self {
-        Self { answer_bytes: 64 << 20, page_bytes: 128 << 20, exchange: EXCHANGE_TIMEOUT }
+        Self { answer_bytes: 16 << 20, page_bytes: 16 << 20, description_bytes: 8 << 20, exchange: EXCHANGE_TIMEOUT }
     }
 }
 
@@ -67,6 +70,7 @@ pub struct PlatformClient {
     pub(super) policy: OutboundPolicy,
     pub(super) hosts: Hosts,
     pub(super) limits: ClientLimits,
+    pub(super) budget: HarvestBudget,
 }
 
 /// Access token of a platform, which is sent as `Authorization: Bearer`.
@@ -98,13 +102,18 @@ impl PlatformClient {
     ///
     /// # Errors
     /// Fails if the HTTP library cannot be set up.
-    pub async fn new(policy: OutboundPolicy, hosts: Hosts, limits: ClientLimits) -> Result<Self, ClientError> {
+    pub async fn new(
+        policy: OutboundPolicy,
+        hosts: Hosts,
+        limits: ClientLimits,
+        budget: HarvestBudget,
+    ) -> Result<Self, ClientError> {
         let settings = ClientSettings {
             response_timeout: RESPONSE_TIMEOUT,
             body_timeout: RESPONSE_TIMEOUT,
             ..ClientSettings::new(policy.clone())
         };
-        Ok(Self { client: Client::new(settings).await?, policy, hosts, limits })
+        Ok(Self { client: Client::new(settings).await?, policy, hosts, limits, budget })
     }
 
     /// Requests a JSON document from the interface of a platform.
@@ -112,33 +121,47 @@ impl PlatformClient {
     /// # Errors
     /// Fails with a status of the platform: `platform-404`, `platform-restricted`, `platform-http-error`,
     /// `platform-error`, or `platform-bad-answer` if the response is no such document.
-    pub async fn json<T: DeserializeOwned>(
+    pub(super) async fn json<T: DeserializeOwned + Send + 'static>(
         &self,
         url: &Url,
         token: Option<&PlatformToken>,
     ) -> Result<T, IngestFailure> {
-        let body = self.document(url, token, HeaderValue::from_static("application/json")).await?;
-        let mut document = serde_json::Deserializer::from_slice(&body);
-        serde_path_to_error::deserialize(&mut document).map_err(|error| {
-            let start: String = String::from_utf8_lossy(&body).chars().take(QUOTED_CHARS).collect();
-            let place = error.path().to_string();
-            let reason = if error.inner().is_data() {
-                format!("{place}: {}", error.inner())
-            } else {
-                format!("it is no JSON: {start:?}")
-            };
-            IngestFailure::bad_answer(format!("the answer of {} cannot be read: {reason}", named(url)))
-        })
+        self.json_as(url, token, self.limits.answer_bytes, |document: T| Ok(document)).await
     }
 
-    /// Requests a text.
+    /// Requests a JSON document of at most `max_bytes`, and makes something of it where it is parsed.
     ///
     /// # Errors
-    /// In the cases of [`PlatformClient::json`].
-    pub async fn text(&self, url: &Url) -> Result<String, IngestFailure> {
-        let body = self.document(url, None, HeaderValue::from_static("text/plain, */*;q=0.5")).await?;
+    /// In the cases of [`PlatformClient::json`], and those of `make`.
+    pub(super) async fn json_as<D: DeserializeOwned, T: Send + 'static>(
+        &self,
+        url: &Url,
+        token: Option<&PlatformToken>,
+        max_bytes: usize,
+        make: impl FnOnce(D) -> Result<T, IngestFailure> + Send + 'static,
+    ) -> Result<T, IngestFailure> {
+        let accept = HeaderValue::from_static("application/json");
+        let body = self.document(url, token, accept, max_bytes).await?;
+        let made = self.read_json(body, max_bytes, make).await.map_err(|error| unreadable(url, error))?;
+        let no_document =
+            |reason| IngestFailure::bad_answer(format!("the answer of {} cannot be read: {reason}", named(url)));
+        made.map_err(no_document)?
+    }
+
+    /// Requests a text, and makes something of it.
+    ///
+    /// # Errors
+    /// In the cases of [`PlatformClient::json`], and those of `make`.
+    pub(super) async fn text_as<T: Send + 'static>(
+        &self,
+        url: &Url,
+        make: impl FnOnce(&str) -> Result<T, IngestFailure> + Send + 'static,
+    ) -> Result<T, IngestFailure> {
+        let max_bytes = self.limits.description_bytes;
+        let body = self.document(url, None, HeaderValue::from_static("text/plain, */*;q=0.5"), max_bytes).await?;
+        let made = self.read(body, max_bytes, move |body, _| str::from_utf8(&body).map(make)).await;
         let no_text = |_| IngestFailure::bad_answer(format!("the answer of {} is no text in UTF-8", named(url)));
-        String::from_utf8(body).map_err(no_text)
+        made.map_err(|error| unreadable(url, error))?.map_err(no_text)?
     }
 
     /// Requests a document, and follows redirections.
@@ -147,8 +170,9 @@ impl PlatformClient {
         url: &Url,
         token: Option<&PlatformToken>,
         accept: HeaderValue,
-    ) -> Result<Vec<u8>, IngestFailure> {
-        let document = timeout(self.limits.exchange, self.redirected_document(url, token, accept)).await;
+        max_bytes: usize,
+    ) -> Result<ReceivedBody, IngestFailure> {
+        let document = timeout(self.limits.exchange, self.redirected_document(url, token, accept, max_bytes)).await;
         document.unwrap_or_else(|_| {
             let message = format!("{} has not answered within {} s", named(url), self.limits.exchange.as_secs());
             Err(IngestFailure::transient(IngestStatus::PLATFORM_ERROR, message))
@@ -160,7 +184,8 @@ impl PlatformClient {
         url: &Url,
         token: Option<&PlatformToken>,
         accept: HeaderValue,
-    ) -> Result<Vec<u8>, IngestFailure> {
+        max_bytes: usize,
+    ) -> Result<ReceivedBody, IngestFailure> {
         let mut url = url.clone();
         let authorization = token.and_then(|token| token.authorization(&url));
         let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
@@ -168,7 +193,7 @@ impl PlatformClient {
         for _ in 0..=MAX_REDIRECTS {
             let response = self.open_when_free(&url, &headers).await?;
             if !response.status.is_redirection() {
-                return self.body_of_success(&url, response).await;
+                return self.body_of_success(&url, response, max_bytes).await;
             }
             let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
             let Some(next) = location.and_then(|location| url.join(location).ok()) else {
@@ -194,7 +219,7 @@ impl PlatformClient {
             })?;
             // The job gives its place to others meanwhile.
             let permit = self.hosts.permit_within(&target.origin(), LONGEST_WAIT).await;
-            let mut permit = permit.map_err(|rest| busy(url, "it accepts no requests for now".to_owned(), rest))?;
+            let mut permit = permit.map_err(|rest| busy(url, "it accepts no requests for now", rest))?;
             let response = self.client.open(&target, headers).await.map_err(|error| {
                 let message = format!("{}: {}", named(url), error.for_everybody());
                 IngestFailure::transient(IngestStatus::PLATFORM_ERROR, message)
@@ -205,40 +230,26 @@ impl PlatformClient {
             let wait = rate_limit_reset(&response.headers, Utc::now()).unwrap_or(BUSY);
             permit.pause(wait);
             if attempts == BUSY_ATTEMPTS || wait > LONGEST_WAIT {
-                return Err(busy(url, format!("it answers {}", response.status), wait));
+                return Err(busy(url, &format!("it answers {}", response.status), wait));
             }
         }
     }
 
-    /// Reads the body of a response that must be a success.
-    async fn body_of_success(&self, url: &Url, response: ResponseStream) -> Result<Vec<u8>, IngestFailure> {
-        let (status, name) = (response.status, named(url));
-        let failure = |body: &[u8]| {
-            let message = format!("{name} answers {status}{}", reason_of(body));
-            match status {
-                StatusCode::NOT_FOUND => IngestFailure::permanent(IngestStatus::PLATFORM_404, message),
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
-                    IngestFailure::restricted(message, None)
-                }
-                _ if status.is_server_error() => IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message),
-                _ => IngestFailure::permanent(IngestStatus::PLATFORM_HTTP_ERROR, message),
-            }
-        };
-        let body = self.body(response, self.limits.answer_bytes).await;
-        let body = body.map_err(|reason| match reason {
-            BodyError::TooLarge(bytes) => {
-                IngestFailure::bad_answer(format!("the answer of {name} has more than {bytes} bytes"))
-            }
-            BodyError::Broken(error) => {
-                IngestFailure::transient(IngestStatus::PLATFORM_ERROR, format!("{name}: {error}"))
-            }
-        })?;
+    /// Receives the body of a response that must be a success.
+    async fn body_of_success(
+        &self,
+        url: &Url,
+        response: ResponseStream,
+        max_bytes: usize,
+    ) -> Result<ReceivedBody, IngestFailure> {
+        let status = response.status;
         if status.is_client_error() || status.is_server_error() {
-            return Err(failure(&body));
+            return Err(self.refusal(url, response).await);
         }
+        let body = self.receive(response, max_bytes).await.map_err(|error| unreadable(url, error))?;
         // A challenge for robots answers 202 without a body, or 200 with a page.
-        if status != StatusCode::OK || body.is_empty() {
-            let bytes = body.len();
+        if status != StatusCode::OK || body.length() == 0 {
+            let (name, bytes) = (named(url), body.length());
             return Err(IngestFailure::bad_answer(format!(
                 "{name} answers {status} with {bytes} bytes; 200 was expected"
             )));
@@ -246,16 +257,30 @@ impl PlatformClient {
         Ok(body)
     }
 
-    /// Reads a body.
-    pub(super) async fn body(&self, mut response: ResponseStream, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
-        let mut body = Vec::new();
-        while let Some(piece) = response.piece().await.map_err(BodyError::Broken)? {
-            if body.len() + piece.len() > max_bytes {
-                return Err(BodyError::TooLarge(max_bytes));
+    /// Returns the failure for an answer with the status of an error.
+    async fn refusal(&self, url: &Url, response: ResponseStream) -> IngestFailure {
+        let status = response.status;
+        let reason = self.reason(response).await.map_or_else(String::new, |reason| format!(": {reason}"));
+        let message = format!("{} answers {status}{reason}", named(url));
+        match status {
+            StatusCode::NOT_FOUND => IngestFailure::permanent(IngestStatus::PLATFORM_404, message),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
+                IngestFailure::restricted(message, None)
             }
-            body.extend_from_slice(&piece);
+            _ if status.is_server_error() => IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message),
+            _ => IngestFailure::permanent(IngestStatus::PLATFORM_HTTP_ERROR, message),
         }
-        Ok(body)
+    }
+
+    /// Returns the reason that a platform gives in the body of an error, in one of the usual members.
+    async fn reason(&self, response: ResponseStream) -> Option<String> {
+        let body = self.receive(response, MAX_REASON_BYTES).await.ok()?;
+        let reason = self.read_json(body, MAX_REASON_BYTES, |Reason { message, error, errors }| {
+            let detail = errors.into_iter().next().and_then(|error| error.detail.0);
+            message.0.or(error.0).or(detail)
+        });
+        let reason = reason.await.ok()?.ok()??;
+        Some(line(&reason, QUOTED_CHARS).to_string())
     }
 
     /// Checks the target of a request.
@@ -268,18 +293,44 @@ impl PlatformClient {
 }
 
 /// Returns the failure of a server that wants no requests for this time.
-pub(super) fn busy(url: &Url, how: String, wait: Duration) -> IngestFailure {
+pub(super) fn busy(url: &Url, how: &str, wait: Duration) -> IngestFailure {
     let message = format!("{} is busy: {how}", named(url));
     let retry = RetryRule::Backoff(Some(wait));
     IngestFailure { retry, ..IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message) }
 }
 
-/// Reason why there is no body.
-pub(super) enum BodyError {
-    /// It has more bytes than this.
-    TooLarge(usize),
-    /// The connection broke.
-    Broken(ClientError),
+/// Reasons in the body of an error.
+#[derive(Deserialize)]
+struct Reason {
+    #[serde(default)]
+    message: Text,
+    #[serde(default)]
+    error: Text,
+    #[serde(default)]
+    errors: List<ReasonDetail>,
+}
+
+#[derive(Deserialize)]
+struct ReasonDetail {
+    #[serde(default)]
+    detail: Text,
+}
+
+/// Returns the failure for an answer of an interface that cannot be read.
+fn unreadable(url: &Url, error: BodyError) -> IngestFailure {
+    let name = named(url);
+    match error {
+        BodyError::TooLarge(bytes) => {
+            IngestFailure::bad_answer(format!("the answer of {name} has more than {bytes} bytes"))
+        }
+        BodyError::Broken(error) => IngestFailure::transient(IngestStatus::PLATFORM_ERROR, format!("{name}: {error}")),
+        BodyError::Encoding(reason) => {
+            IngestFailure::bad_answer(format!("the answer of {name} cannot be decoded: {reason}"))
+        }
+        BodyError::Failed(reason) => {
+            IngestFailure::transient(IngestStatus::PLATFORM_ERROR, format!("{name}: {reason}"))
+        }
+    }
 }
 
 /// Returns a URL for people, without its query, which may be a credential.
@@ -289,12 +340,4 @@ pub(super) fn named(url: &Url) -> String {
 
 pub(super) fn text_header(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-/// Returns the reason that a platform gives in the body of an error, in one of the usual members.
-fn reason_of(body: &[u8]) -> String {
-    let Ok(document) = serde_json::from_slice::<serde_json::Value>(body) else { return String::new() };
-    let reason =
-        ["/message", "/error", "/errors/0/detail"].iter().find_map(|pointer| document.pointer(pointer)?.as_str());
-    reason.map_or_else(String::new, |reason| format!(": {}", line(reason, QUOTED_CHARS)))
 }

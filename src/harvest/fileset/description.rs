@@ -1,12 +1,11 @@
 //! The facts of a result, as an ingest proceeds.
 
-use sha1::Digest;
 use url::Url;
 
 use super::{LandingPage, platform::Dataset};
 use crate::format::fileset::{
     FilesetRequest,
-    message::{FileMeta, FilesetResult, Terminal},
+    message::{FilesetResult, Terminal},
     status::IngestStatus,
 };
 
@@ -43,13 +42,7 @@ impl FilesetResult {
     /// Adds the facts about the landing page.
     pub(super) fn describe_page(&mut self, page: &LandingPage) {
         self.hops = page.hops.iter().map(Url::to_string).collect();
-        let meta = page.body.as_deref().map(|body| FileMeta {
-            size_bytes: body.len() as u64,
-            md5hex: hex::encode(md5::Md5::digest(body)),
-            sha1hex: hex::encode(sha1::Sha1::digest(body)),
-            sha256hex: hex::encode(sha2::Sha256::digest(body)),
-            mimetype: Some("text/html".to_owned()),
-        });
+        let meta = page.body.as_ref().map(|body| body.meta().clone());
         self.landing_page.terminal = Some(Terminal {
             terminal_url: page.url.to_string(),
             terminal_dt: Some(page.time.datetime().format("%Y%m%d%H%M%S").to_string()),

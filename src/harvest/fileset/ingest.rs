@@ -23,7 +23,7 @@ use super::{
 use crate::{
     files::{FileDigest, FileStore, FileStoreError, Workspace},
     format::fileset::{FilesetRequest, message::FilesetResult, status::IngestStatus},
-    harvest::{Hosts, transfer::Transfers},
+    harvest::{HarvestBudget, Hosts, transfer::Transfers},
     http_client::{Client, ClientError, ClientSettings, OutboundPolicy},
 };
 
@@ -105,11 +105,16 @@ impl Ingested {
 }
 
 impl Ingester {
-    /// Creates an ingester. It connects when the first request is sent.
+    /// Creates an ingester. It connects when the first request is sent. Answers of platforms are read within the budget.
     ///
     /// # Errors
     /// Fails if the HTTP library cannot be set up.
-    pub async fn new(settings: IngestSettings, policy: OutboundPolicy, files: FileStore) -> Result<Self, ClientError> {
+    pub async fn new(
+        settings: IngestSettings,
+        policy: OutboundPolicy,
+        files: FileStore,
+        budget: HarvestBudget,
+    ) -> Result<Self, ClientError> {
         let hosts = Hosts::new(settings.concurrency);
         let uploads = ClientSettings { response_timeout: UPLOAD_TIMEOUT, ..ClientSettings::new(policy.clone()) };
         let uploads = Client::new(uploads).await?;
@@ -120,7 +125,8 @@ impl Ingester {
         });
         let transfers =
             Arc::new(Transfers { client: client.await?, policy: policy.clone(), hosts: hosts.clone(), files });
-        Ok(Self { client: PlatformClient::new(policy, hosts, settings.client).await?, transfers, uploads, settings })
+        let client = PlatformClient::new(policy, hosts, settings.client, budget).await?;
+        Ok(Self { client, transfers, uploads, settings })
     }
 
     /// Archives a dataset, unless the record of an ingest that has succeeded was not removed: then returns its result.

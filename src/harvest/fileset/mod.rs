@@ -5,8 +5,9 @@
 //!
 //! * `settings` are those of a source, `harvest` executes requests as jobs, `outcome` decides about the next attempt of a
 //!   job, `pool` has those that run, `turns` gives each host one place, and `monitor` has the progress;
-//! * `client` sends the requests, and classifies their failures ([`IngestFailure`]);
-//! * `landing_page` follows the redirections;
+//! * `client` sends the requests, and classifies their failures ([`IngestFailure`]); `answers` reads the bodies, and `json`
+//!   has parts of documents with a bound;
+//! * `landing_page` follows the redirections, `page_links` reads the links of the page, and `page_body` keeps its body;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
 //! * `ingest` executes an ingest, `description` puts its facts into the result, `existing` finds the files of earlier ones,
@@ -14,6 +15,7 @@
 //! * `archiving` archives the files, `bundle` reads a file that encloses them, and `warc` writes a web archive;
 //! * `wayback` uses a configured web archive instead, and `item` uploads to archive.org.
 
+mod answers;
 mod archiving;
 mod bundle;
 mod check;
@@ -24,9 +26,12 @@ mod files;
 mod harvest;
 mod ingest;
 mod item;
+mod json;
 mod landing_page;
 mod monitor;
 mod outcome;
+mod page_body;
+mod page_links;
 pub mod platform;
 mod pool;
 mod settings;
@@ -43,6 +48,8 @@ pub use self::{
     item::ItemSettings,
     landing_page::LandingPage,
     monitor::{IngestMonitor, IngestNumbers, IngestProgress},
+    page_body::PageBody,
+    page_links::{Link, PageLinks, Relation},
     settings::FilesetHarvestSettings,
     wayback::{ArchiveKeys, WaybackSettings},
 };

@@ -49,7 +49,7 @@ impl HarvesterSettings for FilesetHarvestSettings {
         context: HarvesterContext,
     ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async move {
-            let HarvesterContext { journal, files, public_url, file_policy, filesets, ingests, .. } = context;
+            let HarvesterContext { journal, files, public_url, file_policy, filesets, ingests, budget, .. } = context;
             let settings = IngestSettings {
                 owner: source.as_str().into(),
                 files_url: Some(format!("{public_url}/files").into()),
@@ -59,7 +59,7 @@ impl HarvesterSettings for FilesetHarvestSettings {
             let configuration = format!("{self:?} {settings:?}");
             let digest = hex::encode(&sha2::Sha256::digest(configuration)[..8]);
             let version = format!("{} {digest}", env!("CARGO_PKG_VERSION"));
-            let ingester = Arc::new(Ingester::new(settings, file_policy, FileStore::open(&files)?).await?);
+            let ingester = Arc::new(Ingester::new(settings, file_policy, FileStore::open(&files)?, budget).await?);
             metrics::register_ingests(&source);
             let harvest = FilesetHarvest::new(source, self.clone(), version, ingester, (journal, ingests));
             Ok(Arc::new(harvest) as Arc<dyn Harvester>)

@@ -13,6 +13,7 @@ use serde_json::json;
 use url::Url;
 use uuid::Uuid;
 
+use super::page_body::PageBody;
 use crate::{
     files::{FileDigest, FileStore, FileStoreError, NewFile, StoredFile},
     format::fileset::message::CdxLine,
@@ -70,13 +71,29 @@ impl WarcWriter {
         Ok(writer)
     }
 
-    /// Adds a response whose body is in memory.
-    pub(super) async fn page(&mut self, response: &RecordedResponse<'_>, body: &[u8]) -> Result<(), FileStoreError> {
-        let start = self.offset;
-        let (head, block) = response.head(body.len() as u64);
+    /// Adds a landing page.
+    pub(super) async fn page(
+        &mut self,
+        response: &RecordedResponse<'_>,
+        body: &PageBody,
+    ) -> Result<(), FileStoreError> {
+        let failed = |error: std::io::Error| FileStoreError::Failed {
+            location: "of the landing page".to_owned(),
+            reason: error.to_string(),
+        };
+        let (start, size) = (self.offset, body.meta().size_bytes);
+        let (head, block) = response.head(size);
         let mut record = Record::new(self);
-        for part in [head.as_bytes(), block.as_bytes(), body] {
-            record.write(part).await?;
+        record.write(head.as_bytes()).await?;
+        record.write(block.as_bytes()).await?;
+        let mut position = 0;
+        while position < size {
+            let piece = body.piece(position).await.map_err(failed)?;
+            if piece.is_empty() {
+                return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+            record.write(&piece).await?;
+            position += piece.len() as u64;
         }
         record.finish().await?;
         self.index_record(response, start);

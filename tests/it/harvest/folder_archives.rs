@@ -128,6 +128,30 @@ async fn bomb_is_refused_within_its_limit() {
     assert_eq!(fixture.complete().await.0.counts.changes, 2);
 }
 
+/// Python code that gives the only entry of a zip file a thousand names.
+const OVERLAPS: &str = "
+import struct, sys
+data = open(sys.argv[1], 'rb').read()
+start = data.index(b'PK\\1\\2')
+end = data.index(b'PK\\5\\6')
+entry, rest = data[start:end], data[end:]
+entries = b''.join(entry.replace(b'zeros', b'%05d' % number) for number in range(1000))
+rest = rest[:8] + struct.pack('<HHL', 1000, 1000, len(entries)) + rest[16:]
+open(sys.argv[1], 'wb').write(data[:start] + entries + rest)
+";
+
+#[tokio::test]
+async fn entries_that_share_bytes_are_refused_before_they_are_read() {
+    let mut fixture = archive_fixture("a.zip");
+    fixture.settings.unpacked_bytes = 1 << 40;
+    let path = fixture.settings.path.clone();
+    zip(&path, &["zeros:50000000"]);
+    python(OVERLAPS, &[&path]);
+    let reason = fixture.fail().await;
+    assert!(reason.contains("two of its entries share bytes"), "{reason}");
+    assert_eq!(fixture.head(), Seq::ZERO);
+}
+
 #[tokio::test]
 async fn name_of_a_gibibyte_is_refused_without_memory() {
     let fixture = archive_fixture("a.tgz");

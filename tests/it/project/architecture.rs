@@ -135,7 +135,7 @@ const TABLE: [(&str, &[&str]); 31] = [
     ),
 ];
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
     let files = files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs"));

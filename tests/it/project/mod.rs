@@ -2,4 +2,5 @@
 
 mod architecture;
 mod command_output;
+mod foreign_input;
 mod packaging;

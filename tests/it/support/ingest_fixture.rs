@@ -11,7 +11,10 @@ use tidings::{
         DIALECTS,
         fileset::{FilesetRequest, dataset_url},
     },
-    harvest::fileset::{IngestContext, IngestProgress, IngestSettings, Ingested, Ingester},
+    harvest::{
+        HarvestBudget,
+        fileset::{IngestContext, IngestProgress, IngestSettings, Ingested, Ingester},
+    },
     http_client::{AllowList, OutboundPolicy},
 };
 use url::Url;
@@ -40,7 +43,8 @@ impl IngestFixture {
         change(&mut settings, &server.url);
         let folder = tempfile::tempdir().unwrap();
         let files = FileStore::open(&FileStoreLocation::Folder(folder.path().to_owned())).unwrap();
-        let ingester = Ingester::new(settings, policy, files).await.unwrap();
+        let budget = HarvestBudget::new(64 << 20, folder.path());
+        let ingester = Ingester::new(settings, policy, files, budget).await.unwrap();
         server.put("/records/17", Answer::html("<html><title>A dataset</title></html>").with("set-cookie", "secret=1"));
         Self { server, ingester, folder }
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidings::{
     format::fileset::message::{IngestStrategy, ManifestFile},
     harvest::{
-        Hosts,
+        HarvestBudget, Hosts,
         fileset::{
             ClientLimits, IngestFailure, PlatformClient, PlatformToken,
             platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, TokenPlace, dataset_of},
@@ -29,8 +29,14 @@ impl Platforms {
     pub(crate) async fn start() -> Self {
         let server = PlatformServer::start().await;
         let policy = OutboundPolicy::public_files(AllowList::parse(&["127.0.0.1"]).unwrap());
-        let limits = ClientLimits { answer_bytes: 100_000, page_bytes: 10_000, ..ClientLimits::default() };
-        let client = PlatformClient::new(policy, Hosts::default(), limits).await.unwrap();
+        let limits = ClientLimits {
+            answer_bytes: 100_000,
+            page_bytes: 10_000,
+            description_bytes: 100_000,
+            ..ClientLimits::default()
+        };
+        let budget = HarvestBudget::new(64 << 20, &std::env::temp_dir());
+        let client = PlatformClient::new(policy, Hosts::default(), limits, budget).await.unwrap();
         let at = |path: &str| Url::parse(&format!("{}{path}", server.url)).unwrap();
         let settings = PlatformSettings {
             invenio: vec![at("/zenodo/")],

@@ -82,7 +82,12 @@ pub(crate) struct PlatformServer {
 
 impl PlatformServer {
     pub(crate) async fn start() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1").await
+    }
+
+    /// Starts a server at an address of its own, as another host.
+    pub(crate) async fn start_at(address: &str) -> Self {
+        let listener = tokio::net::TcpListener::bind((address, 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = Self { script: Arc::default(), url };
         let router = Router::new().fallback(answer).with_state(server.clone());

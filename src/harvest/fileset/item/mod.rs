@@ -14,13 +14,13 @@ use axum::http::{
 use chrono::Utc;
 use futures_util::StreamExt;
 use serde::Deserialize;
-use serde_json::Value;
 use url::Url;
 
 use super::{
     ArchiveKeys, IngestFailure, PlatformClient, RetryRule,
-    client::{BodyError, named},
+    client::named,
     files::ArchivedFile,
+    json::{List, Number, Text},
     platform::{Dataset, PlatformFile, below},
 };
 use crate::{
@@ -107,22 +107,15 @@ struct ItemMetadata {
     #[serde(default)]
     is_dark: bool,
     #[serde(default)]
-    files: Option<Vec<ListedFile>>,
-}
-
-#[derive(Deserialize)]
-struct ListedFile {
-    name: String,
-    #[serde(flatten)]
-    file: KnownFile,
+    files: Option<List<KnownFile>>,
 }
 
 /// A file of an item.
 #[derive(Deserialize)]
 struct KnownFile {
-    /// The numbers of archive.org are text.
+    name: String,
     #[serde(default)]
-    size: Option<Value>,
+    size: Number,
     #[serde(default)]
     md5: Option<String>,
     #[serde(default)]
@@ -132,11 +125,7 @@ struct KnownFile {
 impl KnownFile {
     /// Returns whether it is a file with these facts; `None` if that cannot be known.
     fn is(&self, size: Option<u64>, md5: Option<&str>, sha1: Option<&str>) -> Option<bool> {
-        let known = match self.size.as_ref()? {
-            Value::String(text) => text.parse().ok()?,
-            number => number.as_u64()?,
-        };
-        if size? != known {
+        if size? != self.size.0? {
             return Some(false);
         }
         let is_same =
@@ -148,7 +137,7 @@ impl KnownFile {
 /// Load of the service.
 #[derive(Deserialize)]
 struct Load {
-    over_limit: Value,
+    over_limit: Text,
 }
 
 impl Items<'_> {
@@ -221,7 +210,7 @@ impl Items<'_> {
                 format!("the item {item} is not public"),
             ));
         }
-        Ok(files.into_iter().flatten().map(|ListedFile { name, file }| (name, file)).collect())
+        Ok(files.into_iter().flatten().map(|file| (file.name.clone(), file)).collect())
     }
 
     /// Waits until the item has all files.
@@ -306,10 +295,9 @@ impl Items<'_> {
         if response.status == StatusCode::SERVICE_UNAVAILABLE {
             return true;
         }
-        let body: Result<Vec<u8>, BodyError> = self.client.body(response, MAX_LOAD_BYTES).await;
-        let Ok(body) = body else { return false };
-        let load = serde_json::from_slice::<Load>(&body);
-        load.is_ok_and(|load| !matches!(load.over_limit.to_string().trim_matches('"'), "0" | "false" | "null"))
+        let Ok(body) = self.client.receive(response, MAX_LOAD_BYTES).await else { return false };
+        let is_over = |load: Load| load.over_limit.0.is_some_and(|text| !matches!(text.as_str(), "0" | "false"));
+        matches!(self.client.read_json(body, MAX_LOAD_BYTES, is_over).await, Ok(Ok(true)))
     }
 
     fn headers(&self, file: &ItemFile, total: u64, metadata: &[(HeaderName, HeaderValue)]) -> RequestHeaders {
@@ -343,23 +331,23 @@ fn error_code(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{KnownFile, Value, error_code};
+    use super::{KnownFile, Number, error_code};
 
     #[test]
     fn files_are_compared_by_size_and_digest() {
-        let known = |size: Value, md5: Option<&str>, sha1: Option<&str>| KnownFile {
-            size: Some(size),
+        let known = |size: Option<u64>, md5: Option<&str>, sha1: Option<&str>| KnownFile {
+            name: "a".to_owned(),
+            size: Number(size),
             md5: md5.map(str::to_owned),
             sha1: sha1.map(str::to_owned),
         };
-        let (text, number) = (Value::from("3"), Value::from(3));
         for (known, expected) in [
-            (known(text.clone(), Some("0A"), Some("0b")), Some(true)),
-            (known(number, Some("0a"), None), Some(true)),
-            (known(text.clone(), Some("0a"), Some("ff")), Some(false)),
-            (known(Value::from("4"), Some("0a"), Some("0b")), Some(false)),
-            (known(text, None, None), None),
-            (known(Value::Null, Some("0a"), Some("0b")), None),
+            (known(Some(3), Some("0A"), Some("0b")), Some(true)),
+            (known(Some(3), Some("0a"), None), Some(true)),
+            (known(Some(3), Some("0a"), Some("ff")), Some(false)),
+            (known(Some(4), Some("0a"), Some("0b")), Some(false)),
+            (known(Some(3), None, None), None),
+            (known(None, Some("0a"), Some("0b")), None),
         ] {
             assert_eq!(known.is(Some(3), Some("0a"), Some("0b")), expected);
         }

@@ -1,10 +1,7 @@
 //! archive.org: `/details/ITEM` and `/download/ITEM`. Its numbers are text, and an unknown item is an empty object.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::BoxFuture;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, de::IgnoredAny};
 use url::Url;
 
 use super::{
@@ -16,7 +13,11 @@ use crate::{
         message::{IngestStrategy, ManifestFile},
         status::IngestStatus,
     },
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, strategy::Thresholds},
+    harvest::fileset::{
+        IngestFailure, LandingPage, PlatformClient,
+        json::{List, Number, Text, Texts},
+        strategy::Thresholds,
+    },
 };
 
 /// archive.org.
@@ -33,9 +34,23 @@ struct Item {
     #[serde(default)]
     is_dark: bool,
     #[serde(default)]
-    metadata: BTreeMap<String, Value>,
+    metadata: ItemFacts,
     #[serde(default)]
-    files: Option<Vec<File>>,
+    files: Option<List<File>>,
+}
+
+/// Metadata of an item. Each member is a text or a list of texts.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ItemFacts {
+    mediatype: Text,
+    creator: Texts,
+    title: Text,
+    date: Text,
+    description: Text,
+    doi: Text,
+    licenseurl: Text,
+    version: Text,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +59,7 @@ struct File {
     #[serde(default)]
     source: Option<String>,
     #[serde(default)]
-    size: Option<Value>,
+    size: Number,
     #[serde(default)]
     md5: Option<String>,
     #[serde(default)]
@@ -52,7 +67,7 @@ struct File {
     #[serde(default)]
     format: Option<String>,
     #[serde(default)]
-    private: Option<Value>,
+    private: Option<IgnoredAny>,
 }
 
 impl PlatformHelper for ArchiveOrg {
@@ -77,7 +92,8 @@ impl PlatformHelper for ArchiveOrg {
                 return Err(out_of_scope("the page is a part of an item; request the item"));
             };
             let item: Item = client.json(&below(base, ["metadata", name]), token).await?;
-            item.dataset(name, base)
+            let (name, base) = (name.clone(), base.clone());
+            client.convert(item.files.as_deref().map_or(0, <[_]>::len), move || item.dataset(&name, &base)).await
         })
     }
 
@@ -104,22 +120,13 @@ impl Item {
         let Some(files) = files else {
             return Err(IngestFailure::permanent(IngestStatus::PLATFORM_404, format!("there is no item {name}")));
         };
-        let text = |key: &str| match metadata.get(key)? {
-            Value::String(text) => Some(text.clone()),
-            Value::Array(all) => all.first()?.as_str().map(str::to_owned),
-            _ => None,
-        };
-        if let Some(kind @ ("collection" | "web")) = text("mediatype").as_deref() {
+        if let Some(kind @ ("collection" | "web")) = metadata.mediatype.0.as_deref() {
             return Err(out_of_scope(format!("the item is a {kind}")));
         }
         let files: Vec<_> = files.into_iter().filter(|file| file.is_original(name)).collect();
         if files.iter().any(|file| file.private.is_some()) {
             return Err(IngestFailure::restricted("some files of the item are private", None));
         }
-        let creators = match metadata.get("creator") {
-            Some(Value::Array(all)) => all.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
-            other => other.and_then(Value::as_str).map(str::to_owned).into_iter().collect(),
-        };
         Ok(Dataset {
             platform_name: NAME,
             platform_domain: domain(base),
@@ -129,13 +136,13 @@ impl Item {
             bundle_url: None,
             files: files.into_iter().map(|file| file.manifest(name, base)).collect(),
             metadata: DatasetMetadata {
-                title: text("title"),
-                creators,
-                date: text("date"),
-                description: text("description"),
-                doi: text("doi"),
-                license: text("licenseurl"),
-                version: text("version"),
+                title: metadata.title.0,
+                creators: metadata.creator.0.into_iter().collect(),
+                date: metadata.date.0,
+                description: metadata.description.0,
+                doi: metadata.doi.0,
+                license: metadata.licenseurl.0,
+                version: metadata.version.0,
             },
         })
     }
@@ -156,13 +163,9 @@ impl File {
         if let Ok(mut path) = url.path_segments_mut() {
             path.extend(self.name.split('/'));
         }
-        let size = self.size.and_then(|size| match size {
-            Value::String(text) => text.parse().ok(),
-            other => other.as_u64(),
-        });
         PlatformFile::new(ManifestFile {
             path: self.name,
-            size,
+            size: self.size.0,
             md5: self.md5,
             sha1: self.sha1,
             mimetype: self.format.as_deref().and_then(media_type).map(str::to_owned),

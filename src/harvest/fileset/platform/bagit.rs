@@ -5,16 +5,15 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use regex_lite::Regex;
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name, name_of,
-    segments, set_digest,
+    Dataset, DatasetMetadata, MAX_LIST_BYTES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name,
+    name_of, segments, set_digest, too_long_list,
 };
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient},
+    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, Relation, json::MAX_ENTRIES},
 };
 
 /// Bags.
@@ -47,12 +46,14 @@ impl PlatformHelper for Bag {
         Box::pin(async move {
             let no_bag = || IngestFailure::bad_answer("the page links no manifest of a bag");
             let (place, algorithm) = manifest(page).ok_or_else(no_bag)?;
-            let text = client.text(&place).await?;
             let tag_file = |name: &str| place.join(name).map_err(|error| IngestFailure::bad_answer(error.to_string()));
-            let fetched = fetched(&optional(client.text(&tag_file("fetch.txt")?).await)?.unwrap_or_default());
-            let info = optional(client.text(&tag_file("bag-info.txt")?).await)?.unwrap_or_default();
-            let files = files(&text, algorithm, &place, &fetched)?;
-            check_count(&info, files.len())?;
+            let fetched = client.text_as(&tag_file("fetch.txt")?, |text| Ok(fetched(text))).await;
+            let fetched = optional(fetched)?.unwrap_or_default();
+            let info = client.text_as(&tag_file("bag-info.txt")?, |text| Ok(BagInfo::read(text))).await;
+            let info = optional(info)?.unwrap_or_default();
+            let manifest_place = place.clone();
+            let files = client.text_as(&place, move |text| files(text, algorithm, &manifest_place, &fetched)).await?;
+            info.check_count(files.len())?;
             let folder = place.join(".").unwrap_or_else(|_| place.clone());
             let (host, path) = (domain(&folder), segments(&folder).join("-"));
             Ok(Dataset {
@@ -64,10 +65,10 @@ impl PlatformHelper for Bag {
                 bundle_url: None,
                 files,
                 metadata: DatasetMetadata {
-                    title: field(&info, "External-Identifier"),
-                    creators: field(&info, "Source-Organization").into_iter().collect(),
-                    date: field(&info, "Bagging-Date"),
-                    description: field(&info, "External-Description"),
+                    title: info.identifier,
+                    creators: info.organization.into_iter().collect(),
+                    date: info.date,
+                    description: info.description,
                     ..DatasetMetadata::default()
                 },
             })
@@ -81,26 +82,17 @@ fn manifest(page: &LandingPage) -> Option<(Url, &'static str)> {
         let name = name_of(url);
         ALGORITHMS.iter().position(|algorithm| name == format!("manifest-{algorithm}.txt"))
     };
-    let linked = page.links("item").into_iter().chain(page.links("describedby")).map(|link| link.url);
-    let all = std::iter::once(page.url.clone()).chain(linked).chain(anchors(page));
-    let best = all.filter_map(|url| Some((algorithm(&url)?, url))).min_by_key(|(rank, _)| *rank)?;
-    Some((best.1, ALGORITHMS[best.0]))
+    let links = &page.links;
+    let linked = links.of(Relation::Item).chain(links.of(Relation::DescribedBy)).map(|link| &link.url);
+    let all = std::iter::once(&page.url).chain(linked).chain(&links.manifests);
+    let best = all.filter_map(|url| Some((algorithm(url)?, url))).min_by_key(|(rank, _)| *rank)?;
+    Some((best.1.clone(), ALGORITHMS[best.0]))
 }
 
-/// Returns the targets of the links in a page, such as the list of a folder.
-fn anchors(page: &LandingPage) -> Vec<Url> {
-    let text = String::from_utf8_lossy(page.body.as_deref().unwrap_or_default());
-    let Ok(pattern) = Regex::new(r#"(?i)<a\s[^>]*href\s*=\s*["']?([^"'\s>]*manifest-[a-z0-9]+\.txt)"#) else {
-        return Vec::new();
-    };
-    let targets = pattern.captures_iter(&text).filter_map(|found| page.url.join(&found[1]).ok());
-    targets.take(100).collect()
-}
-
-/// Returns the text of a file that a bag need not have.
-fn optional(text: Result<String, IngestFailure>) -> Result<Option<String>, IngestFailure> {
-    match text {
-        Ok(text) => Ok(Some(text)),
+/// Returns what was read from a file that a bag need not have.
+fn optional<T>(read: Result<T, IngestFailure>) -> Result<Option<T>, IngestFailure> {
+    match read {
+        Ok(read) => Ok(Some(read)),
         Err(failure) if failure.status == IngestStatus::PLATFORM_404 => Ok(None),
         Err(failure) => Err(failure),
     }
@@ -123,7 +115,8 @@ fn files(
     place: &Url,
     fetched: &HashMap<String, (String, Option<u64>)>,
 ) -> Result<Vec<PlatformFile>, IngestFailure> {
-    let file = |line: &str| {
+    let mut made = 0;
+    let mut file = |line: &str| {
         let (digest, path) = line.trim_end().split_once([' ', '\t'])?;
         // `md5sum` marks binary files with a star.
         let path = decoded(path.trim_start().trim_start_matches('*').trim_start_matches("./"));
@@ -131,24 +124,52 @@ fn files(
         let url = place.join(&utf8_percent_encode(&path, NOT_IN_PATH).to_string()).ok()?;
         let elsewhere = fetched.get(&path).cloned();
         let (url, size) = elsewhere.unwrap_or_else(|| (url.into(), None));
+        made += path.len() + url.len();
+        if made > MAX_LIST_BYTES {
+            return Some(Err(too_long_list()));
+        }
         let mut file = ManifestFile { path, size, platform_url: Some(url), ..ManifestFile::default() };
         set_digest(&mut file, algorithm, digest);
-        is_digest.then(|| PlatformFile::new(file))
+        is_digest.then(|| Ok(PlatformFile::new(file)))
     };
     let lines = text.lines().filter(|line| !line.trim().is_empty()).take(MAX_ENTRIES + 1);
     let no_line = |line: &str| {
         let start: String = line.chars().take(80).collect();
         IngestFailure::bad_answer(format!("the manifest has a line without digest and path: {start:?}"))
     };
-    lines.map(|line| file(line).ok_or_else(|| no_line(line))).collect()
+    lines.map(|line| file(line).unwrap_or_else(|| Err(no_line(line)))).collect()
 }
 
-/// Compares the number of files with the one of the bag: `Payload-Oxum: BYTES.FILES`.
-fn check_count(info: &str, listed: usize) -> Result<(), IngestFailure> {
-    let told = field(info, "Payload-Oxum").and_then(|oxum| oxum.split_once('.')?.1.parse::<usize>().ok());
-    match told.filter(|told| *told != listed) {
-        Some(told) => Err(IngestFailure::bad_answer(format!("the bag has {told} files, and lists {listed}"))),
-        None => Ok(()),
+/// Facts of a bag (`bag-info.txt`).
+#[derive(Default)]
+struct BagInfo {
+    /// Number of files.
+    count: Option<usize>,
+    identifier: Option<String>,
+    organization: Option<String>,
+    date: Option<String>,
+    description: Option<String>,
+}
+
+impl BagInfo {
+    fn read(text: &str) -> Self {
+        // `Payload-Oxum: BYTES.FILES`
+        let count = field(text, "Payload-Oxum").and_then(|oxum| oxum.split_once('.')?.1.parse().ok());
+        Self {
+            count,
+            identifier: field(text, "External-Identifier"),
+            organization: field(text, "Source-Organization"),
+            date: field(text, "Bagging-Date"),
+            description: field(text, "External-Description"),
+        }
+    }
+
+    /// Compares the number of files with the one of the bag. A list that was cut has too many in any case.
+    fn check_count(&self, listed: usize) -> Result<(), IngestFailure> {
+        match self.count.filter(|told| *told != listed && listed <= MAX_ENTRIES) {
+            Some(told) => Err(IngestFailure::bad_answer(format!("the bag has {told} files, and lists {listed}"))),
+            None => Ok(()),
+        }
     }
 }
 

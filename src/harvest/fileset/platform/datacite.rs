@@ -2,7 +2,6 @@
 
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
-use serde_json::Value;
 use url::Url;
 
 use super::{
@@ -11,7 +10,10 @@ use super::{
 };
 use crate::{
     format::fileset::status::IngestStatus,
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, landing_page::Link},
+    harvest::fileset::{
+        IngestFailure, LandingPage, Link, PlatformClient,
+        json::{List, Texts},
+    },
 };
 
 /// DataCite.
@@ -34,11 +36,11 @@ struct Doi {
 struct Attributes {
     /// A URL, a list, or nothing.
     #[serde(default)]
-    content_url: Value,
+    content_url: Texts,
     #[serde(default)]
-    titles: Vec<Title>,
+    titles: List<Title>,
     #[serde(default)]
-    creators: Vec<Creator>,
+    creators: List<Creator>,
     #[serde(default)]
     publication_year: Option<u32>,
     #[serde(default)]
@@ -93,14 +95,15 @@ impl PlatformHelper for DataCite {
             };
             let Answer { data: Doi { attributes } } =
                 client.json::<Answer<Doi>>(&place, None).await.map_err(unknown)?;
-            let mut links = content_links(&attributes.content_url);
+            let content = attributes.content_url;
+            let mut links = client.convert(content.0.len(), || content_links(content)).await;
             if links.is_empty() {
                 let place = below(&settings.datacite, ["dois", &doi, "media"]);
-                let media = client.json::<Answer<Vec<Media>>>(&place, None).await.map_err(unknown)?.data;
+                let media = client.json::<Answer<List<Media>>>(&place, None).await.map_err(unknown)?.data;
                 let link = |Media { attributes: MediaAttributes { url, media_type } }: Media| {
                     Some(Link { url: Url::parse(&url).ok()?, media_type })
                 };
-                links = media.into_iter().filter_map(link).collect();
+                links = client.convert(media.len(), move || media.into_iter().filter_map(link).collect()).await;
             }
             if links.is_empty() {
                 return Err(no_match(page));
@@ -112,7 +115,7 @@ impl PlatformHelper for DataCite {
                 platform_domain: host,
                 base_url: None,
                 bundle_url: None,
-                files: linked_files(links),
+                files: client.convert(links.len(), || linked_files(links)).await,
                 metadata: DatasetMetadata {
                     title: attributes.titles.into_iter().next().map(|title| title.title),
                     creators: attributes.creators.into_iter().filter_map(|creator| creator.name).collect(),
@@ -140,11 +143,7 @@ fn doi(page: &LandingPage) -> Option<String> {
     })
 }
 
-fn content_links(content: &Value) -> Vec<Link> {
-    let urls = match content {
-        Value::Array(urls) => urls.iter().filter_map(Value::as_str).collect(),
-        one => one.as_str().into_iter().collect::<Vec<_>>(),
-    };
-    let link = |url| Some(Link { url: Url::parse(url).ok()?, media_type: None });
-    urls.into_iter().filter_map(link).collect()
+fn content_links(content: Texts) -> Vec<Link> {
+    let link = |url: String| Some(Link { url: Url::parse(&url).ok()?, media_type: None });
+    content.0.into_iter().filter_map(link).collect()
 }

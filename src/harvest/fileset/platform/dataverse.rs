@@ -5,7 +5,7 @@
 
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use url::Url;
 
 use super::{
@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     format::fileset::message::ManifestFile,
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient},
+    harvest::fileset::{
+        IngestFailure, LandingPage, PlatformClient,
+        json::{List, Text, TextOr, TextOrList},
+    },
     model::Timestamp,
 };
 
@@ -52,11 +55,53 @@ struct Version {
     #[serde(default)]
     release_time: Option<String>,
     #[serde(default)]
-    license: Option<Value>,
+    license: TextOr<License>,
     #[serde(default)]
-    metadata_blocks: Value,
+    metadata_blocks: TextOr<MetadataBlocks>,
     #[serde(default)]
-    files: Vec<File>,
+    files: List<File>,
+}
+
+#[derive(Deserialize)]
+struct License {
+    #[serde(default)]
+    uri: Text,
+}
+
+/// Bibliographic data: blocks of fields.
+#[derive(Deserialize)]
+struct MetadataBlocks {
+    #[serde(default)]
+    citation: TextOr<Citation>,
+}
+
+#[derive(Deserialize)]
+struct Citation {
+    #[serde(default)]
+    fields: List<TextOr<Field>>,
+}
+
+/// A field. Its value is a text, or a list of texts or of objects with further fields.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Field {
+    #[serde(default)]
+    type_name: Text,
+    #[serde(default)]
+    value: TextOrList<TextOr<FieldPart>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FieldPart {
+    author_name: TextOr<FieldValue>,
+    ds_description_value: TextOr<FieldValue>,
+}
+
+#[derive(Deserialize)]
+struct FieldValue {
+    #[serde(default)]
+    value: Text,
 }
 
 #[derive(Deserialize)]
@@ -152,8 +197,9 @@ impl PlatformHelper for Dataverse {
                     answer.data.latest_version.ok_or_else(no_version)?
                 }
             };
-            version.check()?;
-            version.dataset(&pid, &site)
+            client
+                .convert(version.files.len(), move || version.check().and_then(|()| version.dataset(&pid, &site)))
+                .await
         })
     }
 }
@@ -209,7 +255,7 @@ impl Version {
         Err(IngestFailure::restricted(format!("{closed} of {all} files are restricted"), until))
     }
 
-    fn dataset(self, pid: &str, site: &Url) -> Result<Dataset, IngestFailure> {
+    fn dataset(mut self, pid: &str, site: &Url) -> Result<Dataset, IngestFailure> {
         // The answer may have the identifier in upper case.
         let own = self.dataset_persistent_id.clone().unwrap_or_else(|| pid.to_owned());
         if !own.eq_ignore_ascii_case(pid) {
@@ -233,24 +279,30 @@ impl Version {
         })
     }
 
-    fn bibliography(&self, pid: &str, number: &str) -> DatasetMetadata {
-        let fields = self.metadata_blocks.pointer("/citation/fields").and_then(Value::as_array);
-        let field = |name: &str| {
-            let fields = fields.into_iter().flatten();
-            fields.into_iter().find(|field| field["typeName"] == name).map(|field| &field["value"])
-        };
-        let authors = field("author").and_then(Value::as_array).into_iter().flatten();
-        let names = authors.filter_map(|author| author.pointer("/authorName/value")?.as_str().map(str::to_owned));
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let description = field("dsDescription").and_then(|value| value.pointer("/0/dsDescriptionValue/value"));
-        let license = self.license.as_ref().map(|license| license.get("uri").unwrap_or(license));
+    fn bibliography(&mut self, pid: &str, number: &str) -> DatasetMetadata {
+        let citation = std::mem::take(&mut self.metadata_blocks).object().and_then(|blocks| blocks.citation.object());
+        let (mut title, mut creators, mut description) = (None, Vec::new(), None);
+        for field in citation.into_iter().flat_map(|citation| citation.fields).filter_map(TextOr::object) {
+            let parts = |list: List<TextOr<FieldPart>>| list.into_iter().filter_map(TextOr::object);
+            let value = |value: TextOr<FieldValue>| value.object()?.value.0;
+            match (field.type_name.0.as_deref(), field.value) {
+                (Some("title"), TextOrList::Text(text)) => title = title.or(Some(text)),
+                (Some("author"), TextOrList::List(list)) if creators.is_empty() => {
+                    creators = parts(list).filter_map(|part| value(part.author_name)).collect();
+                }
+                (Some("dsDescription"), TextOrList::List(list)) => {
+                    description = description.or(parts(list).next().and_then(|part| value(part.ds_description_value)));
+                }
+                _ => {}
+            }
+        }
         DatasetMetadata {
-            title: text(field("title")),
-            creators: names.collect(),
+            title,
+            creators,
             date: self.release_time.as_deref().and_then(|time| time.get(..10)).map(str::to_owned),
-            description: text(description),
+            description,
             doi: pid.strip_prefix("doi:").map(str::to_owned),
-            license: text(license),
+            license: std::mem::take(&mut self.license).text(|license| license.uri.0),
             version: Some(number.to_owned()),
         }
     }

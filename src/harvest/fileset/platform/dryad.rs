@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     format::fileset::message::ManifestFile,
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, PlatformToken},
+    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, PlatformToken, json::List},
 };
 
 /// Dryad.
@@ -28,7 +28,7 @@ struct Record {
     #[serde(default)]
     title: Option<String>,
     #[serde(default)]
-    authors: Vec<Author>,
+    authors: List<Author>,
     #[serde(default, rename = "abstract")]
     summary: Option<String>,
     #[serde(default)]
@@ -80,7 +80,7 @@ struct Page {
 #[derive(Deserialize)]
 struct Embedded {
     #[serde(rename = "stash:files")]
-    files: Vec<File>,
+    files: List<File>,
 }
 
 #[derive(Deserialize)]
@@ -134,7 +134,12 @@ impl PlatformHelper for Dryad {
             let version = version.ok_or_else(|| out_of_scope("the dataset has no published version"))?;
             let files = files(&own_link(base, &format!("{}/files", version.href))?, client, token).await?;
             let (host, number) = (domain(base), record.version_number.unwrap_or(1));
-            let files = files.into_iter().filter(|file| file.status.as_deref() != Some("deleted"));
+            let interface = base.clone();
+            let manifests = client.convert(files.len(), move || {
+                let files = files.into_iter().filter(|file| file.status.as_deref() != Some("deleted"));
+                files.map(|file| file.manifest(&interface)).collect::<Result<Vec<_>, _>>()
+            });
+            let manifests = manifests.await?;
             let last = doi.rsplit('/').next().unwrap_or_default();
             Ok(Dataset {
                 platform_name: NAME,
@@ -142,7 +147,7 @@ impl PlatformHelper for Dryad {
                 platform_domain: host,
                 base_url: None,
                 bundle_url: Some(own_link(base, &format!("{}/download", version.href))?.to_string()),
-                files: files.map(|file| file.manifest(base)).collect::<Result<_, _>>()?,
+                files: manifests,
                 metadata: record.bibliography(number),
                 platform_id: doi,
             })

@@ -2,11 +2,8 @@
 //!
 //! An article shows at most ten files, so longer lists are requested in pages, and the sum of the sizes is compared.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
-use serde_json::Value;
 use url::Url;
 
 use super::{
@@ -15,7 +12,10 @@ use super::{
 };
 use crate::{
     format::fileset::message::ManifestFile,
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, PlatformToken},
+    harvest::fileset::{
+        IngestFailure, LandingPage, PlatformClient, PlatformToken,
+        json::{List, Text, TextMap},
+    },
 };
 
 /// Figshare.
@@ -50,11 +50,11 @@ struct Article {
     #[serde(default)]
     size: Option<u64>,
     #[serde(default)]
-    files: Vec<File>,
+    files: List<File>,
     #[serde(default)]
-    folder_structure: Option<BTreeMap<String, String>>,
+    folder_structure: Option<TextMap>,
     #[serde(default)]
-    authors: Vec<Author>,
+    authors: List<Author>,
     #[serde(default)]
     title: Option<String>,
     #[serde(default)]
@@ -76,7 +76,7 @@ struct Author {
 #[derive(Deserialize)]
 struct License {
     #[serde(default)]
-    url: Option<Value>,
+    url: Text,
 }
 
 #[derive(Clone, Deserialize)]
@@ -124,7 +124,7 @@ impl PlatformHelper for Figshare {
                 Some(version) => below(api, ["articles", &id, "versions", version]),
                 None => below(api, ["articles", &id]),
             };
-            let article: Article = client.json(&place, token).await?;
+            let mut article: Article = client.json(&place, token).await?;
             article.check()?;
             let version = version.or(article.version.map(|version| version.to_string()));
             let version = version.ok_or_else(|| IngestFailure::bad_answer("the article has no version"))?;
@@ -137,7 +137,11 @@ impl PlatformHelper for Figshare {
             if let Some(size) = article.size.filter(|size| *size != sum) {
                 return Err(IngestFailure::bad_answer(format!("the files have {sum} bytes, and the article {size}")));
             }
-            let (folders, host) = (article.folder_structure.as_ref(), domain(&page.url));
+            let (folders, host) = (article.folder_structure.take(), domain(&page.url));
+            let interface = api.clone();
+            let manifests = client.convert(files.len(), move || {
+                files.into_iter().map(|file| file.manifest(folders.as_ref(), &interface)).collect()
+            });
             Ok(Dataset {
                 platform_name: NAME,
                 archiveorg_item_name: item_name(&[&host, &id, &format!("v{version}")]),
@@ -146,7 +150,7 @@ impl PlatformHelper for Figshare {
                 bundle_url: Some(
                     below(&settings.figshare_bundles, ["articles", &id, "versions", &version]).to_string(),
                 ),
-                files: files.into_iter().map(|file| file.manifest(folders, api)).collect(),
+                files: manifests.await,
                 metadata: article.bibliography(version),
                 platform_id: id,
             })
@@ -193,12 +197,12 @@ impl Article {
     ) -> Result<Vec<File>, IngestFailure> {
         let mut files: Vec<File> = Vec::new();
         if self.files.len() < SHOWN_FILES {
-            return Ok(self.files.clone());
+            return Ok(self.files.to_vec());
         }
         for page in 1.. {
             let mut url = place.clone();
             url.set_query(Some(&format!("page={page}&page_size={PAGE_FILES}")));
-            let next: Vec<File> = client.json(&url, token).await?;
+            let next: List<File> = client.json(&url, token).await?;
             let is_last = next.is_empty();
             // A server that ignores `page` repeats the first one.
             let is_known = next.first().is_some_and(|file| files.iter().any(|known| known.id == file.id));
@@ -214,10 +218,7 @@ impl Article {
     }
 
     fn bibliography(self, version: String) -> DatasetMetadata {
-        let license = self.license.and_then(|license| match license.url? {
-            Value::String(url) => Some(url),
-            other => Some(other.to_string()),
-        });
+        let license = self.license.and_then(|license| license.url.0);
         DatasetMetadata {
             title: self.title,
             creators: self.authors.into_iter().filter_map(|author| author.full_name).collect(),
@@ -231,9 +232,9 @@ impl Article {
 }
 
 impl File {
-    fn manifest(self, folders: Option<&BTreeMap<String, String>>, api: &Url) -> PlatformFile {
+    fn manifest(self, folders: Option<&TextMap>, api: &Url) -> PlatformFile {
         let folder =
-            folders.and_then(|folders| folders.get(&self.id.to_string())).map(|folder| folder.trim_matches('/'));
+            folders.and_then(|folders| folders.0.get(&self.id.to_string())).map(|folder| folder.trim_matches('/'));
         let path = match folder.filter(|folder| !folder.is_empty()) {
             Some(folder) => format!("{folder}/{}", self.name),
             None => self.name,

@@ -4,11 +4,13 @@
 //! days of October 2023); a map by key (the native form); and a list of its own, `/files`. A work has a record for each
 //! version, and an identifier of its own, which stands for the newest one.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use futures_util::future::BoxFuture;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use url::Url;
 
 use super::{
@@ -17,7 +19,10 @@ use super::{
 };
 use crate::{
     format::fileset::message::ManifestFile,
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient},
+    harvest::fileset::{
+        IngestFailure, LandingPage, PlatformClient,
+        json::{List, Text, TextOr},
+    },
 };
 
 /// Zenodo.
@@ -43,19 +48,13 @@ struct Record {
 }
 
 /// An identifier, as a number in the old form and as text in the native one.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Identifier {
-    Number(u64),
-    Text(String),
-}
+#[derive(Default, Deserialize)]
+#[serde(transparent)]
+struct Identifier(Text);
 
 impl Identifier {
-    fn text(&self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
-        }
+    fn text(&self) -> &str {
+        self.0.0.as_deref().unwrap_or_default()
     }
 }
 
@@ -69,19 +68,39 @@ struct Metadata {
     #[serde(default)]
     title: Option<String>,
     #[serde(default)]
-    creators: Vec<Value>,
+    creators: List<TextOr<Creator>>,
     #[serde(default)]
     publication_date: Option<String>,
     #[serde(default)]
     description: Option<String>,
     #[serde(default)]
-    license: Option<Value>,
+    license: TextOr<License>,
     #[serde(default)]
     version: Option<String>,
     #[serde(default)]
     access_right: Option<String>,
     #[serde(default)]
     embargo_date: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Creator {
+    name: Text,
+    /// In the native form.
+    person_or_org: TextOr<Person>,
+}
+
+#[derive(Deserialize)]
+struct Person {
+    #[serde(default)]
+    name: Text,
+}
+
+#[derive(Deserialize)]
+struct License {
+    #[serde(default)]
+    id: Text,
 }
 
 /// Access in the native form.
@@ -101,24 +120,70 @@ struct Embargo {
     until: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Files {
-    List(Vec<File>),
-    Entries {
-        entries: Entries,
-        #[serde(default)]
-        count: Option<usize>,
-    },
-    /// Without entries.
-    Other {},
+/// Files in any of the forms: a list, or an object whose member `entries` is a list or an object by name.
+#[derive(Default)]
+struct Files {
+    list: List<File>,
+    /// Number of files that the object says.
+    count: Option<usize>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Entries {
-    List(Vec<File>),
-    ByKey(BTreeMap<String, File>),
+impl<'de> Deserialize<'de> for Files {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FilesVisitor;
+        impl<'de> Visitor<'de> for FilesVisitor {
+            type Value = Files;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of files, or an object with one")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, files: A) -> Result<Files, A::Error> {
+                Ok(Files { list: List::of_seq(files)?, count: None })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Files, A::Error> {
+                let mut files = Files::default();
+                while let Some(member) = members.next_key::<Text>()? {
+                    match member.0.as_deref() {
+                        Some("entries") => files.list = members.next_value::<Option<Entries>>()?.unwrap_or_default().0,
+                        Some("count") => files.count = members.next_value()?,
+                        _ => {
+                            members.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(files)
+            }
+        }
+        deserializer.deserialize_any(FilesVisitor)
+    }
+}
+
+/// Files as a list, or by their names.
+#[derive(Default)]
+struct Entries(List<File>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EntriesVisitor;
+        impl<'de> Visitor<'de> for EntriesVisitor {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of files, or an object with files")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, files: A) -> Result<Entries, A::Error> {
+                List::of_seq(files).map(Entries)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, files: A) -> Result<Entries, A::Error> {
+                List::of_values(files).map(Entries)
+            }
+        }
+        deserializer.deserialize_any(EntriesVisitor)
+    }
 }
 
 #[derive(Deserialize)]
@@ -148,19 +213,11 @@ impl Files {
     ///
     /// # Errors
     /// Fails if the list has another number of files than it says.
-    fn list(self) -> Result<Vec<File>, IngestFailure> {
-        let (files, count) = match self {
-            Self::List(files) => (files, None),
-            Self::Entries { entries: Entries::List(files), count } => (files, count),
-            Self::Entries { entries: Entries::ByKey(files), count } => (files.into_values().collect(), count),
-            Self::Other {} => (Vec::new(), None),
-        };
-        match count.filter(|count| *count != files.len()) {
-            Some(count) => {
-                let listed = files.len();
-                Err(IngestFailure::bad_answer(format!("the record has {count} files, and lists {listed}")))
-            }
-            None => Ok(files),
+    fn list(self) -> Result<List<File>, IngestFailure> {
+        let listed = self.list.count;
+        match self.count.filter(|count| *count != listed) {
+            Some(count) => Err(IngestFailure::bad_answer(format!("the record has {count} files, and lists {listed}"))),
+            None => Ok(self.list),
         }
     }
 }
@@ -192,13 +249,17 @@ impl PlatformHelper for Invenio {
                 files = list.list()?;
             }
             let (doi, host) = (record.doi.clone(), domain(base));
+            let (installation, record_id) = (base.clone(), id.clone());
+            let manifests = client.convert(files.len(), move || {
+                files.into_iter().map(|file| file.manifest(&installation, &record_id)).collect()
+            });
             Ok(Dataset {
                 platform_name: NAME,
                 platform_domain: host.clone(),
                 archiveorg_item_name: item_name(&[&host, &id]),
                 base_url: Some(below(base, ["records", &id, "files"]).to_string()),
                 bundle_url: Some(below(base, ["api", "records", &id, "files-archive"]).to_string()),
-                files: files.into_iter().map(|file| file.manifest(base, &id)).collect(),
+                files: manifests.await,
                 metadata: record.metadata.bibliography(doi),
                 platform_id: id,
             })
@@ -235,7 +296,7 @@ impl Record {
         let own = self.id.text();
         let work = self.conceptrecid.as_ref().or(self.parent.as_ref().map(|parent| &parent.id));
         if own != id || work.is_some_and(|work| work.text() == id) {
-            let newest = below(base, ["records", &own]);
+            let newest = below(base, ["records", own]);
             return Err(out_of_scope(format!("{id} stands for all versions; the newest one is {newest}")));
         }
         let Metadata { access_right, embargo_date, .. } = &self.metadata;
@@ -256,14 +317,11 @@ impl Record {
 
 impl Metadata {
     fn bibliography(self, doi: Option<String>) -> DatasetMetadata {
-        let name = |creator: &Value| {
-            let name = ["/name", "/person_or_org/name"].iter().find_map(|at| creator.pointer(at)?.as_str());
-            name.map(str::to_owned)
-        };
-        let license = self.license.as_ref().and_then(|license| license.get("id").unwrap_or(license).as_str());
+        let person = |person: TextOr<Person>| person.object()?.name.0;
+        let name = |creator: Creator| creator.name.0.or_else(|| person(creator.person_or_org));
         DatasetMetadata {
-            creators: self.creators.iter().filter_map(name).collect(),
-            license: license.map(str::to_owned),
+            creators: self.creators.into_iter().filter_map(TextOr::object).filter_map(name).collect(),
+            license: self.license.text(|license| license.id.0),
             title: self.title,
             date: self.publication_date,
             description: self.description,

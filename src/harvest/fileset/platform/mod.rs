@@ -21,7 +21,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule, client::named, strategy::Thresholds,
+    IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule, client::named, json::MAX_ENTRIES,
+    strategy::Thresholds,
 };
 use crate::format::fileset::{
     message::{IngestStrategy, ManifestFile},
@@ -77,7 +78,9 @@ pub async fn dataset_of(
 ) -> Result<(&'static dyn PlatformHelper, Dataset), IngestFailure> {
     let platform = PLATFORMS.iter().find(|platform| platform.matches(page, settings));
     let Some(platform) = platform else { return Err(no_match(page)) };
-    Ok((*platform, platform.dataset(page, settings, client).await?))
+    let mut dataset = platform.dataset(page, settings, client).await?;
+    dataset.bound()?;
+    Ok((*platform, dataset))
 }
 
 /// Returns the failure of a page that is none of a platform: its own, if it has one.
@@ -169,6 +172,30 @@ impl Dataset {
         Err(IngestFailure::permanent(status, message))
     }
 
+    /// Bounds what is kept while the files are downloaded: texts are shortened.
+    ///
+    /// # Errors
+    /// Fails if the paths and URLs of the files have more than [`MAX_LIST_BYTES`].
+    fn bound(&mut self) -> Result<(), IngestFailure> {
+        let size = |file: &PlatformFile| {
+            let ManifestFile { path, platform_url, mimetype, md5, sha1, sha256, .. } = &file.manifest;
+            let others = [platform_url, mimetype, md5, sha1, sha256].into_iter().flatten().map(String::len);
+            let extra = file.manifest.extra.iter().flat_map(Map::values).filter_map(Value::as_str).map(str::len);
+            path.len() + others.chain(extra).sum::<usize>()
+        };
+        if self.files.iter().map(size).sum::<usize>() > MAX_LIST_BYTES {
+            return Err(too_long_list());
+        }
+        let DatasetMetadata { title, creators, date, description, doi, license, version } = &mut self.metadata;
+        creators.truncate(MAX_CREATORS);
+        let texts = [title, date, description, doi, license, version].into_iter().flatten().chain(creators);
+        for text in texts {
+            let end = (0..=MAX_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+            text.truncate(end.unwrap_or_default());
+        }
+        Ok(())
+    }
+
     fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(|file| &*file.manifest.path)
     }
@@ -236,8 +263,12 @@ pub struct DatasetMetadata {
     pub version: Option<String>,
 }
 
-/// Maximum number of entries of a manifest that are requested, so that a platform cannot fill the memory.
-const MAX_ENTRIES: usize = 10_000;
+/// Maximum size of the paths and URLs of all files of a dataset, in bytes.
+const MAX_LIST_BYTES: usize = 8 << 20;
+
+/// Maximum size of each text of the bibliographic data, in bytes, and maximum number of authors.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+const MAX_CREATORS: usize = 1000;
 
 /// Returns the URL below a base, which is treated as a folder. Segments are percent-encoded.
 pub(super) fn below<'s>(base: &Url, segments: impl IntoIterator<Item = &'s str>) -> Url {
@@ -304,6 +335,12 @@ fn extra(members: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Op
     let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     let extra: Map<_, _> = members.collect();
     (!extra.is_empty()).then_some(extra)
+}
+
+/// Fails for a list whose files have too long paths and URLs.
+fn too_long_list() -> IngestFailure {
+    let message = format!("the paths and URLs of the files have more than {MAX_LIST_BYTES} bytes");
+    IngestFailure::permanent(IngestStatus::TOO_MANY_FILES, message)
 }
 
 /// Fails for a place at a platform that is not one version of a dataset.

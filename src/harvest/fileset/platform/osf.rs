@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient},
+    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, json::List},
 };
 
 /// OSF.
@@ -28,7 +28,7 @@ const MAX_REQUESTS: usize = 1000;
 
 #[derive(Deserialize)]
 struct Page {
-    data: Vec<Entry>,
+    data: List<Entry>,
     #[serde(default)]
     links: PageLinks,
 }

@@ -1,20 +1,26 @@
 //! Landing pages of other platforms that name their files themselves: by links with the relation `item` (Signposting), by
 //! a description in RO-Crate, or because the URL is the one of a file.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt};
 
 use futures_util::future::BoxFuture;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name, name_of,
-    segments, set_digest,
+    Dataset, DatasetMetadata, MAX_LIST_BYTES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name,
+    name_of, segments, set_digest, too_long_list,
 };
 use crate::{
-    format::fileset::message::ManifestFile,
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, client::text_header, landing_page::Link},
+    format::fileset::{message::ManifestFile, status::IngestStatus},
+    harvest::fileset::{
+        IngestFailure, LandingPage, Link, PlatformClient, Relation,
+        client::text_header,
+        json::{MAX_ENTRIES, Number, Text, TextOr, Texts, skip_entries},
+    },
 };
 
 /// Landing pages with links to their files.
@@ -29,7 +35,75 @@ const CRATE: &str = "ro-crate-metadata.json";
 #[derive(Deserialize)]
 struct Crate {
     #[serde(rename = "@graph")]
-    graph: Vec<Value>,
+    graph: Graph,
+}
+
+/// The entities of a graph that are used.
+#[derive(Default)]
+struct Graph {
+    /// The dataset.
+    root: Option<Entity>,
+    /// Its files: at most one more than [`MAX_ENTRIES`].
+    files: Vec<Entity>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entity {
+    #[serde(rename = "@id")]
+    id: Text,
+    #[serde(rename = "@type")]
+    kinds: Texts,
+    #[serde(rename = "contentSize")]
+    size: Number,
+    #[serde(rename = "encodingFormat")]
+    media_type: Text,
+    md5: Text,
+    sha1: Text,
+    sha256: Text,
+    sha512: Text,
+    name: Text,
+    #[serde(rename = "datePublished")]
+    date: Text,
+    description: Text,
+    license: TextOr<Reference>,
+    version: Text,
+}
+
+/// Reference to another entity.
+#[derive(Deserialize)]
+struct Reference {
+    #[serde(rename = "@id", default)]
+    id: Text,
+}
+
+impl<'de> Deserialize<'de> for Graph {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct GraphVisitor;
+        impl<'de> Visitor<'de> for GraphVisitor {
+            type Value = Graph;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of entities")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut entities: A) -> Result<Graph, A::Error> {
+                let mut graph = Graph::default();
+                while graph.files.len() <= MAX_ENTRIES {
+                    let Some(entity) = entities.next_element::<TextOr<Entity>>()? else { return Ok(graph) };
+                    let Some(entity) = entity.object() else { continue };
+                    if graph.root.is_none() && entity.id.0.as_deref() == Some("./") {
+                        graph.root = Some(entity);
+                    } else if entity.kinds.0.iter().any(|kind| kind == "File") {
+                        graph.files.push(entity);
+                    }
+                }
+                skip_entries(entities)?;
+                Ok(graph)
+            }
+        }
+        deserializer.deserialize_seq(GraphVisitor)
+    }
 }
 
 impl PlatformHelper for Signposting {
@@ -38,7 +112,7 @@ impl PlatformHelper for Signposting {
     }
 
     fn matches(&self, page: &LandingPage, _: &PlatformSettings) -> bool {
-        page.is_file() || !page.links("item").is_empty() || crate_of(page).is_some()
+        page.is_file() || page.links.of(Relation::Item).next().is_some() || crate_of(page).is_some()
     }
 
     fn dataset<'a>(
@@ -50,13 +124,23 @@ impl PlatformHelper for Signposting {
         Box::pin(async move {
             let (files, metadata) = match crate_of(page) {
                 Some(place) => {
-                    let Crate { graph } = client.json(&place, None).await?;
-                    (files_of_crate(&graph, &place), metadata_of_crate(&graph))
+                    let max_bytes = client.limits.description_bytes;
+                    let crate_place = place.clone();
+                    let read = move |Crate { graph: Graph { root, files } }: Crate| {
+                        let files = files_of_crate(files, &crate_place)?;
+                        Ok((files, root.map_or_else(DatasetMetadata::default, metadata_of_crate)))
+                    };
+                    client.json_as(&place, None, max_bytes, read).await?
                 }
                 None if page.is_file() => (vec![only_file(page)], DatasetMetadata::default()),
-                None => (linked_files(page.links("item")), DatasetMetadata::default()),
+                None if page.links.is_cut => return Err(too_many_links()),
+                None => {
+                    let links: Vec<_> = page.links.of(Relation::Item).cloned().collect();
+                    let files = client.convert(links.len(), || linked_files(links)).await;
+                    (files, DatasetMetadata::default())
+                }
             };
-            let doi = page.links("cite-as").first().and_then(|link| {
+            let doi = page.links.of(Relation::CiteAs).next().and_then(|link| {
                 link.url.host_str().is_some_and(|host| host.ends_with("doi.org")).then(|| segments(&link.url).join("/"))
             });
             let (host, path) = (domain(&page.url), segments(&page.url).join("-"));
@@ -77,8 +161,8 @@ impl PlatformHelper for Signposting {
 /// Returns the place of the crate's description: linked by the page with `describedby`, or the response itself.
 fn crate_of(page: &LandingPage) -> Option<Url> {
     let is_crate = |url: &Url| url.path().ends_with(CRATE);
-    let linked = page.links("describedby").into_iter().map(|link| link.url);
-    std::iter::once(page.url.clone()).chain(linked).find(is_crate)
+    let linked = page.links.of(Relation::DescribedBy).map(|link| &link.url);
+    std::iter::once(&page.url).chain(linked).find(|url| is_crate(url)).cloned()
 }
 
 /// Returns the file of a response that is no page.
@@ -109,55 +193,54 @@ pub(super) fn linked_files(links: Vec<Link>) -> Vec<PlatformFile> {
             ..ManifestFile::default()
         })
     };
-    links.into_iter().take(MAX_ENTRIES + 1).map(&mut file).collect()
+    links.into_iter().map(&mut file).collect()
+}
+
+/// Fails for a page with more links than are read.
+fn too_many_links() -> IngestFailure {
+    let message = format!("the page links more than {MAX_ENTRIES} files, or their URLs are too long");
+    IngestFailure::permanent(IngestStatus::TOO_MANY_FILES, message)
 }
 
 /// Returns the files of a crate, whose identifiers are paths relative to its description.
-fn files_of_crate(graph: &[Value], place: &Url) -> Vec<PlatformFile> {
-    let is_file = |entity: &&Value| match &entity["@type"] {
-        Value::String(kind) => kind == "File",
-        Value::Array(kinds) => kinds.iter().any(|kind| kind == "File"),
-        _ => false,
-    };
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let file = |entity: &Value| {
-        let id = entity["@id"].as_str()?;
-        let url = place.join(id).ok()?;
-        let size = match &entity["contentSize"] {
-            Value::String(size) => size.parse().ok(),
-            size => size.as_u64(),
-        };
-        let mimetype = match &entity["encodingFormat"] {
-            Value::Array(all) => all.first().and_then(text),
-            one => text(one),
-        };
+///
+/// # Errors
+/// Fails if their URLs are too long together, because each has the whole place of the description.
+fn files_of_crate(files: Vec<Entity>, place: &Url) -> Result<Vec<PlatformFile>, IngestFailure> {
+    let mut made = 0;
+    let mut file = |entity: Entity| {
+        let id = entity.id.0?;
+        let url = place.join(&id).ok()?;
+        made += url.as_str().len();
+        if made > MAX_LIST_BYTES {
+            return Some(Err(too_long_list()));
+        }
         let mut file = ManifestFile {
             path: if id.contains("://") { name_of(&url) } else { decoded(id.trim_start_matches("./")) },
-            size,
-            mimetype,
+            size: entity.size.0,
+            mimetype: entity.media_type.0,
             platform_url: Some(url.to_string()),
             ..ManifestFile::default()
         };
-        for algorithm in ["md5", "sha1", "sha256", "sha512"] {
-            if let Some(value) = entity[algorithm].as_str() {
-                set_digest(&mut file, algorithm, value);
+        let digests =
+            [("md5", entity.md5), ("sha1", entity.sha1), ("sha256", entity.sha256), ("sha512", entity.sha512)];
+        for (algorithm, value) in digests {
+            if let Some(value) = value.0 {
+                set_digest(&mut file, algorithm, &value);
             }
         }
-        Some(PlatformFile::new(file))
+        Some(Ok(PlatformFile::new(file)))
     };
-    graph.iter().filter(is_file).filter_map(file).take(MAX_ENTRIES + 1).collect()
+    files.into_iter().filter_map(&mut file).collect()
 }
 
-fn metadata_of_crate(graph: &[Value]) -> DatasetMetadata {
-    let Some(root) = graph.iter().find(|entity| entity["@id"] == "./") else { return DatasetMetadata::default() };
-    let text = |name: &str| root[name].as_str().map(str::to_owned);
-    let license = root["license"]["@id"].as_str().map(str::to_owned).or_else(|| text("license"));
+fn metadata_of_crate(root: Entity) -> DatasetMetadata {
     DatasetMetadata {
-        title: text("name"),
-        date: text("datePublished"),
-        description: text("description"),
-        license,
-        version: text("version"),
+        title: root.name.0,
+        date: root.date.0,
+        description: root.description.0,
+        license: root.license.text(|license| license.id.0),
+        version: root.version.0,
         ..DatasetMetadata::default()
     }
 }

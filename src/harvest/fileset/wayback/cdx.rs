@@ -14,6 +14,7 @@ use crate::{
         IngestFailure, RetryRule,
         check::is_page_promised,
         client::{named, text_header},
+        json::List,
     },
     http_client::{RequestHeaders, is_transient},
 };
@@ -23,6 +24,9 @@ const NEWEST: &str = "-25";
 
 /// Maximum number of redirections from one capture to the next.
 const MAX_REDIRECTS: usize = 10;
+
+/// Size of an empty list in JSON, in bytes.
+const EMPTY_LIST_BYTES: usize = 2;
 
 /// Media type of a capture that repeats an earlier one.
 const REVISIT: &str = "warc/revisit";
@@ -46,14 +50,14 @@ impl FoundCapture {
 /// Response of the index: a row with the names of the fields, and a row for each capture.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Rows(Vec<Vec<String>>);
+struct Rows(List<List<String>>);
 
 impl Rows {
     /// Returns the captures, the oldest first. Rows without the necessary fields are left out.
     fn captures(self) -> Vec<CdxLine> {
         let mut rows = self.0.into_iter();
         let Some(names) = rows.next() else { return Vec::new() };
-        let capture = |row: Vec<String>| {
+        let capture = |row: List<String>| {
             let field = |name: &str| {
                 let at = names.iter().position(|known| known == name)?;
                 row.get(at).filter(|value| *value != "-").cloned()
@@ -125,12 +129,13 @@ impl Wayback<'_> {
             let retry = if is_transient(status) { RetryRule::Backoff(None) } else { RetryRule::AfterFix };
             return Err(failure(format!("answers {status}"), retry));
         }
-        if body.trim_ascii().is_empty() {
+        // Without captures it is an empty list, a line break, or nothing.
+        if body.length() <= EMPTY_LIST_BYTES {
             return Ok(Vec::new());
         }
-        let rows: Rows = serde_json::from_slice(&body)
-            .map_err(|error| failure(format!("gives no list of captures: {error}"), RetryRule::AfterFix))?;
-        Ok(rows.captures())
+        let captures = self.read(&url, body, Rows::captures).await;
+        let captures = captures.map_err(|failure| IngestFailure { status: IngestStatus::CDX_ERROR, ..failure })?;
+        captures.map_err(|reason| failure(format!("gives no list of captures: {reason}"), RetryRule::AfterFix))
     }
 
     /// Returns the URL to which a capture redirects.

@@ -13,18 +13,23 @@ use std::{sync::Arc, time::Duration};
 
 use axum::http::{HeaderValue, StatusCode};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+use serde::de::DeserializeOwned;
 use url::Url;
 
 use self::cdx::{FoundCapture, is_time};
 use super::{
     IngestFailure, PlatformClient, RetryRule,
-    client::{BodyError, named},
+    answers::BodyError,
+    client::named,
     files::{self, ArchivedFile, DownloadContext},
     platform::PlatformFile,
 };
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
-    harvest::transfer::{Transfers, without_signature},
+    harvest::{
+        body::ReceivedBody,
+        transfer::{Transfers, without_signature},
+    },
     http_client::{Authorization, Origin, RequestHeaders},
     web::Secret,
 };
@@ -200,21 +205,34 @@ impl Wayback<'_> {
         Ok(CapturedFile { file: downloaded, capture: Some(found) })
     }
 
-    /// Requests a document; returns its status and its body.
-    async fn get(&self, url: &Url, headers: &RequestHeaders) -> Result<(StatusCode, Vec<u8>), IngestFailure> {
+    /// Requests a document; returns its status and its body, which has arrived.
+    async fn get(&self, url: &Url, headers: &RequestHeaders) -> Result<(StatusCode, ReceivedBody), IngestFailure> {
         let response = self.client.open_when_free(url, headers).await?;
         let status = response.status;
-        let body = self.client.body(response, self.client.limits.answer_bytes).await;
-        let body = body.map_err(|error| {
-            let reason = match error {
-                BodyError::TooLarge(bytes) => format!("it has more than {bytes} bytes"),
-                BodyError::Broken(error) => error.to_string(),
-            };
-            let message = format!("the answer of {} cannot be read: {reason}", named(url));
-            IngestFailure::transient(IngestStatus::WAYBACK_ERROR, message)
-        })?;
-        Ok((status, body))
+        let body = self.client.receive(response, self.client.limits.answer_bytes).await;
+        Ok((status, body.map_err(|error| unreadable(url, error))?))
     }
+
+    /// Reads a JSON document, and makes something of it; the inner error says why it has not the expected form.
+    async fn read<D: DeserializeOwned, T: Send + 'static>(
+        &self,
+        url: &Url,
+        body: ReceivedBody,
+        make: impl FnOnce(D) -> T + Send + 'static,
+    ) -> Result<Result<T, String>, IngestFailure> {
+        let made = self.client.read_json(body, self.client.limits.answer_bytes, make).await;
+        made.map_err(|error| unreadable(url, error))
+    }
+}
+
+fn unreadable(url: &Url, error: BodyError) -> IngestFailure {
+    let reason = match error {
+        BodyError::TooLarge(bytes) => format!("it has more than {bytes} bytes"),
+        BodyError::Broken(error) => error.to_string(),
+        BodyError::Encoding(reason) | BodyError::Failed(reason) => reason,
+    };
+    let message = format!("the answer of {} cannot be read: {reason}", named(url));
+    IngestFailure::transient(IngestStatus::WAYBACK_ERROR, message)
 }
 
 /// Checks the bytes of a capture against the index.

@@ -12,7 +12,7 @@ use url::{Url, form_urlencoded};
 use super::{Wayback, cdx::FoundCapture, is_time};
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
-    harvest::fileset::{IngestFailure, RetryRule, client::named},
+    harvest::fileset::{IngestFailure, RetryRule, client::named, json},
     http_client::{RequestHeaders, is_transient, rate_limit_reset},
 };
 
@@ -149,7 +149,8 @@ impl Wayback<'_> {
         if response.status != StatusCode::OK {
             return Err(status_failure(&place, response.status));
         }
-        let accepted: Accepted = read(&place, &response.body_start)?;
+        let accepted = json::document(&response.body_start);
+        let accepted: Accepted = accepted.map_err(|reason| bad_document(&place, &reason))?;
         let message = accepted.message.unwrap_or_default();
         if message.contains("limit of active sessions") {
             return Ok(Step::Busy(message));
@@ -211,11 +212,16 @@ impl Wayback<'_> {
         Err(IngestFailure::transient(IngestStatus::SPN2_CDX_LOOKUP_FAILURE, message))
     }
 
-    async fn status<T: DeserializeOwned>(&self, of: &str) -> Result<T, IngestFailure> {
+    async fn status<T: DeserializeOwned + Send + 'static>(&self, of: &str) -> Result<T, IngestFailure> {
         let place = self.place(Some(of));
         let answer = self.get(&place, &self.headers()).await;
         let (status, body) = answer.map_err(|failure| IngestFailure { status: IngestStatus::SPN2_ERROR, ..failure })?;
-        if status == StatusCode::OK { read(&place, &body) } else { Err(status_failure(&place, status)) }
+        if status != StatusCode::OK {
+            return Err(status_failure(&place, status));
+        }
+        let read = self.read(&place, body, |status: T| status).await;
+        let read = read.map_err(|failure| IngestFailure { status: IngestStatus::SPN2_ERROR, ..failure })?;
+        read.map_err(|reason| bad_document(&place, &reason))
     }
 
     fn place(&self, status_of: Option<&str>) -> Url {
@@ -240,11 +246,9 @@ impl JobStatus {
     }
 }
 
-fn read<T: DeserializeOwned>(place: &Url, body: &[u8]) -> Result<T, IngestFailure> {
-    serde_json::from_slice(body).map_err(|error| IngestFailure {
-        retry: RetryRule::AfterFix,
-        ..spn_error(format!("the answer of {} cannot be read: {error}", named(place)))
-    })
+fn bad_document(place: &Url, reason: &str) -> IngestFailure {
+    let message = format!("the answer of {} cannot be read: {reason}", named(place));
+    IngestFailure { retry: RetryRule::AfterFix, ..spn_error(message) }
 }
 
 fn status_failure(place: &Url, status: StatusCode) -> IngestFailure {

@@ -1,0 +1,333 @@
+//! Links of a landing page: read once, with a bound on their number and their size.
+//!
+//! The page is read by an HTML tokenizer, so that comments and scripts have no links, and each page takes a time that is
+//! proportional to its size.
+
+use std::{
+    collections::HashSet,
+    io::{self, Read},
+};
+
+use axum::http::{HeaderMap, header::LINK};
+use html5gum::{
+    IoReader, Span, Tokenizer,
+    emitters::callback::{CallbackEmitter, CallbackEvent},
+};
+use url::Url;
+
+use super::json::MAX_ENTRIES;
+use crate::{format::ldp::link_targets, harvest::budget::Cancelled};
+
+/// Maximum size of the target of a link, in bytes. Longer links are left out.
+const MAX_TARGET_BYTES: usize = 8 << 10;
+
+/// Maximum size of all targets of a page, in bytes, when they are joined with its URL.
+const MAX_TARGETS_BYTES: usize = 8 << 20;
+
+/// Maximum length of a media type, in bytes.
+const MAX_MEDIA_TYPE_BYTES: usize = 255;
+
+/// Maximum number of anchors that may be the manifest of a bag.
+const MAX_MANIFESTS: usize = 100;
+
+/// Part of the name of each manifest of a bag.
+const MANIFEST: &str = "manifest-";
+
+/// Relation of a link that Signposting uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// A file of the dataset.
+    Item,
+    /// A description of the dataset.
+    DescribedBy,
+    /// The persistent identifier.
+    CiteAs,
+}
+
+impl Relation {
+    const ALL: [Self; 3] = [Self::Item, Self::DescribedBy, Self::CiteAs];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Item => "item",
+            Self::DescribedBy => "describedby",
+            Self::CiteAs => "cite-as",
+        }
+    }
+}
+
+/// A link of a landing page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Target.
+    pub url: Url,
+    /// Media type of the target, if the link has one.
+    pub media_type: Option<String>,
+}
+
+/// The links of a page: at most [`MAX_ENTRIES`] and one more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageLinks {
+    links: Vec<(Relation, Link)>,
+    /// Targets of anchors that may be the manifest of a bag.
+    pub(super) manifests: Vec<Url>,
+    /// Whether the page has more links than these.
+    pub(super) is_cut: bool,
+}
+
+impl PageLinks {
+    /// Reads the `Link` headers of a response, then the elements `link` and `a` of its page. It ends soon after it was
+    /// cancelled.
+    pub(super) fn read(headers: &HeaderMap, page: &[u8], url: &Url, cancelled: &Cancelled) -> Self {
+        let mut collector = Collector { base: url, links: Self::default(), seen: HashSet::new(), bytes: 0 };
+        let values = || headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
+        for relation in Relation::ALL {
+            for target in link_targets(values(), relation.name()) {
+                collector.add(relation, target, None);
+            }
+        }
+        collector.read_page(page, cancelled);
+        collector.links
+    }
+
+    /// Returns the links with a relation, those of the headers first.
+    pub fn of(&self, relation: Relation) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(move |(known, _)| *known == relation).map(|(_, link)| link)
+    }
+}
+
+/// Links that were found so far.
+struct Collector<'a> {
+    base: &'a Url,
+    links: PageLinks,
+    seen: HashSet<(Relation, String)>,
+    bytes: usize,
+}
+
+impl Collector<'_> {
+    fn is_full(&self) -> bool {
+        self.links.is_cut
+    }
+
+    fn add(&mut self, relation: Relation, target: &str, media_type: Option<&str>) {
+        let Some(url) = self.resolved(target) else { return };
+        if !self.seen.insert((relation, url.as_str().to_owned())) {
+            return;
+        }
+        let media_type = media_type.filter(|text| text.len() <= MAX_MEDIA_TYPE_BYTES).map(str::to_owned);
+        self.links.links.push((relation, Link { url, media_type }));
+        self.links.is_cut |= self.links.links.len() > MAX_ENTRIES;
+    }
+
+    fn add_anchor(&mut self, target: &str) {
+        if target.contains(MANIFEST) && self.links.manifests.len() < MAX_MANIFESTS {
+            let url = self.resolved(target);
+            self.links.manifests.extend(url);
+        }
+    }
+
+    /// Returns the URL of a target, if there is room for it.
+    fn resolved(&mut self, target: &str) -> Option<Url> {
+        if self.is_full() || target.len() > MAX_TARGET_BYTES {
+            return None;
+        }
+        let url = self.base.join(target).ok()?;
+        self.bytes += url.as_str().len();
+        self.links.is_cut |= self.bytes > MAX_TARGETS_BYTES;
+        Some(url)
+    }
+
+    fn read_page(&mut self, page: &[u8], cancelled: &Cancelled) {
+        let mut element = Element::default();
+        let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| {
+            element.receive(&event).then(|| {
+                element.links(self);
+                self.is_full()
+            })
+        });
+        // Otherwise the text of scripts is read as elements.
+        emitter.naively_switch_states(true);
+        for is_full in Tokenizer::new_with_emitter(IoReader::new(CancellableRead { page, cancelled }), emitter) {
+            if is_full.unwrap_or(true) {
+                break;
+            }
+        }
+    }
+}
+
+/// An element with links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Link,
+    Anchor,
+}
+
+/// Attribute that is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attribute {
+    Relations,
+    Target,
+    MediaType,
+}
+
+/// The element whose start tag is being read.
+#[derive(Debug, Default)]
+struct Element {
+    kind: Option<Kind>,
+    attribute: Option<Attribute>,
+    values: [Option<String>; 3],
+}
+
+impl Element {
+    /// Adds an event; returns whether the start tag of an element with links has ended.
+    fn receive(&mut self, event: &CallbackEvent<'_>) -> bool {
+        match event {
+            CallbackEvent::OpenStartTag { name } => {
+                let kind = match *name {
+                    b"link" => Some(Kind::Link),
+                    b"a" => Some(Kind::Anchor),
+                    _ => None,
+                };
+                *self = Self { kind, ..Self::default() };
+            }
+            CallbackEvent::AttributeName { name } if self.kind.is_some() => {
+                self.attribute = match *name {
+                    b"rel" => Some(Attribute::Relations),
+                    b"href" => Some(Attribute::Target),
+                    b"type" => Some(Attribute::MediaType),
+                    _ => None,
+                };
+                // The first attribute of a name counts. One without a value has no further event.
+                self.attribute = self.attribute.filter(|attribute| self.values[*attribute as usize].is_none());
+                if let Some(attribute) = self.attribute {
+                    self.values[attribute as usize] = Some(String::new());
+                }
+            }
+            CallbackEvent::AttributeValue { value } => {
+                if let Some(attribute) = self.attribute.take() {
+                    let text = (value.len() <= MAX_TARGET_BYTES).then(|| String::from_utf8_lossy(value).into_owned());
+                    self.values[attribute as usize] = text;
+                }
+            }
+            CallbackEvent::CloseStartTag { .. } => return self.kind.is_some(),
+            CallbackEvent::EndTag { .. } => *self = Self::default(),
+            _ => {}
+        }
+        false
+    }
+
+    /// Hands the links of the element on.
+    fn links(&self, collector: &mut Collector<'_>) {
+        let [relations, target, media_type] = &self.values;
+        let Some(target) = target else { return };
+        if self.kind == Some(Kind::Anchor) {
+            collector.add_anchor(target);
+            return;
+        }
+        let names = relations.as_deref().unwrap_or_default();
+        let has =
+            |relation: &Relation| names.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(relation.name()));
+        for relation in Relation::ALL.into_iter().filter(has) {
+            collector.add(relation, target, media_type.as_deref());
+        }
+    }
+}
+
+/// A page that cannot be read further after the work was cancelled.
+struct CancellableRead<'a> {
+    page: &'a [u8],
+    cancelled: &'a Cancelled,
+}
+
+impl Read for CancellableRead<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancelled.is_cancelled() {
+            return Err(io::Error::other("nobody waits for the links"));
+        }
+        self.page.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    fn read(page: &[u8]) -> PageLinks {
+        let url = Url::parse("https://h.example/d/1").unwrap();
+        PageLinks::read(&HeaderMap::new(), page, &url, &Cancelled::default())
+    }
+
+    fn items(page: &str) -> Vec<(String, Option<String>)> {
+        read(page.as_bytes()).of(Relation::Item).map(|link| (link.url.to_string(), link.media_type.clone())).collect()
+    }
+
+    #[test]
+    fn links_are_read_from_elements() {
+        let page = r#"<html><LINK rel='cite-as' href="x"><link href="/a?b=1&amp;c" type=text/csv REL="item alternate">
+            <link rel=item href=b><link rel="items" href="c"><a rel="item" href="d"><link rel="ITEM" href="/a?b=1&c">
+            <link rel="item" rel="cite-as" href='f' href=g /><!-- <link rel=item href=comment> -->
+            <script>"<link rel=item href=script>"</script><link rel=item>"#;
+        let links = items(page);
+        let links: Vec<_> = links.iter().map(|(url, media_type)| (url.as_str(), media_type.as_deref())).collect();
+        assert_eq!(
+            links,
+            [
+                ("https://h.example/a?b=1&c", Some("text/csv")),
+                ("https://h.example/d/b", None),
+                ("https://h.example/d/f", None)
+            ]
+        );
+        assert_eq!(read(page.as_bytes()).of(Relation::CiteAs).count(), 1);
+    }
+
+    #[test]
+    fn headers_come_before_elements() {
+        let mut headers = HeaderMap::new();
+        headers.append(LINK, "<b>; rel=item, <c>; rel=\"cite-as\"".parse().unwrap());
+        let url = Url::parse("https://h.example/").unwrap();
+        let links =
+            PageLinks::read(&headers, b"<link rel=item href=a><link rel=item href=b>", &url, &Cancelled::default());
+        let paths: Vec<_> = links.of(Relation::Item).map(|link| link.url.path().to_owned()).collect();
+        assert_eq!(paths, ["/b", "/a"]);
+        assert_eq!(links.of(Relation::CiteAs).count(), 1);
+    }
+
+    #[test]
+    fn number_and_size_of_links_are_bounded() {
+        let mut many = String::new();
+        (0..3 * MAX_ENTRIES).for_each(|n| write!(many, "<link rel=item href={n:x}>").unwrap());
+        let links = read(many.as_bytes());
+        assert!(links.is_cut && links.of(Relation::Item).count() == MAX_ENTRIES + 1);
+        let mut long = String::new();
+        (0..4000).for_each(|n| write!(long, "<link rel=item href=\"{n}{}\">", "x".repeat(4 << 10)).unwrap());
+        let links = read(long.as_bytes());
+        let bytes: usize = links.of(Relation::Item).map(|link| link.url.as_str().len()).sum();
+        assert!(links.is_cut && bytes < MAX_TARGETS_BYTES + (8 << 10), "{bytes}");
+        let huge = format!("<link rel=item href=\"{}\"><link rel=item href=a>", "x".repeat(1 << 20));
+        assert_eq!(items(&huge).len(), 1);
+        let mut anchors = String::new();
+        (0..1000).for_each(|n| write!(anchors, "<a href={n}/manifest-md5.txt>").unwrap());
+        assert_eq!(read(anchors.as_bytes()).manifests.len(), MAX_MANIFESTS);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_have_no_links() {
+        assert_eq!(read(&vec![0xFF; 1 << 20]), PageLinks::default());
+        let attributes: String = (0..50_000).fold("<link ".to_owned(), |mut page, n| {
+            write!(page, "a{n}=b ").unwrap();
+            page
+        });
+        assert_eq!(items(&format!("{attributes} rel=item href=a>")).len(), 1);
+    }
+
+    #[test]
+    fn cancelled_reading_ends() {
+        let cancelled = Cancelled::default();
+        cancelled.cancel();
+        let url = Url::parse("https://h.example/").unwrap();
+        let links = PageLinks::read(&HeaderMap::new(), b"<link rel=item href=a>", &url, &cancelled);
+        assert_eq!(links, PageLinks::default());
+    }
+}
