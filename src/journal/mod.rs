@@ -169,6 +169,12 @@ impl JournalError {
 }
 
 impl JournalError {
+    /// Returns whether the write was refused because another node has the duty now, which is no failure.
+    #[must_use]
+    pub fn is_lost_duty(&self) -> bool {
+        matches!(self, Self::Store(StoreError::DutyLost))
+    }
+
     /// Returns whether the storage has failed for a while, or is too slow. The journal logs that by itself.
     #[must_use]
     pub fn is_outage(&self) -> bool {

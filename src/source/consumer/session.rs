@@ -252,7 +252,10 @@ impl<B: Broker> SourceConsumer<B> {
         while let Err(error) = self.intake.accept_batch(&self.source, batch, position.clone()).await {
             let wait = backoff.next_wait();
             self.status.record_failure(ConnectionState::Paused, &error.to_string(), wait);
-            if !paused {
+            // The duty that is lost ends the session in a moment.
+            if error.is_lost_duty() {
+                tracing::info!(source = %self.source.name(), %error, "a batch was not written");
+            } else if !paused {
                 tracing::error!(source = %self.source.name(), %error, "cannot write the journal; the source is paused");
             }
             paused = true;

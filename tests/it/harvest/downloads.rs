@@ -22,7 +22,7 @@ const PDF: &[u8] = b"%PDF-1.7 a paper";
 /// Writes the configuration of a source `repo` whose files are downloaded by the source `files`.
 fn config(folder: &Path, more: &str) -> String {
     let lines = format!(
-        "[delivery]\nallow = [\"127.0.0.1\", \"127.0.0.2\", \"127.0.0.3\"]\n[sources.repo]\ntransport = \"http\"\ndialect = \"content-change\"\n\
+        "[delivery]\nallow = [\"127.0.0.1\", \"127.0.0.3\", \"127.0.0.4\"]\n[sources.repo]\ntransport = \"http\"\ndialect = \"content-change\"\n\
          [sources.files]\ntransport = \"download\"\ndialect = \"download\"\nof = [\"repo\"]\nurls = 'http://.*'\n{more}\n"
     );
     configuration(folder, &lines)
