@@ -80,7 +80,7 @@ pub(crate) fn appends() {
                         // A unique identifier in every round, ordered by time like the first one.
                         let mut id = *id;
                         id[8..].copy_from_slice(&(bare_seq as u64).to_be_bytes());
-                        insert.execute(rusqlite::params![bare_seq, id, received, checksum, json, key]).unwrap();
+                        insert.execute((bare_seq, id, received, checksum, json, key)).unwrap();
                     }
                     bare.execute_batch("COMMIT").unwrap();
                 }

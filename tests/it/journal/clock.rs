@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use flate2::Crc;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::support::{
@@ -28,7 +28,7 @@ fn move_newest_into_future(folder: &Path) {
     checksum.update(json.as_bytes());
     let millis = chrono::DateTime::parse_from_rfc3339(AHEAD).unwrap().timestamp_millis();
     let change = "UPDATE changes SET json = ?, received = ?, checksum = ? WHERE seq = ?";
-    connection.execute(change, params![json, millis, checksum.sum(), seq]).unwrap();
+    connection.execute(change, (json, millis, checksum.sum(), seq)).unwrap();
 }
 
 #[tokio::test]
