@@ -5,7 +5,7 @@
 //! - What is stored has characters that every database, XML and JSON can hold: [`cleaned`], the type `Text` of the model,
 //!   and [`storable`] as the last resort of the stores.
 //! - What is shown in a log or on a terminal contains nothing that controls a terminal, reorders the text or hides a part
-//!   of it: [`line`], [`lines`] and [`json`] write such characters as escapes.
+//!   of it: [`line()`], [`lines`] and [`json`] write such characters as escapes.
 
 use std::{
     borrow::Cow,
@@ -55,7 +55,7 @@ pub fn line(text: &str, max_chars: usize) -> Line<'_> {
     Line { text, max_chars }
 }
 
-/// A text that is shown in one line; see [`line`].
+/// A text that is shown in one line; see [`line()`].
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'t> {
     text: &'t str,
@@ -71,7 +71,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// Shows a text of several lines. Tabs and line breaks stay; all other characters that [`line`] escapes become escapes.
+/// Shows a text of several lines. Tabs and line breaks stay; all other characters that [`line()`] escapes become escapes.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden_in_lines, Notation::Rust)
