@@ -24,4 +24,5 @@ mod support;
 mod telemetry;
 mod views;
 mod web;
+mod worlds;
 mod xesam;

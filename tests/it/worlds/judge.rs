@@ -1,0 +1,94 @@
+//! Judge of the worlds: compares the truth with the registry, with each subscriber's copy, and with the quarantine.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use serde_json::Value;
+
+use crate::worlds::{
+    ItemTruth, Truth,
+    copies::{Copy, CopyFormat},
+    rig::Rig,
+};
+
+/// Compares everything; the error lists each difference in a line.
+pub(crate) async fn compare(truth: &Truth, rig: &mut Rig) -> Result<(), String> {
+    let copies = rig.copies().await;
+    let mut differences = String::new();
+    compare_registry(truth, &registry(rig).await, &mut differences);
+    for copy in &copies {
+        compare_copy(truth, copy, &mut differences);
+    }
+    let refused = rig.gateway().json("/quarantine?limit=1000").await["messages"].as_array().unwrap().clone();
+    if refused.len() != truth.refused {
+        let reasons: Vec<_> = refused.iter().map(|message| message["reason"].to_string()).collect();
+        let _ = writeln!(differences, "{} of {} messages are refused: {reasons:?}", refused.len(), truth.refused);
+    }
+    if differences.is_empty() { Ok(()) } else { Err(format!("{differences}truth: {:#?}", truth.items)) }
+}
+
+/// Reads the live items of the registry as a reader of docs/snapshot.md does.
+async fn registry(rig: &Rig) -> BTreeMap<String, ItemTruth> {
+    let mut items = BTreeMap::new();
+    let mut after = String::new();
+    loop {
+        let page = rig.gateway().json(&format!("/snapshot?limit=1000{after}")).await;
+        for object in page["objects"].as_array().unwrap() {
+            for item in object["items"].as_array().unwrap() {
+                items.insert(item["uri"].as_str().unwrap().to_owned(), item_of(object, item));
+            }
+        }
+        let Some(next) = page["next"].as_str() else { return items };
+        after = format!("&after={}", url::form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>());
+    }
+}
+
+fn item_of(object: &Value, item: &Value) -> ItemTruth {
+    ItemTruth {
+        object: object["uri"].as_str().unwrap().to_owned(),
+        public: item["state"].as_str().is_none_or(|state| state == "ACTIVE"),
+        size: item["content"]["size"].as_u64(),
+    }
+}
+
+fn compare_registry(truth: &Truth, registry: &BTreeMap<String, ItemTruth>, differences: &mut String) {
+    let uris: BTreeSet<_> = truth.items.keys().chain(registry.keys()).collect();
+    for uri in uris {
+        match (truth.items.get(uri), registry.get(uri)) {
+            (Some(_), None) => _ = writeln!(differences, "the registry lacks {uri}"),
+            (None, Some(_)) => _ = writeln!(differences, "the registry has {uri}, which does not exist"),
+            (Some(item), Some(known)) => {
+                // A source that tells no size may follow a message of a time when it told one.
+                let known = ItemTruth { size: item.size.and(known.size), ..known.clone() };
+                if *item != known {
+                    let _ = writeln!(differences, "the registry knows {known:?} about {uri}; true is {item:?}");
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+fn compare_copy(truth: &Truth, copy: &Copy, differences: &mut String) {
+    let visible = |item: &ItemTruth| item.public || !copy.visibility;
+    let is_activity = copy.format == CopyFormat::ActivityStreams;
+    if is_activity && !truth.one_resource_for_each_event {
+        return;
+    }
+    let name = &copy.name;
+    for (uri, item) in truth.items.iter().filter(|(_, item)| visible(item)) {
+        match copy.items.get(uri) {
+            None => _ = writeln!(differences, "the subscriber {name} lacks {uri}"),
+            Some(size) if !is_activity && item.size.is_some() && *size != item.size => {
+                let _ =
+                    writeln!(differences, "the subscriber {name} knows the size {size:?} of {uri}: {:?}", item.size);
+            }
+            Some(_) => {}
+        }
+    }
+    for uri in copy.items.keys().filter(|uri| !truth.items.get(*uri).is_some_and(visible)) {
+        let _ = writeln!(differences, "the subscriber {name} holds {uri}");
+    }
+}

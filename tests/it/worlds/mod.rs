@@ -1,0 +1,75 @@
+//! Worlds: models of real systems that live random histories, while the gateway is killed and started again.
+//!
+//! A world keeps its own truth, and speaks to the gateway as the real system does, with its documented oddities as
+//! switches. When the world is quiet, the judge compares the truth with the registry, with the copies of subscribers,
+//! and with what the gateway has refused. A failure prints the seed and the shortest history that still fails.
+//!
+//! `TIDINGS_TEST_WORLDS` is a number of hours for which each world goes on with new seeds. `SEED` repeats the histories of
+//! one seed.
+
+mod copies;
+mod driver;
+mod judge;
+mod plug_in;
+mod rig;
+
+use std::collections::BTreeMap;
+
+use proptest::strategy::BoxedStrategy;
+
+use crate::worlds::rig::Rig;
+
+/// Model of a source: its truth, and its messages to the gateway.
+pub(crate) trait World: Sized {
+    /// Behaviours of this source that stay the same during a history.
+    type Switches: Clone + std::fmt::Debug;
+    /// One thing that happens in the source. A step names things by small numbers, and does nothing where it makes no
+    /// sense, so that a history stays a history when steps are left out.
+    type Step: Clone + std::fmt::Debug;
+
+    /// Name for messages.
+    const NAME: &'static str;
+
+    /// Returns the random switches.
+    fn switches() -> BoxedStrategy<Self::Switches>;
+
+    /// Returns a random step.
+    fn step() -> BoxedStrategy<Self::Step>;
+
+    /// Starts the source.
+    async fn begin(switches: Self::Switches) -> Self;
+
+    /// Returns the settings of the gateway for this source, as TOML.
+    fn settings(&self) -> String;
+
+    /// Lives one step: changes the truth, and tells the gateway. Returns what the gateway has answered wrongly.
+    async fn live(&mut self, step: Self::Step, rig: &mut Rig) -> Result<(), String>;
+
+    /// Ends all passing troubles, and waits until the gateway has everything that the source will ever send.
+    async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String>;
+
+    /// Returns what exists.
+    fn truth(&self) -> Truth;
+}
+
+/// What exists in a source.
+#[derive(Debug, Default)]
+pub(crate) struct Truth {
+    /// The items that exist, by URI.
+    pub(crate) items: BTreeMap<String, ItemTruth>,
+    /// Number of messages that the gateway must have refused, which are in its quarantine.
+    pub(crate) refused: usize,
+    /// True if each event is about one resource, so that ActivityStreams tell everything about the items.
+    pub(crate) one_resource_for_each_event: bool,
+}
+
+/// What is true of an item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ItemTruth {
+    /// URI of the item's object.
+    pub(crate) object: String,
+    /// True if the public may see the item.
+    pub(crate) public: bool,
+    /// Size of the content in bytes, if the source has told one.
+    pub(crate) size: Option<u64>,
+}

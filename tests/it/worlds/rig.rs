@@ -1,0 +1,146 @@
+//! Gateway of a world with subscribers in every format, which can be killed at any time.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    support::{
+        gateway::{Gateway, PATIENCE},
+        http_receiver::{Receiver, Reply},
+        webhook_fixture::SECRET,
+        websub_fixture::LOCAL,
+    },
+    worlds::copies::Copy,
+};
+
+/// Response of the gateway to a message.
+#[derive(Debug)]
+pub(crate) struct HookResponse {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// JSON of the body.
+    pub(crate) body: Value,
+    /// True if the message was sent again because the first response was lost, so that it can be a duplicate.
+    pub(crate) repeated: bool,
+}
+
+impl HookResponse {
+    /// Returns `outcome`, or an empty text.
+    pub(crate) fn outcome(&self) -> &str {
+        self.body["outcome"].as_str().unwrap_or_default()
+    }
+}
+
+/// Gateway with its journal and its subscribers.
+pub(crate) struct Rig {
+    folder: TempDir,
+    gateway: Gateway,
+    kill_after: Option<Duration>,
+    copies: Arc<Mutex<Vec<Copy>>>,
+    _receiver: Receiver,
+}
+
+impl Rig {
+    /// Starts a gateway with these settings and a subscriber for each kind of copy.
+    pub(crate) async fn start(settings: &str) -> Self {
+        let copies = Arc::new(Mutex::new(Copy::of_every_kind()));
+        let receiver = Receiver::start({
+            let copies = Arc::clone(&copies);
+            move |_, request| {
+                let mut copies = copies.lock().unwrap();
+                let copy = copies.iter_mut().find(|copy| request.path == format!("/{}", copy.name)).unwrap();
+                copy.apply(request.header("webhook-id"), &request.body);
+                Reply::of(204)
+            }
+        })
+        .await;
+        let folder = tempfile::tempdir().unwrap();
+        let mut configuration = format!("{LOCAL}{settings}\n");
+        for copy in copies.lock().unwrap().iter() {
+            configuration += &format!(
+                "[subscriptions.{name}]\ndelivery = \"webhook\"\nformat = \"{format}\"\nstart = \"beginning\"\n\
+                 url = \"http://{address}/{name}\"\nsecrets = [\"{SECRET}\"]\nfilter = {{ visibility = {visibility} }}\n",
+                name = copy.name,
+                format = copy.format.name(),
+                address = receiver.address,
+                visibility = copy.visibility,
+            );
+        }
+        fs::write(folder.path().join("tidings.toml"), configuration).unwrap();
+        let gateway = gateway(&folder);
+        Self { folder, gateway, kill_after: None, copies, _receiver: receiver }
+    }
+
+    /// Returns the running gateway.
+    pub(crate) fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// Kills the gateway like a power cut, and starts it again.
+    pub(crate) fn kill(&mut self) {
+        self.gateway.kill();
+        self.gateway = gateway(&self.folder);
+    }
+
+    /// Kills the gateway this long after the next message has been sent.
+    pub(crate) fn kill_during_next_request(&mut self, after: Duration) {
+        self.kill_after = Some(after);
+    }
+
+    /// Posts a message to a hook, again and again until the gateway has answered.
+    pub(crate) async fn post(&mut self, source: &str, headers: &[(&str, String)], body: &[u8]) -> HookResponse {
+        let mut repeated = false;
+        loop {
+            if let Some((status, body)) = self.try_post(source, headers, body).await {
+                return HookResponse { status, body, repeated };
+            }
+            repeated = true;
+        }
+    }
+
+    /// Posts a message once; returns nothing if the gateway has been killed before the response.
+    async fn try_post(&mut self, source: &str, headers: &[(&str, String)], body: &[u8]) -> Option<(u16, Value)> {
+        let mut request = self.gateway.http.post(format!("{}/hooks/{source}", self.gateway.url)).body(body.to_vec());
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let response = tokio::spawn(async move {
+            let response = request.send().await?;
+            let status = response.status().as_u16();
+            Ok::<_, reqwest::Error>((status, response.bytes().await?))
+        });
+        if let Some(after) = self.kill_after.take() {
+            tokio::time::sleep(after).await;
+            self.kill();
+        }
+        let (status, body) = response.await.unwrap().ok()?;
+        Some((status, serde_json::from_slice(&body).unwrap()))
+    }
+
+    /// Waits until every subscriber has confirmed the newest change, and returns the copies.
+    pub(crate) async fn copies(&mut self) -> Vec<Copy> {
+        let head = self.gateway.head().await;
+        let began = Instant::now();
+        loop {
+            let list = self.gateway.json("/subscriptions").await;
+            let subscriptions = list["subscriptions"].as_array().unwrap();
+            if subscriptions.iter().all(|one| one["cursor"].as_u64() == Some(head)) {
+                return self.copies.lock().unwrap().clone();
+            }
+            assert!(began.elapsed() < PATIENCE, "the subscribers do not get change {head}: {list:#}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Starts the gateway of a world with its configuration and journal.
+fn gateway(folder: &TempDir) -> Gateway {
+    let configuration = folder.path().join("tidings.toml");
+    Gateway::start_with(&folder.path().join("data"), &["--config", configuration.to_str().unwrap()])
+}
