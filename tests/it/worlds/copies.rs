@@ -30,7 +30,7 @@ impl CopyFormat {
 
 /// Items that a subscriber holds who applies each message to an empty set.
 #[derive(Clone, Debug)]
-pub(crate) struct Copy {
+pub(crate) struct SubscriberCopy {
     /// Name of the subscription.
     pub(crate) name: String,
     pub(crate) format: CopyFormat,
@@ -52,7 +52,7 @@ struct Told {
     late: Vec<String>,
 }
 
-impl Copy {
+impl SubscriberCopy {
     /// Returns an empty copy for each format, with and without visibility.
     pub(crate) fn of_every_kind() -> Vec<Self> {
         let kinds = CopyFormat::ALL.into_iter().flat_map(|format| [(format, false), (format, true)]);

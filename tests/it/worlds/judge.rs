@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::worlds::{
     ItemTruth, Truth,
-    copies::{Copy, CopyFormat},
+    copies::{CopyFormat, SubscriberCopy},
     rig::Rig,
 };
 
@@ -71,7 +71,7 @@ fn compare_registry(truth: &Truth, registry: &BTreeMap<String, ItemTruth>, diffe
     }
 }
 
-fn compare_copy(truth: &Truth, copy: &Copy, differences: &mut String) {
+fn compare_copy(truth: &Truth, copy: &SubscriberCopy, differences: &mut String) {
     let visible = |item: &ItemTruth| item.public || !copy.visibility;
     let is_activity = copy.format == CopyFormat::ActivityStreams;
     if is_activity && !truth.one_resource_for_each_event {

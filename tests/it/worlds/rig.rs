@@ -16,7 +16,7 @@ use crate::{
         webhook_fixture::SECRET,
         websub_fixture::LOCAL,
     },
-    worlds::copies::Copy,
+    worlds::copies::SubscriberCopy,
 };
 
 /// Response of the gateway to a message.
@@ -42,14 +42,14 @@ pub(crate) struct Rig {
     folder: TempDir,
     gateway: Gateway,
     kill_after: Option<Duration>,
-    copies: Arc<Mutex<Vec<Copy>>>,
+    copies: Arc<Mutex<Vec<SubscriberCopy>>>,
     _receiver: Receiver,
 }
 
 impl Rig {
     /// Starts a gateway with these settings and a subscriber for each kind of copy.
     pub(crate) async fn start(settings: &str) -> Self {
-        let copies = Arc::new(Mutex::new(Copy::of_every_kind()));
+        let copies = Arc::new(Mutex::new(SubscriberCopy::of_every_kind()));
         let receiver = Receiver::start({
             let copies = Arc::clone(&copies);
             move |_, request| {
@@ -124,7 +124,7 @@ impl Rig {
     }
 
     /// Waits until every subscriber has confirmed the newest change, and returns the copies.
-    pub(crate) async fn copies(&mut self) -> Vec<Copy> {
+    pub(crate) async fn copies(&mut self) -> Vec<SubscriberCopy> {
         let head = self.gateway.head().await;
         let began = Instant::now();
         loop {
