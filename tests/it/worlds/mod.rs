@@ -9,6 +9,7 @@
 
 mod copies;
 mod driver;
+mod fedora6;
 mod judge;
 mod plug_in;
 mod rig;
