@@ -10,7 +10,6 @@ mod feed_hub;
 mod feeds;
 mod fileset_at_platforms;
 mod fileset_bundles;
-mod fileset_documents;
 mod fileset_ingest;
 mod fileset_items;
 mod fileset_jobs;

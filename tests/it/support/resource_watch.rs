@@ -6,6 +6,7 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     ops::Deref,
+    process::ExitStatus,
 };
 
 use serde_json::Value;
@@ -38,6 +39,11 @@ impl WatchedGateway {
         let arguments = ["--listen", "127.0.0.1:0", "--config", path.to_str().unwrap()];
         let gateway = Gateway::start_elsewhere(&data, &arguments, Some(&log));
         Self { gateway, folder }
+    }
+
+    /// Sends SIGTERM and waits for the exit.
+    pub(crate) fn stop(self) -> ExitStatus {
+        self.gateway.stop()
     }
 
     /// Panics unless the gateway still answers and its log contains no panic.
