@@ -11,6 +11,7 @@ mod copies;
 mod driver;
 mod fedora6;
 mod judge;
+mod oai_pmh;
 mod plug_in;
 mod rig;
 
@@ -58,10 +59,24 @@ pub(crate) trait World: Sized {
 pub(crate) struct Truth {
     /// The items that exist, by URI.
     pub(crate) items: BTreeMap<String, ItemTruth>,
-    /// Number of messages that the gateway must have refused, which are in its quarantine.
-    pub(crate) refused: usize,
+    /// Messages that the gateway must have refused, which are in its quarantine.
+    pub(crate) refused: Refusals,
     /// True if each event is about one resource, so that ActivityStreams tell everything about the items.
     pub(crate) one_resource_for_each_event: bool,
+}
+
+/// Number of messages that a source has sent, and that the gateway must have refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refusals {
+    Exactly(usize),
+    /// The source has things that nobody can read.
+    Any,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self::Exactly(0)
+    }
 }
 
 /// What is true of an item.
@@ -73,4 +88,6 @@ pub(crate) struct ItemTruth {
     pub(crate) public: bool,
     /// Size of the content in bytes, if the source has told one.
     pub(crate) size: Option<u64>,
+    /// Digest of the content in hexadecimal, if the world knows it.
+    pub(crate) digest: Option<String>,
 }

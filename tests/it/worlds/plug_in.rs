@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::worlds::{ItemTruth, Truth, World, driver, rig::Rig};
+use crate::worlds::{ItemTruth, Refusals, Truth, World, driver, rig::Rig};
 
 const BASE: &str = "http://repository.example.org/things";
 
@@ -315,11 +315,16 @@ impl World for PlugIn {
 
     fn truth(&self) -> Truth {
         let item = |((thing, image), known): (&(u8, u8), &Image)| {
-            let item = ItemTruth { object: thing_uri(*thing), public: known.public, size: Some(known.size) };
+            let item =
+                ItemTruth { object: thing_uri(*thing), public: known.public, size: Some(known.size), digest: None };
             (image_uri(*thing, *image), item)
         };
         // A purge names the object, and not its images.
-        Truth { items: self.images.iter().map(item).collect(), refused: self.refused, ..Truth::default() }
+        Truth {
+            items: self.images.iter().map(item).collect(),
+            refused: Refusals::Exactly(self.refused),
+            ..Truth::default()
+        }
     }
 }
 

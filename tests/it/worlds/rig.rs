@@ -123,6 +123,35 @@ impl Rig {
         Some((status, serde_json::from_slice(&body).unwrap()))
     }
 
+    /// Requests a run of a harvest, waits until it has ended, and returns it.
+    pub(crate) async fn harvest(&mut self, name: &str) -> Value {
+        let path = format!("/harvests/{name}");
+        let ended = |harvest: &Value| harvest["run"]["state"].as_str().is_some_and(|state| state != "running");
+        let first = self.harvest_when(&path, ended).await;
+        let requested = self.gateway.http.post(format!("{}{path}/run", self.gateway.url)).send().await.unwrap();
+        assert_eq!(requested.status(), reqwest::StatusCode::ACCEPTED);
+        if let Some(after) = self.kill_after.take() {
+            tokio::time::sleep(after).await;
+            self.kill();
+        }
+        let before = first["run"]["id"].clone();
+        let last = self.harvest_when(&path, |harvest| ended(harvest) && harvest["run"]["id"] != before).await;
+        last["run"].clone()
+    }
+
+    /// Waits until a harvest meets a condition.
+    async fn harvest_when(&self, path: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let harvest = self.gateway.json(path).await;
+            if condition(&harvest) {
+                return harvest;
+            }
+            assert!(began.elapsed() < PATIENCE, "{harvest:#}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Waits until every subscriber has confirmed the newest change, and returns the copies.
     pub(crate) async fn copies(&mut self) -> Vec<SubscriberCopy> {
         let head = self.gateway.head().await;
