@@ -347,15 +347,21 @@ impl Intake {
         Ok(Some(receipt))
     }
 
-    /// Parses a message. For a large one, other tasks leave the thread before, so that none of them waits.
+    /// Parses a message.
     async fn read(&self, source: &Source, incoming: &mut Incoming) -> Result<ParsedMessage, Rejection> {
+        self.parse(incoming.body.len(), || source.read(incoming)).await
+    }
+
+    /// Parses a body of so many bytes. For a large one, other tasks leave the thread before, so that none of them waits, and
+    /// one is parsed for each core at a time.
+    pub async fn parse<T>(&self, bytes: usize, parse: impl FnOnce() -> T) -> T {
         let has_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-        if incoming.body.len() <= SMALL_BYTES || !has_threads {
-            return source.read(incoming);
+        if bytes <= SMALL_BYTES || !has_threads {
+            return parse();
         }
         // The semaphore is never closed.
         let _parser = self.parsers.acquire().await;
-        block_in_place(|| source.read(incoming))
+        block_in_place(parse)
     }
 
     /// Appends the drafts of a message, unless they exceed a limit.

@@ -1,7 +1,7 @@
-//! Zip and tar archives.
+//! Zip, tar and tar.gz files.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| tidings_fuzz::check_archive(input));
+fuzz_target!(|input: &[u8]| tidings_fuzz::check_parser("archives", input));

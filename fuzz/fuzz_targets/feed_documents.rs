@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| tidings_fuzz::check_feed(input));
+fuzz_target!(|input: &[u8]| tidings_fuzz::check_parser("feed_documents", input));

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| tidings_fuzz::check_kafka_batches(input));
+fuzz_target!(|input: &[u8]| tidings_fuzz::check_parser("kafka_batches", input));

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| tidings_fuzz::check_oai_pmh(input));
+fuzz_target!(|input: &[u8]| tidings_fuzz::check_parser("oai_pmh", input));

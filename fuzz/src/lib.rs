@@ -3,14 +3,18 @@
 //! Reading never panics. The error of a refused message is printable. The change from an accepted message can be
 //! written in every format. Formats that can also be read give the same change when they are read back.
 
+// The tests of the program read documents with the same parsers and limits.
+#[path = "../../tests/memory/documents.rs"]
+#[cfg(test)]
 mod documents;
-mod memory;
+#[path = "../../tests/memory/measure.rs"]
+mod measure;
+#[path = "../../tests/memory/parsers.rs"]
+mod parsers;
 
 use std::sync::LazyLock;
 
-pub use documents::{check_archive, check_feed, check_kafka_batches, check_oai_pmh};
-pub use memory::{MemoryLimit, limited};
-
+use measure::{MemoryLimit, limited};
 use tidings::{
     format::{self, Dialect, DialectKind, FORMATS, Headers, Limits, Message, ParsedMessage, Redaction},
     journal::settle::{SourcePolicy, settle_without_registry},
@@ -46,6 +50,15 @@ static POLICY: LazyLock<SourcePolicy> = LazyLock::new(|| SourcePolicy {
     // Every draft becomes a change.
     metadata_changes: true,
 });
+
+/// Reads a document with the parser of this name, and checks the memory that this takes.
+///
+/// # Panics
+/// Panics if there is no such parser.
+pub fn check_parser(name: &str, input: &[u8]) {
+    let parser = parsers::PARSERS.iter().find(|parser| parser.name == name);
+    (parser.expect("there is such a parser").check)(input);
+}
 
 /// Reads a message in every dialect and checks the result.
 pub fn check_dialects(input: &[u8]) {
@@ -108,4 +121,36 @@ pub fn assert_printable(text: &str) {
     assert!(!text.is_empty(), "the text is empty");
     assert!(!text.contains(char::is_control), "{text:?} has control characters");
     assert!(text.len() < 8192, "{} bytes are too long", text.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_dialects, documents, parsers};
+
+    /// Measures everything, in one test, because the allocator counts what the whole program allocates.
+    #[test]
+    fn documents_and_fixtures_take_bounded_memory() {
+        for document in documents::all() {
+            println!("{:?}", String::from_utf8_lossy(&document[..document.len().min(60)]));
+            check_dialects(&document);
+        }
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
+        let mut folders = vec![root];
+        let mut count = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                println!("{}", path.display());
+                let document = std::fs::read(&path).unwrap();
+                count += 1;
+                parsers::PARSERS.iter().for_each(|parser| (parser.check)(&document));
+                check_dialects(&document);
+            }
+        }
+        assert!(count > 100, "{count} fixtures");
+    }
 }

@@ -178,7 +178,8 @@ pub async fn seed(
     Body(body): Body,
 ) -> Result<Response, Problem> {
     let listed = seeder.source(&name)?;
-    let part: CrawlPart = serde_json::from_slice(&body).map_err(|error| {
+    let part = seeder.intake.parse(body.len(), || serde_json::from_slice::<CrawlPart>(&body)).await;
+    let part = part.map_err(|error| {
         Problem::new(ProblemCode::BadRequest, format!("The body is not a part of a crawl: {error}."))
     })?;
     part.check_limits()?;

@@ -1,13 +1,16 @@
 //! Parses responses of a Linked Data Platform (Fedora 4 to 6): the description of a resource as JSON-LD, and
 //! the header `Link`. They supply what events lack.
 
-use serde_json::Value;
+use std::{borrow::Cow, fmt};
 
-use super::{Location, Rejection, utf8::utf8};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{Limits, Location, Rejection, json, utf8::utf8};
 use crate::model::Uri;
-
-/// Property with which Fedora 4 and 5 name the container of a resource.
-const HAS_PARENT: &str = "http://fedora.info/definitions/v4/repository#hasParent";
 
 /// Description of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,43 +21,129 @@ pub struct ResourceDescription {
     pub parent: Option<Uri>,
 }
 
+/// Members of a node that are used, unparsed. The others are skipped.
+#[derive(Deserialize)]
+struct Node<'t> {
+    #[serde(rename = "@id", borrow, default)]
+    id: Option<&'t RawValue>,
+    #[serde(rename = "@type", borrow, default)]
+    types: Option<&'t RawValue>,
+    #[serde(rename = "http://fedora.info/definitions/v4/repository#hasParent", borrow, default)]
+    parents: Option<&'t RawValue>,
+    #[serde(rename = "@graph", borrow, default)]
+    graph: Option<&'t RawValue>,
+}
+
 /// Parses a description in expanded JSON-LD, as Fedora writes it (`[{"@id": …, "@type": […], …}]`). Nodes of
-/// other resources are skipped.
+/// other resources are skipped. Of the types, at most one more than `limits.types` is returned.
+///
+/// The memory does not grow with the number of nodes and members, because only the values in use are stored.
 ///
 /// # Errors
 /// Rejects a body that is not JSON or not of that form.
-pub fn parse_description(body: &[u8], resource: &str) -> Result<ResourceDescription, Rejection> {
+pub fn parse_description(body: &[u8], resource: &str, limits: Limits) -> Result<ResourceDescription, Rejection> {
     let text = utf8(body)?;
-    let document: Value = serde_json::from_str(text)
-        .map_err(|error| Rejection::malformed(Location::Message, format!("this is not well-formed JSON: {error}")))?;
-    let nodes = match &document {
-        Value::Array(nodes) => nodes.as_slice(),
-        Value::Object(members) => match members.get("@graph") {
-            Some(Value::Array(nodes)) => nodes.as_slice(),
-            _ => std::slice::from_ref(&document),
-        },
-        _ => return Err(Rejection::unprocessable(Location::Message, "this is not a description in JSON-LD")),
-    };
-    let is_meant = |node: &&Value| {
-        let id = node.get("@id").and_then(Value::as_str);
-        id.is_some_and(|id| id.trim_end_matches('/') == resource.trim_end_matches('/'))
+    let malformed = |error: serde_json::Error| {
+        let reason = json::syntax_reason(text, &error);
+        Rejection::malformed(Location::Message, reason)
     };
     let mut described = ResourceDescription::default();
-    for node in nodes.iter().filter(is_meant) {
-        let types = each(node.get("@type")).filter_map(Value::as_str);
-        described.types.extend(types.filter_map(|name| Uri::parse(name).ok()));
-        let parents = each(node.get(HAS_PARENT)).filter_map(|parent| parent.get("@id")?.as_str());
-        described.parent = parents.filter_map(|parent| Uri::parse(parent).ok()).next().or(described.parent);
+    let mut add = |node: &RawValue| match is_object(node) {
+        true => described.add(&serde_json::from_str(node.get())?, resource, limits),
+        false => Ok(()),
+    };
+    match text.trim_ascii_start().as_bytes().first() {
+        Some(b'[') => each(text, add).map_err(malformed)?,
+        Some(b'{') => {
+            let document: &RawValue = serde_json::from_str(text).map_err(malformed)?;
+            let Node { graph, .. } = serde_json::from_str(text).map_err(malformed)?;
+            match graph.filter(|graph| is_list(graph)) {
+                Some(graph) => each(graph.get(), add).map_err(malformed)?,
+                None => add(document).map_err(malformed)?,
+            }
+        }
+        _ => {
+            serde_json::from_str::<IgnoredAny>(text).map_err(malformed)?;
+            return Err(Rejection::unprocessable(Location::Message, "this is not a description in JSON-LD"));
+        }
     }
     Ok(described)
 }
 
-fn each(value: Option<&Value>) -> impl Iterator<Item = &Value> {
-    match value {
-        Some(Value::Array(all)) => all.iter(),
-        Some(one) => std::slice::from_ref(one).iter(),
-        None => [].iter(),
+impl ResourceDescription {
+    /// Adds the facts of a node, if it is about the resource.
+    fn add(&mut self, node: &Node<'_>, resource: &str, limits: Limits) -> serde_json::Result<()> {
+        let is_meant = |id: &str| id.trim_end_matches('/') == resource.trim_end_matches('/');
+        if !node.id.and_then(text_of).is_some_and(|id| is_meant(&id)) {
+            return Ok(());
+        }
+        each_or_only(node.types, |name| {
+            let name = text_of(name).filter(|_| self.types.len() <= limits.types);
+            self.types.extend(name.and_then(|name| Uri::parse(&name).ok()));
+            Ok(())
+        })?;
+        let mut parent = None;
+        each_or_only(node.parents, |reference| {
+            if parent.is_none() && is_object(reference) {
+                let Node { id, .. } = serde_json::from_str(reference.get())?;
+                parent = id.and_then(text_of).and_then(|id| Uri::parse(&id).ok());
+            }
+            Ok(())
+        })?;
+        self.parent = parent.or(self.parent.take());
+        Ok(())
     }
+}
+
+fn is_object(value: &RawValue) -> bool {
+    value.get().starts_with('{')
+}
+
+fn is_list(value: &RawValue) -> bool {
+    value.get().starts_with('[')
+}
+
+/// Returns the text of a value; `None` if it is something else.
+fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
+    let quoted = value.get().strip_prefix('"')?.strip_suffix('"')?;
+    match quoted.contains('\\') {
+        false => Some(Cow::Borrowed(quoted)),
+        true => serde_json::from_str(value.get()).ok().map(Cow::Owned),
+    }
+}
+
+/// Calls a function with each entry of a list, or with the only value.
+fn each_or_only(
+    value: Option<&RawValue>,
+    mut entry: impl FnMut(&RawValue) -> serde_json::Result<()>,
+) -> serde_json::Result<()> {
+    match value {
+        Some(list) if is_list(list) => each(list.get(), entry),
+        Some(only) => entry(only),
+        None => Ok(()),
+    }
+}
+
+/// Calls a function with each entry of a list, which is not stored as a whole.
+fn each(list: &str, entry: impl FnMut(&RawValue) -> serde_json::Result<()>) -> serde_json::Result<()> {
+    struct Entries<F>(F);
+    impl<'de, F: FnMut(&RawValue) -> serde_json::Result<()>> Visitor<'de> for Entries<F> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
+            while let Some(entry) = entries.next_element::<&RawValue>()? {
+                (self.0)(entry).map_err(A::Error::custom)?;
+            }
+            Ok(())
+        }
+    }
+    let mut document = serde_json::Deserializer::from_str(list);
+    document.deserialize_seq(Entries(entry))?;
+    document.end()
 }
 
 /// Returns the targets of links with this relation in `Link` headers (RFC 8288 section 3). Malformed links are
@@ -96,7 +185,11 @@ fn is_relation(parameter: &str, relation: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ResourceDescription, Uri, link_targets, parse_description};
+    use super::{Limits, ResourceDescription, Uri, link_targets, parse_description};
+
+    fn described(body: &str, resource: &str) -> ResourceDescription {
+        parse_description(body.as_bytes(), resource, Limits::default()).unwrap()
+    }
 
     #[test]
     fn description_ignores_other_resources() {
@@ -109,13 +202,35 @@ mod tests {
             types: vec![uri("http://www.w3.org/ns/ldp#Container"), uri("http://pcdm.org/models#Object")],
             parent: Some(uri("http://h/rest/a")),
         };
-        assert_eq!(parse_description(body.as_bytes(), "http://h/rest/a/b/").unwrap(), expected);
-        let graph = format!(r#"{{"@graph":{body}}}"#);
-        assert_eq!(parse_description(graph.as_bytes(), "http://h/rest/a/b").unwrap(), expected);
-        assert_eq!(parse_description(body.as_bytes(), "http://h/rest/a").unwrap(), ResourceDescription::default());
-        for nonsense in ["<html/>", "7", "", "[{]"] {
-            assert!(parse_description(nonsense.as_bytes(), "http://h/rest/a").is_err(), "{nonsense}");
+        assert_eq!(described(body, "http://h/rest/a/b/"), expected);
+        let graph = format!(r#" {{"@context":1,"@graph":{body}}}"#);
+        assert_eq!(described(&graph, "http://h/rest/a/b"), expected);
+        assert_eq!(described(body, "http://h/rest/a"), ResourceDescription::default());
+        for nonsense in ["<html/>", "7", "", "[{]", "[{}", "[]]", r#"{"@graph":[}"#, r#"{"@id":"a"}}"#] {
+            let refused = parse_description(nonsense.as_bytes(), "http://h/rest/a", Limits::default()).unwrap_err();
+            assert!(refused.to_string().len() < 200, "{nonsense}: {refused}");
         }
+    }
+
+    #[test]
+    fn members_of_a_description_have_several_forms() {
+        let uri = |text| Uri::parse(text).unwrap();
+        let body = r#"{"@type":"http://h/T","http://fedora.info/definitions/v4/repository#hasParent":
+            {"@id":"http:\/\/h\/p"},"@id":"http:\u002f/h/a"}"#;
+        let expected = ResourceDescription { types: vec![uri("http://h/T")], parent: Some(uri("http://h/p")) };
+        assert_eq!(described(body, "http://h/a"), expected);
+        let body = r#"[0,"x",null,{"@id":[1],"@type":[{},7,"http://h/T"]},
+            {"@id":"http://h/a","@type":[{},7,"no URI","http://h/T"],"@graph":{}}]"#;
+        assert_eq!(described(body, "http://h/a").types, [uri("http://h/T")]);
+    }
+
+    #[test]
+    fn number_of_types_is_bounded() {
+        let body = format!(r#"[{{"@id":"http://h/a","@type":[{}"http://h/T"]}}]"#, r#""http://h/T","#.repeat(10_000));
+        let limits = Limits { types: 3, ..Limits::default() };
+        let described = parse_description(body.as_bytes(), "http://h/a", limits).unwrap();
+        // One more than allowed, so that the change is refused.
+        assert_eq!(described.types.len(), 4);
     }
 
     #[test]

@@ -136,13 +136,15 @@ async fn describe(
     // A fragment is described together with its resource.
     let document = path.split('#').next().unwrap_or_default();
     let at = elsewhere.as_deref().unwrap_or(document);
-    let subject = format!("{}{path}", settings.url);
-    let read = |body: &[u8], _| {
-        let mut described = parse_description(body, &subject)?;
-        // Fedora uses the base URL that it considers its own for the subject.
-        for base in &settings.public_urls {
-            if described.types.is_empty() {
-                described = parse_description(body, &format!("{base}{path}"))?;
+    // Fedora uses the base URL that it considers its own for the subject.
+    let bases = std::iter::once(&settings.url).chain(&settings.public_urls);
+    let subjects: Vec<_> = bases.map(|base| format!("{base}{path}")).collect();
+    let read = move |body: &[u8], limits| {
+        let mut described = ResourceDescription::default();
+        for subject in &subjects {
+            described = parse_description(body, subject, limits)?;
+            if !described.types.is_empty() {
+                break;
             }
         }
         Ok(described)

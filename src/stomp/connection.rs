@@ -29,6 +29,10 @@ const CLOSE: Duration = Duration::from_secs(2);
 /// Requested heart-beat interval of both sides, in milliseconds.
 const HEART_BEAT: u64 = 5000;
 
+/// Maximum heart-beat interval, in milliseconds, because the number of a broker is an input. A broker that sends its
+/// heart-beats more rarely, and no messages, loses the connection every two hours.
+const MAX_HEART_BEAT: u64 = 3_600_000;
+
 /// Maximum size of a read, in bytes.
 const READ: usize = 64 * 1024;
 
@@ -157,12 +161,12 @@ impl StompSettings {
 }
 
 /// Returns the heart-beat intervals that a CONNECTED negotiates: of the broker, and of the gateway. Each is
-/// the longer one of what both sides want.
+/// the longer one of what both sides want, up to a bound.
 fn heart_beats(value: &str) -> (Option<Duration>, Option<Duration>) {
     let (sends, wants) = value.split_once(',').unwrap_or_default();
     let every = |value: &str| {
         let value: u64 = value.trim().parse().unwrap_or(0);
-        (value > 0).then(|| Duration::from_millis(value.max(HEART_BEAT)))
+        (value > 0).then(|| Duration::from_millis(value.clamp(HEART_BEAT, MAX_HEART_BEAT)))
     };
     (every(sends), every(wants))
 }
@@ -333,5 +337,13 @@ mod tests {
         assert_eq!(heart_beats("20000,0"), (seconds(20), None));
         assert_eq!(heart_beats("1, 7000"), (seconds(5), seconds(7)));
         assert_eq!(heart_beats(""), (None, None));
+    }
+
+    #[test]
+    fn heart_beat_interval_of_a_broker_is_bounded() {
+        let hour = Some(Duration::from_secs(3600));
+        assert_eq!(heart_beats("3600001,3599999"), (hour, Some(Duration::from_millis(3_599_999))));
+        assert_eq!(heart_beats(&format!("{0},{0}", u64::MAX)), (hour, hour));
+        assert_eq!(heart_beats(&format!("{0}0,-1", u64::MAX)), (None, None));
     }
 }

@@ -13,7 +13,10 @@ use axum::http::{
     HeaderMap,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tokio::time::{Instant, timeout};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
 
 use super::{DownloadSettings, position::Download, robots::Robots};
 use crate::{
@@ -38,6 +41,12 @@ const MAX_ROBOTS: usize = 1000;
 /// Maximum size of `robots.txt`, in bytes, the one of RFC 9309 section 2.5.
 const MAX_ROBOTS_BYTES: usize = 500 * 1024;
 
+/// Maximum size of the rules of all hosts in memory, in bytes. Those of one host take up to a megabyte.
+const MAX_RULES_BYTES: usize = 8 << 20;
+
+/// Maximum size of rules that are read and applied on an asynchronous thread, in bytes.
+const SMALL_BYTES: usize = 16 << 10;
+
 /// Requests files and stores them.
 pub(super) struct Fetcher {
     pub(super) transfers: Transfers,
@@ -47,7 +56,14 @@ pub(super) struct Fetcher {
 
 /// Rules of the hosts, by their origins, with the time of their request.
 #[derive(Default)]
-pub(super) struct RobotsCache(Mutex<HashMap<String, (Arc<Robots>, Instant)>>);
+pub(super) struct RobotsCache(Mutex<KnownRobots>);
+
+#[derive(Default)]
+struct KnownRobots {
+    by_origin: HashMap<String, (Arc<Robots>, Instant)>,
+    /// Size of all rules, in bytes.
+    bytes: usize,
+}
 
 /// A file that was stored.
 #[derive(Clone, Debug)]
@@ -91,7 +107,7 @@ impl Fetcher {
         };
         let path = url.expose().path();
         let path = url.expose().query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-        if robots.is_allowed(&path) {
+        if away(robots.size(), move || robots.is_allowed(&path)).await? {
             return Ok(());
         }
         Err(TransferError::Permanent(
@@ -120,7 +136,8 @@ impl Fetcher {
                 }
             }
         }
-        let robots = Arc::new(Robots::parse(&String::from_utf8_lossy(&body)));
+        let robots = away(body.len(), move || Robots::parse(&String::from_utf8_lossy(&body))).await?;
+        let robots = Arc::new(robots);
         self.robots.insert(origin, Arc::clone(&robots));
         Ok(robots)
     }
@@ -193,19 +210,60 @@ impl FileCheck<'_> {
 impl RobotsCache {
     fn get(&self, origin: &str) -> Option<Arc<Robots>> {
         let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(origin).filter(|(_, at)| at.elapsed() < ROBOTS_AGE).map(|(robots, _)| Arc::clone(robots))
+        cache.by_origin.get(origin).filter(|(_, at)| at.elapsed() < ROBOTS_AGE).map(|(robots, _)| Arc::clone(robots))
     }
 
     fn insert(&self, origin: String, robots: Arc<Robots>) {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache.len() >= MAX_ROBOTS {
-            cache.clear();
+        if cache.by_origin.len() >= MAX_ROBOTS || cache.bytes + robots.size() > MAX_RULES_BYTES {
+            *cache = KnownRobots::default();
         }
-        cache.insert(origin, (robots, Instant::now()));
+        cache.bytes += robots.size();
+        if let Some((former, _)) = cache.by_origin.insert(origin, (robots, Instant::now())) {
+            cache.bytes -= former.size();
+        }
     }
+}
+
+/// Does work on rules of so many bytes: on a blocking thread unless they are small. At most eight downloads of a source run
+/// at the same time, so no more threads are used.
+async fn away<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, TransferError> {
+    if bytes <= SMALL_BYTES {
+        return Ok(work());
+    }
+    let failed = |error| TransferError::Transient(format!("robots.txt of the server cannot be read: {error}"));
+    spawn_blocking(work).await.map_err(failed)
 }
 
 /// Returns the media type of a response.
 fn media_type(headers: &HeaderMap) -> Option<MediaType> {
     headers.get(CONTENT_TYPE).and_then(|value| MediaType::parse(value.to_str().ok()?).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{MAX_ROBOTS, MAX_RULES_BYTES, PoisonError, Robots, RobotsCache};
+
+    #[test]
+    fn rules_of_many_hosts_have_a_bound() {
+        let (small, large) = (Robots::parse("User-agent: *\nDisallow: /a"), {
+            let rules: String = (0..20_000).map(|number| format!("Disallow: /{number:040}\n")).collect();
+            Robots::parse(&format!("User-agent: *\n{rules}"))
+        });
+        for robots in [Arc::new(small), Arc::new(large)] {
+            let cache = RobotsCache::default();
+            for number in 0..2 * MAX_ROBOTS {
+                // Each host is asked twice.
+                let origin = format!("http://{}", number / 2);
+                cache.insert(origin.clone(), Arc::clone(&robots));
+                assert!(cache.get(&origin).is_some());
+                let known = cache.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let bytes: usize = known.by_origin.values().map(|(robots, _)| robots.size()).sum();
+                assert_eq!(known.bytes, bytes);
+                assert!(known.by_origin.len() <= MAX_ROBOTS && bytes <= MAX_RULES_BYTES, "{bytes}");
+            }
+        }
+    }
 }

@@ -321,6 +321,13 @@ impl Downloader {
     }
 }
 
+/// Reads a body as `robots.txt`, and asks it for a path; returns the answer. For fuzzing and tests.
+#[doc(hidden)]
+#[must_use]
+pub fn robots_allow(body: &[u8], path: &str) -> bool {
+    robots::Robots::parse(&String::from_utf8_lossy(body)).is_allowed(path)
+}
+
 /// Returns whether the registry still has the content that was to be downloaded.
 async fn is_current(journal: &Journal, download: &Download) -> Result<bool, JournalError> {
     let Some(object) = journal.object(download.object.clone()).await? else { return Ok(false) };

@@ -8,6 +8,9 @@ const PRODUCT: &str = "tidings";
 /// Maximum number of rules that are kept.
 const MAX_RULES: usize = 10_000;
 
+/// Size of a rule in memory beside its pattern, in bytes.
+const RULE_BYTES: usize = 64;
+
 /// Rules for the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Robots(Vec<Rule>);
@@ -57,6 +60,11 @@ impl Robots {
             }
         }
         Self(if has_own { own } else { common })
+    }
+
+    /// Returns the approximate size in memory, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.0.iter().map(|rule| RULE_BYTES + rule.pattern.len()).sum()
     }
 
     /// Returns whether a path with its query may be requested: the longest pattern counts, and among equally long ones the

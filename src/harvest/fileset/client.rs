@@ -14,7 +14,7 @@ use url::Url;
 use super::{
     IngestFailure, RetryRule,
     answers::{BodyError, MAX_REASON_BYTES},
-    json::{List, QUOTED_CHARS, Text},
+    json::{self, List, QUOTED_CHARS, Text},
 };
 use crate::{
     format::fileset::status::IngestStatus,
@@ -298,6 +298,9 @@ pub(super) fn busy(url: &Url, how: &str, wait: Duration) -> IngestFailure {
     let retry = RetryRule::Backoff(Some(wait));
     IngestFailure { retry, ..IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message) }
 }
+
+/// Documents of errors.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Reason>];
 
 /// Reasons in the body of an error.
 #[derive(Deserialize)]

@@ -31,6 +31,15 @@ pub(super) fn document<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     })
 }
 
+/// Reads a document as one type and drops it; returns whether it is one. Each module lists its types as `DOCUMENTS`, so that
+/// fuzzing measures the memory of all of them.
+pub(super) fn is<T: DeserializeOwned>(body: &[u8]) -> bool {
+    document::<T>(body).is_ok()
+}
+
+/// Reader of one type of document.
+pub(super) type Reads = fn(&[u8]) -> bool;
+
 /// Number of characters of a document that a message quotes.
 pub(super) const QUOTED_CHARS: usize = 80;
 

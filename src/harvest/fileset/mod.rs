@@ -13,6 +13,7 @@
 //! * `ingest` executes an ingest, `description` puts its facts into the result, `existing` finds the files of earlier ones,
 //!   `files` downloads the others, and `check` compares them with the manifest;
 //! * `archiving` archives the files, `bundle` reads a file that encloses them, and `warc` writes a web archive;
+//! * `readers` has all readers of foreign documents, for fuzzing;
 //! * `wayback` uses a configured web archive instead, and `item` uploads to archive.org.
 
 mod answers;
@@ -34,6 +35,8 @@ mod page_body;
 mod page_links;
 pub mod platform;
 mod pool;
+#[doc(hidden)]
+pub mod readers;
 mod settings;
 pub mod strategy;
 mod turns;

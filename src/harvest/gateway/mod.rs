@@ -19,7 +19,10 @@ use std::{
 
 use futures_util::future::BoxFuture;
 
-use self::harvest::GatewayHarvester;
+use self::{
+    harvest::GatewayHarvester,
+    page::{ChangePage, SnapshotPage},
+};
 use super::{
     Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts,
     client::{PlaceClient, PlaceSettings},
@@ -39,6 +42,15 @@ pub struct GatewaySettings {
     pub page_bytes: usize,
     /// Timeouts of requests.
     pub timeouts: Timeouts,
+}
+
+/// Reads a body as a page of each kind, as a harvest does; returns the number of its elements. For fuzzing and tests.
+#[doc(hidden)]
+#[must_use]
+pub fn count_elements(body: &[u8]) -> Option<usize> {
+    let text = str::from_utf8(body).ok()?;
+    let snapshot = serde_json::from_str(text).map(|SnapshotPage { objects, .. }| objects.iter().count());
+    snapshot.or_else(|_| serde_json::from_str(text).map(|ChangePage { changes, .. }| changes.iter().count())).ok()
 }
 
 impl HarvesterSettings for GatewaySettings {

@@ -8,6 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     aborted::AbortedTransactions,
     records::{BatchTime, DecodedRecord, Records},
+    wire,
 };
 use crate::kafka::Record;
 
@@ -154,7 +155,7 @@ impl Batches {
                     if let Entry::Record { record, .. } = &entry {
                         bytes += record.approximate_size();
                     }
-                    entries.push(entry);
+                    add(&mut entries, entry);
                 }
                 Step::Nothing => {}
                 Step::End => break true,
@@ -255,15 +256,33 @@ impl Batches {
     /// Returns the offset after a batch whose header claims the offset `claimed`. The next batch tells it better, because a
     /// wrong checksum may mean a wrong header.
     fn end_of_bad(&self, claimed: i64) -> i64 {
-        let following = self.rest.clone().try_get_i64().ok().filter(|base| *base > self.next);
-        let end = following.unwrap_or(claimed);
-        end.clamp(self.next + 1, self.high_watermark.max(self.next + 1))
+        let following =
+            self.rest.clone().try_get_i64().ok().filter(|base| *base > self.next && wire::offset(*base).is_ok());
+        let (end, least) = (following.unwrap_or(claimed), self.next.saturating_add(1));
+        end.clamp(least, self.high_watermark.max(least))
     }
+}
+
+/// Adds an entry. Places that follow each other and cannot be read for the same reason are one, because a response can have
+/// millions of batches without content.
+fn add(entries: &mut Vec<Entry>, entry: Entry) {
+    if let (Some(Entry::Unreadable { end: before, reason: known, .. }), Entry::Unreadable { offset, end, reason }) =
+        (entries.last_mut(), &entry)
+        && before == offset
+        && known == reason
+    {
+        *before = *end;
+        return;
+    }
+    entries.push(entry);
 }
 
 /// Checks a batch. An error has the offset after the batch, as far as it is known, and the reason.
 fn check(base_offset: i64, mut batch: Bytes) -> Result<(Header, Bytes), (i64, String)> {
     let next = base_offset.saturating_add(1);
+    if base_offset < 0 || wire::offset(base_offset).is_err() {
+        return Err((i64::MIN, "the header of the batch is malformed".to_owned()));
+    }
     let incomplete = || (next, "the batch is incomplete".to_owned());
     let start = batch.try_get_i32().and_then(|_| Ok((batch.try_get_i8()?, batch.try_get_u32()?)));
     let (magic, checksum) = start.map_err(|_| incomplete())?;

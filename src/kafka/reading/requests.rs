@@ -123,7 +123,7 @@ pub(super) fn read_list_offsets(response: &mut Decoder) -> Result<(i16, i64), Ma
         partition.i32()?;
         let code = partition.i16()?;
         partition.i64()?;
-        Ok((code, partition.i64()?))
+        Ok((code, partition.offset()?))
     };
     only(response, partition)
 }
@@ -181,7 +181,7 @@ impl Fetch<'_> {
         }
         only(response, |partition| {
             partition.i32()?;
-            let (code, high_watermark) = (partition.i16()?, partition.i64()?);
+            let (code, high_watermark) = (partition.i16()?, partition.offset()?);
             // The last stable offset, and the oldest offset.
             partition.i64()?;
             if version >= FETCH_SESSIONS {

@@ -54,6 +54,14 @@ impl Encoder {
     }
 }
 
+/// Maximum offset in a partition.
+const MAX_OFFSET: i64 = i64::MAX >> 1;
+
+/// Checks an offset of a broker, so that no sum of it and the length of a batch overflows. -1 stands for no offset.
+pub(super) fn offset(value: i64) -> Result<i64, Malformed> {
+    if (-1..=MAX_OFFSET).contains(&value) { Ok(value) } else { Err(Malformed) }
+}
+
 /// A response is shorter than its contents, or malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response is malformed")]
@@ -83,6 +91,11 @@ impl Decoder {
 
     pub(super) fn i64(&mut self) -> Result<i64, Malformed> {
         Ok(self.0.try_get_i64()?)
+    }
+
+    /// Reads an offset, or -1 for none.
+    pub(super) fn offset(&mut self) -> Result<i64, Malformed> {
+        offset(self.i64()?)
     }
 
     /// Reads a text, which is empty if it is null.
@@ -135,5 +148,10 @@ mod tests {
         assert_eq!(Decoder(claim.clone()).array(Decoder::i16), Err(Malformed));
         assert_eq!(Decoder(claim.clone()).bytes(), Err(Malformed));
         assert_eq!(Decoder(claim).string(), Err(Malformed));
+        for (value, expected) in
+            [(-2, Err(Malformed)), (-1, Ok(-1)), (1 << 60, Ok(1 << 60)), (i64::MAX, Err(Malformed))]
+        {
+            assert_eq!(Decoder(Bytes::from(value.to_be_bytes().to_vec())).offset(), expected);
+        }
     }
 }

@@ -55,7 +55,7 @@ impl Lags {
         let lag = |progress: &Progress| {
             let is_all_written = progress.written >= progress.passed_on;
             let done = if is_all_written { progress.read } else { progress.written };
-            u64::try_from(progress.end - done).unwrap_or(0)
+            u64::try_from(progress.end.saturating_sub(done)).unwrap_or(0)
         };
         self.lock().values().map(lag).sum()
     }

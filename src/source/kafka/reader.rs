@@ -164,7 +164,7 @@ impl Readers {
         let earliest = partition.offset(OffsetAt::Earliest).await?;
         let (topic, number) = (partition.topic(), partition.number());
         let warning = if earliest > next {
-            let lost = earliest - next;
+            let lost = earliest.saturating_sub(next);
             format!(
                 "the cluster has removed {lost} messages of partition {number} of {topic} before they were read (offsets \
                  {next} to {}); raise the retention of the topic, and send the messages again",

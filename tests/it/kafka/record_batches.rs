@@ -136,3 +136,20 @@ fn aborted_transactions_and_markers_are_left_out() {
     let expected = ["1 committed", "2 plain", "6 next transaction"];
     assert_eq!(decode(data, 0, vec![(7, 0)]), (expected.map(String::from).to_vec(), 8));
 }
+
+#[test]
+fn batches_without_content_are_one_place() {
+    let head = |offset: i64| [&offset.to_be_bytes()[..], &0_i32.to_be_bytes()].concat();
+    let data: Vec<u8> = (0..100_000).flat_map(head).collect();
+    assert_eq!(decode(data, 0, vec![]), (vec!["0..100000 the batch is incomplete".to_owned()], 100_000));
+}
+
+#[test]
+fn offset_near_the_largest_number_costs_only_its_batch() {
+    for base in [i64::MAX, i64::MAX - 1, i64::MAX / 2 + 1, -1, i64::MIN] {
+        let bad = || Batch::at(base, 0).record(None, value("a")).record(None, value("b")).bytes();
+        let data = [bad(), bad(), Batch::at(7, 0).record(None, value("c")).bytes()].concat();
+        let expected = ["5..7 the header of the batch is malformed", "7 c"].map(String::from).to_vec();
+        assert_eq!(decode(data, 5, vec![]), (expected, 8), "{base}");
+    }
+}

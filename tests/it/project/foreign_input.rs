@@ -59,3 +59,43 @@ fn documents_of_platforms_have_no_unbounded_parts() {
         }
     }
 }
+
+/// Each parser whose memory is measured has a fuzz target, and the other way round.
+#[test]
+fn parsers_have_fuzz_targets() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+    let (parsers, manifest) = (read("tests/memory/parsers.rs"), read("fuzz/Cargo.toml"));
+    let names = parsers.split("Parser { name: \"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+    let mut names: Vec<_> = names.collect();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in &names {
+        let target = read(&format!("fuzz/fuzz_targets/{name}.rs"));
+        assert!(target.contains(&format!("check_parser(\"{name}\"")), "{name}");
+    }
+    // These read no documents of other servers, or check them in their own way.
+    names.extend(["amqp", "dialects", "feed_query", "stomp"].map(String::from));
+    for entry in fs::read_dir(root.join("fuzz/fuzz_targets")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(names.iter().any(|known| known == name), "{name} is no parser of tests/memory/parsers.rs");
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name} is not in fuzz/Cargo.toml");
+    }
+}
+
+/// Fuzzing and `tests/memory` read the documents that a module lists.
+#[test]
+fn documents_of_platforms_are_measured() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/harvest/fileset");
+    let (readers, platforms) = (code(&folder.join("readers.rs")), code(&folder.join("platform/mod.rs")));
+    for (file, code) in fileset_sources() {
+        // Parts of documents, and records of the program itself.
+        if ["json.rs", "harvest.rs", "files.rs"].contains(&file.as_str()) || !code.contains("Deserialize)]") {
+            continue;
+        }
+        assert!(code.contains("const DOCUMENTS: &[json::Reads]"), "{file} lists no DOCUMENTS");
+        let module = file.rsplit('/').next().unwrap().trim_end_matches(".rs").replace("mod", "item");
+        let listed = if file.starts_with("platform/") { &platforms } else { &readers };
+        assert!(listed.contains(&format!("{module}::DOCUMENTS")), "{module}::DOCUMENTS is not read");
+    }
+}

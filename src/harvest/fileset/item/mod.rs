@@ -20,7 +20,7 @@ use super::{
     ArchiveKeys, IngestFailure, PlatformClient, RetryRule,
     client::named,
     files::ArchivedFile,
-    json::{List, Number, Text},
+    json::{self, List, Number, Text},
     platform::{Dataset, PlatformFile, below},
 };
 use crate::{
@@ -101,6 +101,9 @@ impl From<IngestFailure> for ItemFailure {
 
 /// Files of an item by their paths.
 type KnownFiles = HashMap<String, KnownFile>;
+
+/// Documents of archive.org.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<ItemMetadata>, json::is::<Load>];
 
 #[derive(Deserialize)]
 struct ItemMetadata {

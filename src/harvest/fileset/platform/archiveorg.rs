@@ -15,7 +15,7 @@ use crate::{
     },
     harvest::fileset::{
         IngestFailure, LandingPage, PlatformClient,
-        json::{List, Number, Text, Texts},
+        json::{self, List, Number, Text, Texts},
         strategy::Thresholds,
     },
 };
@@ -28,6 +28,9 @@ pub(super) const NAME: &str = "archiveorg";
 /// Ends of the names of the files that archive.org itself adds to an item.
 const OWN_FILES: [&str; 6] =
     ["_meta.sqlite", "_archive.torrent", "_itemimage.jpg", "_meta.xml", "_thumb.png", "_files.xml"];
+
+/// Documents of the interface.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Item>];
 
 #[derive(Deserialize)]
 struct Item {

@@ -173,6 +173,13 @@ impl BagInfo {
     }
 }
 
+/// Reads a text as each file of a bag; returns the number of its files.
+pub(in crate::harvest::fileset) fn count_files(text: &str) -> usize {
+    let Ok(place) = Url::parse("https://bag.invalid/manifest-md5.txt") else { return 0 };
+    let (fetched, _) = (fetched(text), BagInfo::read(text));
+    files(text, ALGORITHMS[0], &place, &fetched).map_or(0, |files| files.len())
+}
+
 /// Returns the first value of a field of `bag-info.txt`.
 fn field(info: &str, name: &str) -> Option<String> {
     let line = info.lines().find_map(|line| line.split_once(':').filter(|(label, _)| label.eq_ignore_ascii_case(name)));

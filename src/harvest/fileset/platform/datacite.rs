@@ -12,7 +12,7 @@ use crate::{
     format::fileset::status::IngestStatus,
     harvest::fileset::{
         IngestFailure, LandingPage, Link, PlatformClient,
-        json::{List, Texts},
+        json::{self, List, Texts},
     },
 };
 
@@ -20,6 +20,9 @@ use crate::{
 pub(super) struct DataCite;
 
 const NAME: &str = "datacite";
+
+/// Documents of the interface.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Answer<Doi>>, json::is::<Answer<List<Media>>>];
 
 #[derive(Deserialize)]
 struct Answer<T> {

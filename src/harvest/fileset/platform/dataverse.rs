@@ -16,7 +16,7 @@ use crate::{
     format::fileset::message::ManifestFile,
     harvest::fileset::{
         IngestFailure, LandingPage, PlatformClient,
-        json::{List, Text, TextOr, TextOrList},
+        json::{self, List, Text, TextOr, TextOrList},
     },
     model::Timestamp,
 };
@@ -28,6 +28,9 @@ const NAME: &str = "dataverse";
 
 /// Length of the identifiers of datasets and files at most installations.
 const ID_CHARS: usize = 6;
+
+/// Documents of the interface.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Answer<Version>>, json::is::<Answer<LatestVersion>>];
 
 #[derive(Deserialize)]
 struct Answer<T> {

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     format::fileset::message::ManifestFile,
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, PlatformToken, json::List},
+    harvest::fileset::{
+        IngestFailure, LandingPage, PlatformClient, PlatformToken,
+        json::{self, List},
+    },
 };
 
 /// Dryad.
@@ -20,6 +23,9 @@ pub(super) const NAME: &str = "dryad";
 
 /// Number of files of a page.
 const PAGE_FILES: usize = 100;
+
+/// Documents of the interface.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Record>, json::is::<Page>];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

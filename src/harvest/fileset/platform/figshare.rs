@@ -14,7 +14,7 @@ use crate::{
     format::fileset::message::ManifestFile,
     harvest::fileset::{
         IngestFailure, LandingPage, PlatformClient, PlatformToken,
-        json::{List, Text, TextMap},
+        json::{self, List, Text, TextMap},
     },
 };
 
@@ -28,6 +28,9 @@ const SHOWN_FILES: usize = 10;
 
 /// Number of files of a page.
 const PAGE_FILES: usize = 100;
+
+/// Documents of the interface.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Article>, json::is::<List<File>>];
 
 #[derive(Deserialize)]
 struct Article {

@@ -21,7 +21,7 @@ use crate::{
     format::fileset::message::ManifestFile,
     harvest::fileset::{
         IngestFailure, LandingPage, PlatformClient,
-        json::{List, Text, TextOr},
+        json::{self, List, Text, TextOr},
     },
 };
 
@@ -29,6 +29,9 @@ use crate::{
 pub(super) struct Invenio;
 
 pub(super) const NAME: &str = "zenodo";
+
+/// Documents of the interface.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Record>, json::is::<Files>];
 
 /// A record in any of the forms.
 #[derive(Deserialize)]

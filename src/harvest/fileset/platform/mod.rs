@@ -3,7 +3,7 @@
 //! To add a platform, add a module and list it in [`PLATFORMS`].
 
 mod archiveorg;
-mod bagit;
+pub(super) mod bagit;
 mod datacite;
 mod dataverse;
 mod dryad;
@@ -21,7 +21,9 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule, client::named, json::MAX_ENTRIES,
+    IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule,
+    client::named,
+    json::{MAX_ENTRIES, Reads},
     strategy::Thresholds,
 };
 use crate::format::fileset::{
@@ -43,6 +45,18 @@ pub static PLATFORMS: &[&dyn PlatformHelper] = &[
     &bagit::Bag,
     &signposting::Signposting,
     &datacite::DataCite,
+];
+
+/// Documents of all platforms.
+pub(super) static DOCUMENTS: &[&[Reads]] = &[
+    dataverse::DOCUMENTS,
+    figshare::DOCUMENTS,
+    invenio::DOCUMENTS,
+    archiveorg::DOCUMENTS,
+    dryad::DOCUMENTS,
+    osf::DOCUMENTS,
+    signposting::DOCUMENTS,
+    datacite::DOCUMENTS,
 ];
 
 /// A platform.

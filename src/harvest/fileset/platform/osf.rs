@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
-    harvest::fileset::{IngestFailure, LandingPage, PlatformClient, json::List},
+    harvest::fileset::{
+        IngestFailure, LandingPage, PlatformClient,
+        json::{self, List},
+    },
 };
 
 /// OSF.
@@ -25,6 +28,9 @@ pub(super) const NAME: &str = "osf";
 
 /// Maximum number of requests for one dataset.
 const MAX_REQUESTS: usize = 1000;
+
+/// Documents of the interface.
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Node>, json::is::<Page>];
 
 #[derive(Deserialize)]
 struct Page {

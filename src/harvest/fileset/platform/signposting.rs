@@ -19,7 +19,7 @@ use crate::{
     harvest::fileset::{
         IngestFailure, LandingPage, Link, PlatformClient, Relation,
         client::text_header,
-        json::{MAX_ENTRIES, Number, Text, TextOr, Texts, skip_entries},
+        json::{self, MAX_ENTRIES, Number, Text, TextOr, Texts, skip_entries},
     },
 };
 
@@ -30,6 +30,16 @@ const NAME: &str = "web";
 
 /// Name of the description of a crate (RO-Crate 1.2).
 const CRATE: &str = "ro-crate-metadata.json";
+
+/// Documents that pages link.
+pub(super) const DOCUMENTS: &[json::Reads] = &[is_crate];
+
+/// Returns whether a document describes a crate. It makes the files of the crate too.
+fn is_crate(body: &[u8]) -> bool {
+    let place = Url::parse("https://crate.invalid/ro-crate-metadata.json");
+    let (Ok(Crate { graph }), Ok(place)) = (json::document(body), place) else { return false };
+    files_of_crate(graph.files, &place).is_ok()
+}
 
 /// Description of a crate: a graph of entities in JSON-LD.
 #[derive(Deserialize)]

@@ -14,7 +14,7 @@ use crate::{
         IngestFailure, RetryRule,
         check::is_page_promised,
         client::{named, text_header},
-        json::List,
+        json::{self, List},
     },
     http_client::{RequestHeaders, is_transient},
 };
@@ -46,6 +46,10 @@ impl FoundCapture {
         self.revisit_cdx.as_ref().unwrap_or(&self.cdx)
     }
 }
+
+/// Documents of the index.
+pub(in crate::harvest::fileset) const DOCUMENTS: &[json::Reads] =
+    &[|body| json::document::<Rows>(body).is_ok_and(|rows| !rows.captures().is_empty())];
 
 /// Response of the index: a row with the names of the fields, and a row for each capture.
 #[derive(Deserialize)]

@@ -6,8 +6,8 @@
 //! * `cdx` finds captures and follows their redirections;
 //! * `save_page_now` makes captures.
 
-mod cdx;
-mod save_page_now;
+pub(super) mod cdx;
+pub(super) mod save_page_now;
 
 use std::{sync::Arc, time::Duration};
 

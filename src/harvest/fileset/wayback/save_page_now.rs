@@ -25,6 +25,10 @@ const MAX_WAITS: usize = 20;
 /// Maximum number of look-ups of a new capture in the index, which learns of it later.
 const MAX_LOOKUPS: usize = 6;
 
+/// Documents of the service.
+pub(in crate::harvest::fileset) const DOCUMENTS: &[json::Reads] =
+    &[json::is::<UserStatus>, json::is::<Accepted>, json::is::<JobStatus>];
+
 /// Sessions of the user.
 #[derive(Deserialize)]
 struct UserStatus {

@@ -1,0 +1,7 @@
+//! Rules for robots of a host.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| tidings_fuzz::check_parser("robots", input));
