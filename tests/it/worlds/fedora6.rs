@@ -250,7 +250,7 @@ impl World for Fedora6 {
     fn truth(&self) -> Truth {
         let item = |name: &u8| {
             let uri = format!("{BASE}/{}", NAMES[usize::from(*name)].1);
-            (uri.clone(), ItemTruth { object: uri, public: true, size: None, digest: None })
+            (uri.clone(), ItemTruth { object: uri, public: true, ..ItemTruth::default() })
         };
         let items = self.resources.iter().map(item).collect();
         Truth { items, one_resource_for_each_event: true, ..Truth::default() }

@@ -50,7 +50,8 @@ async fn registry(rig: &Rig) -> BTreeMap<String, ItemTruth> {
 fn item_of(object: &Value, item: &Value) -> ItemTruth {
     ItemTruth {
         object: object["uri"].as_str().unwrap().to_owned(),
-        public: item["state"].as_str().is_none_or(|state| state == "ACTIVE"),
+        public: item["state"].as_str().is_none_or(|state| ["ACTIVE", "UNAVAILABLE"].contains(&state)),
+        state: item["state"].as_str().map(str::to_owned),
         size: item["content"]["size"].as_u64(),
         digest: item["content"]["digest"]["value"].as_str().map(str::to_owned),
     }
@@ -58,13 +59,14 @@ fn item_of(object: &Value, item: &Value) -> ItemTruth {
 
 fn compare_registry(truth: &Truth, registry: &BTreeMap<String, ItemTruth>, differences: &mut String) {
     let uris: BTreeSet<_> = truth.items.keys().chain(registry.keys()).collect();
-    for uri in uris {
+    for uri in uris.into_iter().filter(|uri| !truth.unsettled.contains(*uri)) {
         match (truth.items.get(uri), registry.get(uri)) {
             (Some(_), None) => _ = writeln!(differences, "the registry lacks {uri}"),
             (None, Some(_)) => _ = writeln!(differences, "the registry has {uri}, which does not exist"),
             (Some(item), Some(known)) => {
                 let (size, digest) = (item.size.and(known.size), item.digest.clone().and(known.digest.clone()));
-                let known = ItemTruth { size, digest, ..known.clone() };
+                let state = item.state.as_ref().and(known.state.clone());
+                let known = ItemTruth { size, digest, state, ..known.clone() };
                 if *item != known {
                     let _ = writeln!(differences, "the registry knows {known:?} about {uri}; true is {item:?}");
                 }
@@ -91,7 +93,8 @@ fn compare_copy(truth: &Truth, copy: &SubscriberCopy, differences: &mut String) 
             Some(_) => {}
         }
     }
-    for uri in copy.items.keys().filter(|uri| !truth.items.get(*uri).is_some_and(visible)) {
+    let may_exist = |uri: &String| truth.items.get(uri).is_some_and(visible) || truth.unsettled.contains(uri);
+    for uri in copy.items.keys().filter(|uri| !may_exist(uri)) {
         let _ = writeln!(differences, "the subscriber {name} holds {uri}");
     }
 }

@@ -10,12 +10,14 @@
 mod copies;
 mod driver;
 mod fedora6;
+mod islandora;
 mod judge;
 mod oai_pmh;
 mod plug_in;
 mod rig;
+mod sfm;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::strategy::BoxedStrategy;
 
@@ -59,6 +61,8 @@ pub(crate) trait World: Sized {
 pub(crate) struct Truth {
     /// The items that exist, by URI.
     pub(crate) items: BTreeMap<String, ItemTruth>,
+    /// Items of which the source has not said whether they still exist.
+    pub(crate) unsettled: BTreeSet<String>,
     /// Messages that the gateway must have refused, which are in its quarantine.
     pub(crate) refused: Refusals,
     /// True if each event is about one resource, so that ActivityStreams tell everything about the items.
@@ -86,6 +90,8 @@ pub(crate) struct ItemTruth {
     pub(crate) object: String,
     /// True if the public may see the item.
     pub(crate) public: bool,
+    /// State of the item, if it is not a matter of the public view.
+    pub(crate) state: Option<String>,
     /// Size of the content in bytes, if the source has told one.
     pub(crate) size: Option<u64>,
     /// Digest of the content in hexadecimal, if the world knows it.

@@ -460,11 +460,12 @@ impl World for OaiPmh {
             let live = repository.records.iter().filter(|(_, record)| record.is_live_in(sets));
             let item = |(number, record): (&u8, &Record)| {
                 let (uri, digest) = Self::expected(repository, *number, record);
-                let item = ItemTruth { object: uri.clone(), public: true, size: None, digest: Some(digest) };
+                let item =
+                    ItemTruth { object: uri.clone(), public: true, digest: Some(digest), ..ItemTruth::default() };
                 (uri, item)
             };
             let items = live.map(item).collect();
-            Truth { items, one_resource_for_each_event: true, refused: Refusals::Any }
+            Truth { items, one_resource_for_each_event: true, refused: Refusals::Any, ..Truth::default() }
         })
     }
 }

@@ -315,8 +315,12 @@ impl World for PlugIn {
 
     fn truth(&self) -> Truth {
         let item = |((thing, image), known): (&(u8, u8), &Image)| {
-            let item =
-                ItemTruth { object: thing_uri(*thing), public: known.public, size: Some(known.size), digest: None };
+            let item = ItemTruth {
+                object: thing_uri(*thing),
+                public: known.public,
+                size: Some(known.size),
+                ..ItemTruth::default()
+            };
             (image_uri(*thing, *image), item)
         };
         // A purge names the object, and not its images.
