@@ -10,6 +10,7 @@
 mod copies;
 mod driver;
 mod fedora6;
+mod feed;
 mod islandora;
 mod judge;
 mod oai_pmh;
