@@ -207,7 +207,9 @@ impl Inner {
     ) -> Result<Harvest, SetupError> {
         let HarvestParts { transport, source, settings } = parts;
         let is_configured = made_by == MadeBy::Config;
-        let context = HarvesterContext { is_configured, ..self.context.clone() };
+        // Its share of each host is its own.
+        let hosts = self.context.hosts.of_source(source.name());
+        let context = HarvesterContext { is_configured, hosts, ..self.context.clone() };
         let budget = context.budget.clone();
         let harvester = settings.kind.build(source.name().clone(), context).await?;
         let (schedule, status) = (settings.schedule, Arc::default());

@@ -71,6 +71,8 @@ pub struct IngestJob {
     pub source: SourceName,
     /// URI of the dataset.
     pub dataset: Uri,
+    /// Host from which the dataset is requested. Before the first attempt, the prefix of its publisher can stand for it.
+    pub host: String,
     /// The request.
     pub request: JsonDocument,
     /// State.
@@ -94,6 +96,8 @@ pub struct IngestJob {
 pub enum JobSelection {
     /// Jobs of a source that are due at a time, those with the earliest time first.
     Due(SourceName, Timestamp),
+    /// The earliest job of each host among those of a source that are due at a time, those with the earliest time first.
+    DueByHost(SourceName, Timestamp),
     /// Jobs of a source in a state.
     InState(SourceName, JobState),
     /// Jobs of all sources before this one (the newest if `None`), the newest first.

@@ -40,8 +40,8 @@ const BUSY: Duration = Duration::from_secs(10);
 /// Time until the headers of a response, and between two pieces of a body.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time for a document of an interface, and for a landing page, each with all its redirections and waits. A server that
-/// drips would otherwise keep the place of a job for hours.
+/// Time for a document of an interface, of a web archive or of archive.org, and for a landing page, each with all its
+/// redirections and waits. A server that drips would otherwise keep the place of a job for hours.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Limits of a client.
@@ -51,7 +51,7 @@ pub struct ClientLimits {
     pub answer_bytes: usize,
     /// Maximum size of a landing page, in bytes.
     pub page_bytes: usize,
-    /// Time for a document of an interface or a landing page, with all redirections and waits.
+    /// Time for an exchange: for a document of an interface or a landing page, with all redirections and waits.
     pub exchange: Duration,
     /// Maximum size of a description that a page names: of a crate or of a bag, in bytes.
     pub description_bytes: usize,
@@ -172,36 +172,41 @@ impl PlatformClient {
         accept: HeaderValue,
         max_bytes: usize,
     ) -> Result<ReceivedBody, IngestFailure> {
-        let document = timeout(self.limits.exchange, self.redirected_document(url, token, accept, max_bytes)).await;
-        document.unwrap_or_else(|_| {
-            let message = format!("{} has not answered within {} s", named(url), self.limits.exchange.as_secs());
-            Err(IngestFailure::transient(IngestStatus::PLATFORM_ERROR, message))
-        })
-    }
-
-    async fn redirected_document(
-        &self,
-        url: &Url,
-        token: Option<&PlatformToken>,
-        accept: HeaderValue,
-        max_bytes: usize,
-    ) -> Result<ReceivedBody, IngestFailure> {
-        let mut url = url.clone();
-        let authorization = token.and_then(|token| token.authorization(&url));
+        let authorization = token.and_then(|token| token.authorization(url));
         let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
         let headers = RequestHeaders::from(headers).with_authorization(authorization.as_ref());
-        for _ in 0..=MAX_REDIRECTS {
-            let response = self.open_when_free(&url, &headers).await?;
-            if !response.status.is_redirection() {
-                return self.body_of_success(&url, response, max_bytes).await;
+        let document = async {
+            let mut url = url.clone();
+            for _ in 0..=MAX_REDIRECTS {
+                let response = self.open_when_free(&url, &headers).await?;
+                if !response.status.is_redirection() {
+                    return self.body_of_success(&url, response, max_bytes).await;
+                }
+                let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
+                let Some(next) = location.and_then(|location| url.join(location).ok()) else {
+                    return Err(IngestFailure::bad_answer(format!("{} redirects to no valid URL", named(&url))));
+                };
+                url = next;
             }
-            let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
-            let Some(next) = location.and_then(|location| url.join(location).ok()) else {
-                return Err(IngestFailure::bad_answer(format!("{} redirects to no valid URL", named(&url))));
-            };
-            url = next;
-        }
-        Err(IngestFailure::bad_answer(format!("{} redirects more than {MAX_REDIRECTS} times", named(&url))))
+            Err(IngestFailure::bad_answer(format!("{} redirects more than {MAX_REDIRECTS} times", named(&url))))
+        };
+        self.exchange(url, IngestStatus::PLATFORM_ERROR, document).await
+    }
+
+    /// Waits for an exchange with a server: all its requests, redirections, waits and pieces of bodies.
+    ///
+    /// # Errors
+    /// Fails with this status if the exchange takes longer than the limit for it, and in its own cases.
+    pub(super) async fn exchange<T>(
+        &self,
+        url: &Url,
+        status: IngestStatus,
+        exchange: impl Future<Output = Result<T, IngestFailure>>,
+    ) -> Result<T, IngestFailure> {
+        timeout(self.limits.exchange, exchange).await.unwrap_or_else(|_| {
+            let message = format!("{} has not answered within {} s", named(url), self.limits.exchange.as_secs());
+            Err(IngestFailure::transient(status, message))
+        })
     }
 
     /// Opens a response, and waits for a server that is busy for a short time.

@@ -12,7 +12,8 @@ use tokio::{sync::Mutex, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    FilesetHarvestSettings, IngestContext, IngestMonitor, IngestProgress, Ingested, Ingester,
+    FilesetHarvestSettings, IngestContext, IngestMonitor, IngestProgress, Ingested, Ingester, JobPlace, RetryRule,
+    host_places::host_of,
     outcome::{Outcome, is_archived},
     pool::{Pool, RunningJob},
 };
@@ -35,9 +36,6 @@ const PAGE_CHANGES: usize = 16 * 1024;
 
 /// Maximum number of new jobs of a page, and of results.
 const PAGE_JOBS: usize = 256;
-
-/// Maximum number of due jobs that are examined while one host has all the first ones.
-const EXAMINED_JOBS: usize = 10_000;
 
 /// Interval at which running jobs are looked for that an administrator has cancelled, perhaps at another node.
 const CANCEL_POLL: Duration = Duration::from_secs(2);
@@ -223,6 +221,7 @@ impl FilesetHarvest {
             id: JobId::mint(),
             source: self.source.clone(),
             dataset: modification.object.clone(),
+            host: host_of(modification.object.as_str()),
             request: request.clone(),
             state: JobState::Waiting,
             due: Some(change.received),
@@ -262,48 +261,55 @@ impl FilesetHarvest {
         position: &Position,
         progress: &mut Progress,
     ) -> Result<(), JournalError> {
+        let now = Timestamp::now();
+        // Running jobs are due too, so that another process continues them after a crash.
         let few = self.settings.jobs + pool.running.len() + PAGE_JOBS;
-        let is_all = self.begin_some(pool, position, progress, few).await?;
-        // All of them may be of hosts that have a running job.
-        if !is_all && progress.is_empty() && pool.running.len() < self.settings.jobs {
-            self.begin_some(pool, position, progress, EXAMINED_JOBS).await?;
+        let due = self.journal.ingest_jobs(JobSelection::Due(self.source.clone(), now), few).await?;
+        let is_all = due.len() < few;
+        self.begin_some(pool, position, progress, due).await?;
+        if !is_all && pool.running.len() < self.settings.jobs {
+            // The first jobs may all be of a few hosts. A running job has two hosts at most, whose jobs cannot begin.
+            let enough = self.settings.jobs + 2 * pool.running.len();
+            let due = JobSelection::DueByHost(self.source.clone(), now);
+            let due = self.journal.ingest_jobs(due, enough).await?;
+            self.begin_some(pool, position, progress, due).await?;
         }
         Ok(())
     }
 
-    /// Examines the first jobs that are due, and returns whether these are all.
+    /// Begins as many of these jobs as places are free, and ends those that were cancelled.
     async fn begin_some(
         &self,
         pool: &mut Pool,
         position: &Position,
         progress: &mut Progress,
-        limit: usize,
-    ) -> Result<bool, JournalError> {
-        let now = Timestamp::now();
-        let due = JobSelection::Due(self.source.clone(), now);
-        // Running jobs are due too, so that another process continues them after a crash.
-        let due = self.journal.ingest_jobs(due, limit).await?;
-        let is_all = due.len() < limit;
-        let mut turns = pool.turns();
+        due: Vec<IngestJob>,
+    ) -> Result<(), JournalError> {
         for job in due {
+            if progress.jobs.len() >= PAGE_JOBS {
+                break;
+            }
             if job.state == JobState::Cancelling {
                 self.cancel(pool, job, progress);
             } else if pool.running.len() < self.settings.jobs
                 && !pool.running.contains_key(&job.id)
-                && turns.take(job.dataset.as_str())
+                && let Some(place) = pool.hosts.take(job.id, &job.host)
             {
-                let job = IngestJob { state: JobState::Running, updated: now, ..job };
-                self.begin(pool, job.clone(), position).await?;
+                let job = IngestJob { state: JobState::Running, updated: Timestamp::now(), ..job };
+                self.begin(pool, job.clone(), place, position).await?;
                 progress.jobs.push(job);
             }
-            if progress.jobs.len() >= PAGE_JOBS {
-                break;
-            }
         }
-        Ok(is_all)
+        Ok(())
     }
 
-    async fn begin(&self, pool: &mut Pool, job: IngestJob, position: &Position) -> Result<(), JournalError> {
+    async fn begin(
+        &self,
+        pool: &mut Pool,
+        job: IngestJob,
+        place: JobPlace,
+        position: &Position,
+    ) -> Result<(), JournalError> {
         let request: FilesetRequest = match serde_json::from_str(job.request.as_str()) {
             Ok(request) => request,
             // The dialect has written it, so only another version of the program can be the reason.
@@ -313,7 +319,7 @@ impl FilesetHarvest {
         };
         let previous = self.journal.object_result(job.dataset.clone()).await?;
         let previous = previous.and_then(|previous| serde_json::from_str(previous.result.as_str()).ok());
-        let context = IngestContext { previous, stored_bytes: position.bytes };
+        let context = IngestContext { previous, stored_bytes: position.bytes, place: place.clone() };
         let (ingester, end, id) = (Arc::clone(&self.ingester), pool.end.clone(), job.id);
         let progress = Arc::new(IngestProgress::default());
         self.monitor.insert(id, &progress);
@@ -326,7 +332,7 @@ impl FilesetHarvest {
             // The pool is gone if the harvest has stopped.
             let _ = end.send((id, ingested));
         });
-        pool.running.insert(id, RunningJob { job, request, _task: AbortOnDropHandle::new(task) });
+        pool.running.insert(id, RunningJob { job, request, place, _task: AbortOnDropHandle::new(task) });
         Ok(())
     }
 
@@ -364,12 +370,18 @@ impl FilesetHarvest {
     fn end(&self, pool: &mut Pool, id: JobId, ingested: Ingested, position: &mut Position, progress: &mut Progress) {
         self.monitor.remove(id);
         // It was cancelled meanwhile.
-        let Some(RunningJob { job, request, .. }) = pool.running.remove(&id) else { return };
-        metrics::ingested(&self.source, &ingested.result.status);
-        tracing::info!(
-            source = %self.source, dataset = %request.base_url, status = %ingested.result.status,
-            reason = ingested.result.error_message.as_deref(), "the ingest of a dataset has ended"
-        );
+        let Some(RunningJob { job, request, place, .. }) = pool.running.remove(&id) else { return };
+        let host = place.host().unwrap_or_else(|| job.host.clone());
+        let job = IngestJob { host, ..job };
+        if ingested.retry == Some(RetryRule::WhenHostIsFree) {
+            tracing::debug!(source = %self.source, dataset = %request.base_url, host = %job.host, "a dataset waits for another one at its host");
+        } else {
+            metrics::ingested(&self.source, &ingested.result.status);
+            tracing::info!(
+                source = %self.source, dataset = %request.base_url, status = %ingested.result.status,
+                reason = ingested.result.error_message.as_deref(), "the ingest of a dataset has ended"
+            );
+        }
         position.bytes = position.bytes.saturating_add(ingested.new_bytes);
         let Outcome { job, is_reported } = self.settings.outcome(job, &ingested);
         progress.jobs.push(job);

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::{
-    ClientLimits, IngestFailure, IngestProgress, PlatformClient, PlatformToken, RetryRule,
+    ClientLimits, IngestFailure, IngestProgress, JobPlace, PlatformClient, PlatformToken, RetryRule,
     archiving::{self, store_failure},
     existing::ExistingFiles,
     files::{self, ArchivedFile, DownloadContext, FileFailure},
@@ -81,6 +81,8 @@ pub struct IngestContext {
     pub previous: Option<FilesetResult>,
     /// Size of all files that are stored already, in bytes.
     pub stored_bytes: u64,
+    /// Places of the job at the hosts that it asks.
+    pub place: JobPlace,
 }
 
 /// Outcome of an ingest.
@@ -180,7 +182,7 @@ impl Ingester {
         let cleaned = match retry {
             None => record_result(&workspace, &result).await,
             // The next attempt continues with the files that this one has.
-            Some(RetryRule::Backoff(_)) => Ok(()),
+            Some(RetryRule::Backoff(_) | RetryRule::WhenHostIsFree) => Ok(()),
             Some(RetryRule::Never | RetryRule::At(_) | RetryRule::AfterFix) => workspace.remove().await,
         };
         if let Err(error) = cleaned {
@@ -234,7 +236,7 @@ impl Ingester {
     ) -> Result<IngestStatus, IngestFailure> {
         let start = Url::parse(result.request.base_url.as_str())
             .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;
-        let page = self.client.landing_page(&start).await?;
+        let page = self.client.landing_page(&start, &context.place).await?;
         result.describe_page(&page);
         let (platform, dataset) = dataset_of(&page, &self.settings.platforms, &self.client).await?;
         result.describe_dataset(&dataset);

@@ -6,11 +6,10 @@ use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK, LOCATION},
 };
-use tokio::time::timeout;
 use url::Url;
 
 use super::{
-    IngestFailure, PlatformClient, RetryRule,
+    IngestFailure, JobPlace, PlatformClient, RetryRule,
     answers::BodyError,
     client::{LONGEST_WAIT, busy, named, text_header},
     page_body::PageBody,
@@ -54,19 +53,16 @@ pub struct LandingPage {
 }
 
 impl PlatformClient {
-    /// Follows the redirections from a URL. The body is read if the response is a page.
+    /// Follows the redirections from a URL, with the place of a job at their hosts. The body is read if the response is a
+    /// page.
     ///
     /// # Errors
-    /// Fails if there is no response, or the redirections lead nowhere.
-    pub async fn landing_page(&self, start: &Url) -> Result<LandingPage, IngestFailure> {
-        let page = timeout(self.limits.exchange, self.redirected_page(start)).await;
-        page.unwrap_or_else(|_| {
-            let message = format!("{} has not answered within {} s", named(start), self.limits.exchange.as_secs());
-            Err(IngestFailure::transient(IngestStatus::NO_CAPTURE, message))
-        })
+    /// Fails if there is no response, the redirections lead nowhere, or another job is at a host.
+    pub async fn landing_page(&self, start: &Url, place: &JobPlace) -> Result<LandingPage, IngestFailure> {
+        self.exchange(start, IngestStatus::NO_CAPTURE, self.redirected_page(start, place)).await
     }
 
-    async fn redirected_page(&self, start: &Url) -> Result<LandingPage, IngestFailure> {
+    async fn redirected_page(&self, start: &Url, place: &JobPlace) -> Result<LandingPage, IngestFailure> {
         let headers =
             HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html, application/xhtml+xml, */*;q=0.5"))]);
         let (mut url, mut hops, mut seen) = (start.clone(), vec![start.clone()], HashSet::from([start.clone()]));
@@ -75,6 +71,10 @@ impl PlatformClient {
             let target = self
                 .target(&url)
                 .map_err(|reason| IngestFailure::permanent(IngestStatus::SKIP_URL_BLOCKLIST, reason))?;
+            if !place.move_to(&url) {
+                let message = format!("another dataset of {} is archived now", url.host_str().unwrap_or_default());
+                return Err(IngestFailure { retry: RetryRule::WhenHostIsFree, ..no_capture(message) });
+            }
             let permit = self.hosts.permit_within(&target.origin(), LONGEST_WAIT).await;
             let permit = permit.map_err(|rest| busy(&url, "it accepts no requests for now", rest))?;
             let response = self.client.open(&target, headers.clone()).await;

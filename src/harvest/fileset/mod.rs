@@ -4,7 +4,7 @@
 //! interface of the platform has the list of the files, the manifest. The manifest decides how the files are archived.
 //!
 //! * `settings` are those of a source, `harvest` executes requests as jobs, `outcome` decides about the next attempt of a
-//!   job, `pool` has those that run, `turns` gives each host one place, and `monitor` has the progress;
+//!   job, `pool` has those that run, `host_places` gives each host one place, and `monitor` has the progress;
 //! * `client` sends the requests, and classifies their failures ([`IngestFailure`]); `answers` reads the bodies, and `json`
 //!   has parts of documents with a bound;
 //! * `landing_page` follows the redirections, `page_links` reads the links of the page, and `page_body` keeps its body;
@@ -25,6 +25,7 @@ mod description;
 mod existing;
 mod files;
 mod harvest;
+mod host_places;
 mod ingest;
 mod item;
 mod json;
@@ -39,7 +40,6 @@ mod pool;
 pub mod readers;
 mod settings;
 pub mod strategy;
-mod turns;
 mod warc;
 mod wayback;
 
@@ -47,6 +47,7 @@ use std::time::Duration;
 
 pub use self::{
     client::{ClientLimits, PlatformClient, PlatformToken},
+    host_places::JobPlace,
     ingest::{IngestContext, IngestSettings, Ingested, Ingester},
     item::ItemSettings,
     landing_page::LandingPage,
@@ -81,6 +82,8 @@ pub enum RetryRule {
     At(Timestamp),
     /// After a change of this program or of its configuration.
     AfterFix,
+    /// When no other job is at the host. Nothing has been attempted.
+    WhenHostIsFree,
 }
 
 impl IngestFailure {

@@ -30,6 +30,10 @@ impl FilesetHarvestSettings {
     /// Decides about the next attempt of a job.
     pub(super) fn outcome(&self, job: IngestJob, ingested: &Ingested) -> Outcome {
         let now = Timestamp::now();
+        if ingested.retry == Some(RetryRule::WhenHostIsFree) {
+            // It is still due, and begins when its host has a place.
+            return Outcome { job: IngestJob { state: JobState::Waiting, updated: now, ..job }, is_reported: false };
+        }
         let result = &ingested.result;
         let was_archived = is_archived(&job);
         let failures = job.attempts.saturating_add(1);
@@ -46,7 +50,7 @@ impl FilesetHarvestSettings {
             }
             Some(RetryRule::At(time)) => (JobState::Waiting, Some(time.max(after(now, self.first_retry))), 0),
             Some(RetryRule::AfterFix) => (JobState::Blocked, None, failures),
-            Some(RetryRule::Never) => (JobState::Failed, None, failures),
+            Some(RetryRule::Never | RetryRule::WhenHostIsFree) => (JobState::Failed, None, failures),
         };
         // An archived dataset keeps its status, by which a later failure is recognized as one of a watched dataset.
         let is_kept = was_archived && is_passing;
@@ -88,6 +92,7 @@ mod tests {
             id: JobId::mint(),
             source: SourceName::parse("s").unwrap(),
             dataset,
+            host: "h".to_owned(),
             request: JsonDocument::new(&request).unwrap(),
             state: JobState::Running,
             due: Some(now),

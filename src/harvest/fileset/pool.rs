@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Ingested, turns::Turns};
+use super::{Ingested, JobPlace, host_places::HostPlaces};
 use crate::{
     format::fileset::{FilesetRequest, message::FilesetResult},
     journal::ingest::{IngestJob, JobId},
@@ -19,12 +19,15 @@ pub(super) struct Pool {
     pub(super) end: mpsc::UnboundedSender<(JobId, Ingested)>,
     /// Jobs whose results were on the last page, which may not be on disk.
     pub(super) reported: Vec<(IngestJob, Option<FilesetResult>)>,
+    /// Hosts whose datasets are archived now.
+    pub(super) hosts: HostPlaces,
 }
 
 /// A job that runs.
 pub(super) struct RunningJob {
     pub(super) job: IngestJob,
     pub(super) request: FilesetRequest,
+    pub(super) place: JobPlace,
     /// Ends the job when it is dropped.
     pub(super) _task: AbortOnDropHandle<()>,
 }
@@ -32,11 +35,6 @@ pub(super) struct RunningJob {
 impl Pool {
     pub(super) fn new() -> Self {
         let (end, ended) = mpsc::unbounded_channel();
-        Self { running: HashMap::new(), ended, end, reported: Vec::new() }
-    }
-
-    /// Returns the turns of the hosts whose datasets are archived now.
-    pub(super) fn turns(&self) -> Turns {
-        Turns::new(self.running.values().map(|running| running.job.dataset.as_str()))
+        Self { running: HashMap::new(), ended, end, reported: Vec::new(), hosts: HostPlaces::default() }
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::support::{
+    dripping_server::DrippingServer,
     gateway::{Gateway, PATIENCE, command},
     harvest_fixture::run_to_end,
     journal_fixture::configuration,
@@ -410,4 +411,35 @@ async fn slow_servers_hold_up_their_own_files_alone() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(gateway.head().await, 2 * (FILES as u64 + 21));
+}
+
+#[tokio::test]
+async fn slow_transfer_holds_up_other_sources_at_its_host_for_a_turn_alone() {
+    let feed = "<feed xmlns='http://www.w3.org/2005/Atom'><id>f</id><entry><id>urn:x:1</id></entry></feed>";
+    let answers = [("/robots.txt", 404, ""), ("/feed", 200, feed)];
+    let server = DrippingServer::start_at("127.0.0.1", &answers).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config(folder.path(), "")]);
+    report(&gateway, "slow", &format!("{}/slow", server.url)).await;
+    let began = Instant::now();
+    while server.dripping() == 0 {
+        assert!(began.elapsed() < PATIENCE, "the file is not requested");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let definition = json!({ "name": "feed", "transport": "feed", "dialect": "feed",
+        "url": format!("{}/feed", server.url), "every": "1h" });
+    let (status, answer) = gateway.ask("POST", "/harvests", Some(definition)).await;
+    assert_eq!(status, 201, "{answer}");
+    let began = Instant::now();
+    loop {
+        let found = gateway.json("/harvests/feed").await;
+        if found["runs"][0]["state"] == "completed" {
+            assert_eq!(found["runs"][0]["records"], 1, "{found}");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{found}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.dripping(), 1, "the transfer goes on");
+    gateway.stop();
 }

@@ -1,7 +1,10 @@
 //! Datasets at Zenodo, at pages that name their files, and landing pages: the files, and every way in which they are refused.
 
 use serde_json::{Value, json};
-use tidings::{format::fileset::message::IngestStrategy, harvest::fileset::RetryRule};
+use tidings::{
+    format::fileset::message::IngestStrategy,
+    harvest::fileset::{JobPlace, RetryRule},
+};
 use url::Url;
 
 use crate::support::{
@@ -150,7 +153,11 @@ async fn fileset_platforms_landing_page_failures_have_a_status() {
         assert_eq!(platforms.refusal(path, &[(path, answer)]).await.0, status, "{path}");
     }
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let failure = platforms.client.landing_page(&Url::parse(&format!("http://{closed}/")).unwrap()).await.unwrap_err();
+    let failure = platforms
+        .client
+        .landing_page(&Url::parse(&format!("http://{closed}/")).unwrap(), &JobPlace::default())
+        .await
+        .unwrap_err();
     assert_eq!((failure.status.as_str(), failure.retry), ("no-capture", RetryRule::Backoff(None)));
 }
 

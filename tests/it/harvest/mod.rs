@@ -10,6 +10,7 @@ mod feed_hub;
 mod feeds;
 mod fileset_at_platforms;
 mod fileset_bundles;
+mod fileset_hosts;
 mod fileset_ingest;
 mod fileset_items;
 mod fileset_jobs;

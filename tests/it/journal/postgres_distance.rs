@@ -62,6 +62,7 @@ fn page() -> HarvestProgress {
             source: source("archive"),
             request: JsonDocument::new(&json!({ "base_url": dataset })).unwrap(),
             dataset: Uri::parse(&dataset).unwrap(),
+            host: "h".to_owned(),
             state: JobState::Waiting,
             due: Some(Timestamp::EPOCH),
             attempts: 0,

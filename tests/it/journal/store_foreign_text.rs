@@ -36,6 +36,7 @@ fn foreign_text_is_the_same_in_every_store() {
             id: JobId::mint(),
             source: source.clone(),
             dataset: Uri::parse("http://h/d").unwrap(),
+            host: FOREIGN.to_owned(),
             request: JsonDocument::new(&json!({ "a": FOREIGN })).unwrap(),
             state: JobState::Failed,
             due: None,
@@ -67,7 +68,7 @@ fn foreign_text_is_the_same_in_every_store() {
         };
         write(&*store, &batch).unwrap();
         let job = store.ingest_jobs(&JobSelection::All { before: None, state: None }, 9).unwrap().remove(0);
-        assert_eq!(job.status.as_deref(), Some(STORED));
+        assert_eq!((job.host.as_str(), job.status.as_deref()), (STORED, Some(STORED)));
         assert_eq!(job.message.as_deref(), Some(CLEANED));
         let run = store.harvest_runs(&source, None, 9).unwrap().remove(0);
         assert_eq!(run.reason.as_deref(), Some(CLEANED));

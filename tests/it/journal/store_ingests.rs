@@ -10,6 +10,7 @@ use tidings::{
     model::{JsonDocument, Report, Seq, SourceName, Timestamp, Uri},
 };
 
+use crate::support::postgres;
 use crate::support::tested_store::{STORES, change, empty_batch, every_store, new_harvest_run, object, write};
 
 fn time(millis: i64) -> Timestamp {
@@ -25,6 +26,7 @@ fn job(dataset: &str, state: JobState, due: Option<i64>) -> IngestJob {
         id: JobId::mint(),
         source: source(),
         dataset: Uri::parse(dataset).unwrap(),
+        host: dataset.split('/').nth(2).unwrap().to_owned(),
         request: JsonDocument::new(&json!({ "base_url": dataset })).unwrap(),
         state,
         due: due.map(time),
@@ -71,6 +73,55 @@ fn ingest_jobs_are_selected_by_time_state_and_identifier() {
         store.write_harvest(&source(), &HarvestWrite::Remove).unwrap();
         assert_eq!(all(None, None, 9), []);
     });
+}
+
+/// The number is above that of the jobs of a page, and above each limit that a list of jobs in memory could have.
+#[test]
+fn due_ingest_jobs_of_one_host_do_not_hide_those_of_others() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let many = (0..20_000).map(|number| job(&format!("http://large/{number}"), JobState::Waiting, Some(1)));
+        let many: Vec<_> = many.collect();
+        many.chunks(1000).for_each(|jobs| write_jobs(&*store, jobs.to_vec()));
+        let first = job("http://large/first", JobState::Running, Some(0));
+        let other = job("http://small/1", JobState::Waiting, Some(5));
+        let later = job("http://small/2", JobState::Waiting, Some(6));
+        let future = job("http://future/1", JobState::Waiting, Some(100));
+        let ended = job("http://ended/1", JobState::Failed, None);
+        let foreign =
+            IngestJob { source: SourceName::parse("t").unwrap(), ..job("http://a/1", JobState::Waiting, Some(0)) };
+        write_jobs(&*store, vec![first.clone(), other.clone(), later, future, ended, foreign]);
+        let select = |limit| store.ingest_jobs(&JobSelection::DueByHost(source(), time(50)), limit).unwrap();
+        assert_eq!(select(10), [first.clone(), other]);
+        assert_eq!(select(1), [first]);
+    });
+}
+
+#[test]
+fn ingest_jobs_of_an_older_database_get_hosts() {
+    let migration = include_str!("../../../src/journal/store/postgres/migrations/0009_hosts_of_ingests.sql");
+    let update = migration.split(';').find(|statement| statement.trim().starts_with("UPDATE")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [_, store] = STORES;
+    let open = (store.open)(folder.path(), StoreLimits::default());
+    let jobs = [
+        ("https://a.example:8443/b/c", "a.example"),
+        ("http://a.example", "a.example"),
+        ("https://doi.org/10.5281/zenodo.2", "10.5281"),
+        ("https://hdl.handle.net/1234/5", "1234"),
+        ("doi:10.5281/zenodo.3", "10.5281"),
+    ];
+    let old = |(dataset, _): (&str, _)| IngestJob {
+        dataset: Uri::parse(dataset).unwrap(),
+        host: String::new(),
+        ..job("http://h/1", JobState::Waiting, None)
+    };
+    write_jobs(&*open, jobs.map(old).to_vec());
+    postgres::query(folder.path(), update);
+    for job in open.ingest_jobs(&JobSelection::All { before: None, state: None }, 9).unwrap() {
+        let (_, host) = jobs.iter().find(|(dataset, _)| *dataset == job.dataset.as_str()).unwrap();
+        assert_eq!(job.host, *host, "{}", job.dataset);
+    }
 }
 
 #[test]

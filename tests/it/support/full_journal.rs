@@ -34,8 +34,8 @@ const ROWS: &str = "
         INSERT INTO harvest_records SELECT 's', 'oai:' || n, n, '' FROM numbers;
     INSERT INTO harvest_records VALUES ('t', 'oai:1', 3, '7-1');
     INSERT INTO ingest_jobs VALUES
-        ('s', 'http://h/1', '01900000-0000-7000-8000-000000000003', '{\"a\":1}', 'waiting', 7, 2, 'timeout', 'm', 5, 6),
-        ('t', 'http://h/1', '01900000-0000-7000-8000-000000000004', '{}', 'archived', NULL, 0, NULL, NULL, 8, 9);
+        ('s', 'http://h/1', '01900000-0000-7000-8000-000000000003', '{\"a\":1}', 'waiting', 7, 2, 'timeout', 'm', 5, 6, 'h'),
+        ('t', 'http://h/1', '01900000-0000-7000-8000-000000000004', '{}', 'archived', NULL, 0, NULL, NULL, 8, 9, '10.5281');
     INSERT INTO results SELECT 'http://h/1', max(seq), 5, '{\"hit\":true,\"platform_name\":\"p\"}' FROM changes;
     INSERT INTO quarantine VALUES (3, 0, 's', NULL, '[[\"h\",\"v\"]]', 'a' || char(0) || 'b', 'r', 3, x'0102FF');
     INSERT INTO quarantine VALUES (9, 5, 's', 'text/plain', '[]', '', '', 0, x'');

@@ -14,6 +14,7 @@ pub(crate) mod crawl_fixture;
 pub(crate) mod crawled_repository;
 pub(crate) mod cutting_proxy;
 pub(crate) mod dbus_daemon;
+pub(crate) mod dripping_server;
 pub(crate) mod duty_audit;
 pub(crate) mod event_stream;
 pub(crate) mod fake_amqp_broker;

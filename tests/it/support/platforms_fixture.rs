@@ -6,7 +6,7 @@ use tidings::{
     harvest::{
         HarvestBudget, Hosts,
         fileset::{
-            ClientLimits, IngestFailure, PlatformClient, PlatformToken,
+            ClientLimits, IngestFailure, JobPlace, PlatformClient, PlatformToken,
             platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, TokenPlace, dataset_of},
             strategy::Thresholds,
         },
@@ -62,7 +62,10 @@ impl Platforms {
         for (place, answer) in answers {
             self.server.put(place, answer.clone());
         }
-        let page = self.client.landing_page(&Url::parse(&format!("{}{path}", self.server.url)).unwrap()).await?;
+        let page = self
+            .client
+            .landing_page(&Url::parse(&format!("{}{path}", self.server.url)).unwrap(), &JobPlace::default())
+            .await?;
         let (platform, dataset) = dataset_of(&page, &self.settings, &self.client).await?;
         dataset.check(&DatasetLimits { max_total_size: 1 << 36, max_file_count: 30 })?;
         let strategy = platform.strategy(&dataset, &Thresholds::default());

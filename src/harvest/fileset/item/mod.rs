@@ -294,13 +294,16 @@ impl Items<'_> {
         let access = self.settings.keys.access();
         url.query_pairs_mut().extend_pairs([("check_limit", "1"), ("accesskey", access), ("bucket", item)]);
         let Ok(target) = self.client.target(&url) else { return false };
-        let Ok(response) = self.client.client.open(&target, HeaderMap::new()).await else { return false };
-        if response.status == StatusCode::SERVICE_UNAVAILABLE {
-            return true;
-        }
-        let Ok(body) = self.client.receive(response, MAX_LOAD_BYTES).await else { return false };
-        let is_over = |load: Load| load.over_limit.0.is_some_and(|text| !matches!(text.as_str(), "0" | "false"));
-        matches!(self.client.read_json(body, MAX_LOAD_BYTES, is_over).await, Ok(Ok(true)))
+        let answer = async {
+            let Ok(response) = self.client.client.open(&target, HeaderMap::new()).await else { return Ok(false) };
+            if response.status == StatusCode::SERVICE_UNAVAILABLE {
+                return Ok(true);
+            }
+            let Ok(body) = self.client.receive(response, MAX_LOAD_BYTES).await else { return Ok(false) };
+            let is_over = |load: Load| load.over_limit.0.is_some_and(|text| !matches!(text.as_str(), "0" | "false"));
+            Ok(matches!(self.client.read_json(body, MAX_LOAD_BYTES, is_over).await, Ok(Ok(true))))
+        };
+        self.client.exchange(&url, IngestStatus::PLATFORM_ERROR, answer).await.unwrap_or(false)
     }
 
     fn headers(&self, file: &ItemFile, total: u64, metadata: &[(HeaderName, HeaderValue)]) -> RequestHeaders {

@@ -145,7 +145,9 @@ impl Wayback<'_> {
     /// Returns the URL to which a capture redirects.
     async fn target(&self, capture: &CdxLine) -> Result<String, IngestFailure> {
         let url = self.replay_url(capture)?;
-        let response = self.client.open_when_free(&url, &RequestHeaders::default()).await;
+        let headers = RequestHeaders::default();
+        let response = self.client.open_when_free(&url, &headers);
+        let response = self.client.exchange(&url, IngestStatus::WAYBACK_ERROR, response).await;
         let response = response.map_err(|failure| IngestFailure { status: IngestStatus::WAYBACK_ERROR, ..failure })?;
         let location = text_header(&response.headers, LOCATION).filter(|_| response.status.is_redirection());
         let target = location.and_then(|location| self.captured_url(&url, location));

@@ -207,10 +207,13 @@ impl Wayback<'_> {
 
     /// Requests a document; returns its status and its body, which has arrived.
     async fn get(&self, url: &Url, headers: &RequestHeaders) -> Result<(StatusCode, ReceivedBody), IngestFailure> {
-        let response = self.client.open_when_free(url, headers).await?;
-        let status = response.status;
-        let body = self.client.receive(response, self.client.limits.answer_bytes).await;
-        Ok((status, body.map_err(|error| unreadable(url, error))?))
+        let answer = async {
+            let response = self.client.open_when_free(url, headers).await?;
+            let status = response.status;
+            let body = self.client.receive(response, self.client.limits.answer_bytes).await;
+            Ok((status, body.map_err(|error| unreadable(url, error))?))
+        };
+        self.client.exchange(url, IngestStatus::WAYBACK_ERROR, answer).await
     }
 
     /// Reads a JSON document, and makes something of it; the inner error says why it has not the expected form.

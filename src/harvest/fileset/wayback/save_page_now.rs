@@ -142,8 +142,11 @@ impl Wayback<'_> {
         let mut headers = self.headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         let mut permit = self.client.hosts.permit(&target.origin()).await;
-        let response = self.client.client.post(&target, headers, Bytes::from(body)).await;
-        let response = response.map_err(|error| spn_error(format!("{}: {error}", named(&place))))?;
+        let response = async {
+            let response = self.client.client.post(&target, headers, Bytes::from(body)).await;
+            response.map_err(|error| spn_error(format!("{}: {error}", named(&place))))
+        };
+        let response = self.client.exchange(&place, IngestStatus::SPN2_ERROR, response).await?;
         if matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             if let Some(wait) = rate_limit_reset(&response.headers, Utc::now()) {
                 permit.pause(wait.min(self.settings.longest_wait));

@@ -17,12 +17,12 @@ use crate::{
 
 /// Statement that writes jobs. A job that is being cancelled does not become a running one.
 pub(super) const WRITE_JOBS: &str = "INSERT INTO ingest_jobs AS stored
-    (source, dataset, id, request, state, due, attempts, status, message, requested, updated)
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
-                         $8::text[], $9::text[], $10::bigint[], $11::bigint[])
+    (source, dataset, id, host, request, state, due, attempts, status, message, requested, updated)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[],
+                         $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::bigint[])
     ON CONFLICT (source, dataset) DO UPDATE SET
-        (request, state, due, attempts, status, message, requested, updated) =
-        (excluded.request,
+        (host, request, state, due, attempts, status, message, requested, updated) =
+        (excluded.host, excluded.request,
          CASE WHEN stored.state = 'cancelling' AND excluded.state = 'running' THEN stored.state ELSE excluded.state END,
          excluded.due, excluded.attempts, excluded.status, excluded.message, excluded.requested, excluded.updated)";
 
@@ -34,12 +34,26 @@ const CANCEL: &str = "UPDATE ingest_jobs SET state = 'cancelling', due = 0, upda
 macro_rules! jobs_where {
     ($condition:literal) => {
         concat!(
-            "SELECT source, dataset, id, request, state, due, attempts, status, message, requested, updated
+            "SELECT source, dataset, id, host, request, state, due, attempts, status, message, requested, updated
              FROM ingest_jobs WHERE ",
             $condition
         )
     };
 }
+
+/// Query for the earliest due job of each host. It steps from host to host in the index, so it takes as long for a host with
+/// a million jobs as for one with a single one.
+const DUE_BY_HOST: &str = concat!(
+    "WITH RECURSIVE hosts (host) AS (
+        SELECT min(host) FROM ingest_jobs WHERE source = $1 AND due IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(host) FROM ingest_jobs WHERE source = $1 AND due IS NOT NULL AND host > hosts.host)
+        FROM hosts WHERE hosts.host IS NOT NULL
+    )
+    SELECT earliest.* FROM hosts CROSS JOIN LATERAL (",
+    jobs_where!("source = $1 AND host = hosts.host AND due <= $2 ORDER BY due LIMIT 1"),
+    ") AS earliest ORDER BY earliest.due LIMIT $3::bigint"
+);
 
 pub(super) const WRITE_RESULTS: &str = "INSERT INTO results (object, seq, received, result)
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[])
@@ -71,6 +85,7 @@ struct JobColumns<'j> {
     source: Vec<&'j str>,
     dataset: Vec<&'j str>,
     id: Vec<String>,
+    host: Vec<&'j str>,
     request: Vec<&'j str>,
     state: Vec<&'static str>,
     due: Vec<Option<i64>>,
@@ -93,6 +108,7 @@ pub(super) async fn write_jobs(session: &Session, jobs: &[IngestJob]) -> Result<
         columns.source.push(job.source.as_str());
         columns.dataset.push(job.dataset.as_str());
         columns.id.push(job.id.to_string());
+        columns.host.push(&job.host);
         columns.request.push(job.request.as_str());
         columns.state.push(job.state.name());
         columns.due.push(job.due.map(Timestamp::millis));
@@ -102,10 +118,10 @@ pub(super) async fn write_jobs(session: &Session, jobs: &[IngestJob]) -> Result<
         columns.requested.push(job.requested.millis());
         columns.updated.push(job.updated.millis());
     }
-    let JobColumns { source, dataset, id, request, state, due, attempts, status, message, requested, updated } =
+    let JobColumns { source, dataset, id, host, request, state, due, attempts, status, message, requested, updated } =
         &columns;
     let values: &[Value<'_>] =
-        &[source, dataset, id, request, state, due, attempts, status, message, requested, updated];
+        &[source, dataset, id, host, request, state, due, attempts, status, message, requested, updated];
     session.execute(WRITE_JOBS, values).await.map(drop)
 }
 
@@ -156,6 +172,9 @@ async fn jobs(session: &Session, selection: &JobSelection, limit: usize) -> Resu
             let sql = jobs_where!("source = $1 AND due <= $2 ORDER BY due LIMIT $3::bigint");
             session.query(sql, &[&source.as_str(), &at.millis(), &limit]).await?
         }
+        JobSelection::DueByHost(source, at) => {
+            session.query(DUE_BY_HOST, &[&source.as_str(), &at.millis(), &limit]).await?
+        }
         JobSelection::InState(source, state) => {
             let sql = jobs_where!("source = $1 AND state = $2 ORDER BY id LIMIT $3::bigint");
             session.query(sql, &[&source.as_str(), &state.name(), &limit]).await?
@@ -180,14 +199,15 @@ fn read_job(found: &Row) -> Result<IngestJob, StoreError> {
         source: SourceName::parse(row::get::<&str>(found, 0)?).map_err(rows::damaged)?,
         dataset: rows::uri(row::get(found, 1)?)?,
         id: JobId(Uuid::parse_str(row::get::<&str>(found, 2)?).map_err(rows::damaged)?),
-        request: rows::json(row::get(found, 3)?)?,
-        state: rows::job_state(row::get(found, 4)?)?,
-        due: row::get::<Option<i64>>(found, 5)?.map(rows::time).transpose()?,
-        attempts: u32::try_from(row::get::<i64>(found, 6)?).map_err(rows::damaged)?,
-        status: row::get(found, 7)?,
-        message: row::text(found, 8)?,
-        requested: row::time(found, 9)?,
-        updated: row::time(found, 10)?,
+        host: row::get(found, 3)?,
+        request: rows::json(row::get(found, 4)?)?,
+        state: rows::job_state(row::get(found, 5)?)?,
+        due: row::get::<Option<i64>>(found, 6)?.map(rows::time).transpose()?,
+        attempts: u32::try_from(row::get::<i64>(found, 7)?).map_err(rows::damaged)?,
+        status: row::get(found, 8)?,
+        message: row::text(found, 9)?,
+        requested: row::time(found, 10)?,
+        updated: row::time(found, 11)?,
     })
 }
 

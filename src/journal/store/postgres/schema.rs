@@ -5,7 +5,7 @@ use crate::journal::store::{StoreContent, StoreError};
 
 /// Migrations from each version to the next. A released migration never changes, because databases exist that it has
 /// migrated; new migrations are added at the end.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0001_journal.sql"),
     include_str!("migrations/0002_nodes.sql"),
     include_str!("migrations/0003_harvests.sql"),
@@ -14,6 +14,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0006_validators_and_leases.sql"),
     include_str!("migrations/0007_ingests.sql"),
     include_str!("migrations/0008_sources_of_objects.sql"),
+    include_str!("migrations/0009_hosts_of_ingests.sql"),
 ];
 
 /// Key of the advisory lock that only one node at a time migrates under: the letters `TDNG`. The lock ends with its

@@ -15,11 +15,11 @@ use crate::{
 
 /// Statement that writes a job. A job that is being cancelled does not become a running one.
 const WRITE_JOB: &str = "INSERT INTO ingest_jobs AS stored
-    (source, dataset, id, request, state, due, attempts, status, message, requested, updated)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    (source, dataset, id, host, request, state, due, attempts, status, message, requested, updated)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (source, dataset) DO UPDATE SET
-        (request, state, due, attempts, status, message, requested, updated) =
-        (excluded.request,
+        (host, request, state, due, attempts, status, message, requested, updated) =
+        (excluded.host, excluded.request,
          iif(stored.state = 'cancelling' AND excluded.state = 'running', stored.state, excluded.state),
          excluded.due, excluded.attempts, excluded.status, excluded.message, excluded.requested, excluded.updated)";
 
@@ -27,8 +27,22 @@ const WRITE_JOB: &str = "INSERT INTO ingest_jobs AS stored
 const CANCEL: &str = "UPDATE ingest_jobs SET state = 'cancelling', due = 0, updated = ?2
     WHERE id = ?1 AND (state IN ('waiting', 'running') OR due IS NOT NULL)";
 
-const READ_JOBS: &str = "SELECT source, dataset, id, request, state, due, attempts, status, message, requested, updated
+const READ_JOBS: &str =
+    "SELECT source, dataset, id, host, request, state, due, attempts, status, message, requested, updated
     FROM ingest_jobs";
+
+/// Condition for the earliest due job of each host. The query steps from host to host in the index, so it takes as long
+/// for a host with a million jobs as for one with a single one.
+const DUE_BY_HOST: &str = "WHERE id IN (
+        WITH RECURSIVE hosts (host) AS (
+            SELECT min(host) FROM ingest_jobs WHERE source = ?1 AND due IS NOT NULL
+            UNION ALL
+            SELECT (SELECT min(host) FROM ingest_jobs WHERE source = ?1 AND due IS NOT NULL AND host > hosts.host)
+            FROM hosts WHERE hosts.host IS NOT NULL
+        )
+        SELECT (SELECT id FROM ingest_jobs WHERE source = ?1 AND host = hosts.host AND due <= ?2 ORDER BY due LIMIT 1)
+        FROM hosts WHERE hosts.host IS NOT NULL
+    ) ORDER BY due LIMIT ?3";
 
 const WRITE_RESULT: &str = "INSERT OR REPLACE INTO results (object, seq, received, result) VALUES (?, ?, ?, ?)";
 
@@ -62,6 +76,7 @@ pub(super) fn write_jobs(connection: &Connection, jobs: &[IngestJob]) -> Result<
             job.source.as_str(),
             job.dataset.as_str(),
             job.id.to_string(),
+            job.host,
             job.request.as_str(),
             job.state.name(),
             job.due.map(Timestamp::millis),
@@ -109,6 +124,7 @@ fn jobs(connection: &Connection, selection: &JobSelection, limit: usize) -> Resu
         JobSelection::Due(source, at) => {
             query("WHERE source = ? AND due <= ? ORDER BY due LIMIT ?", &[&source.as_str(), &at.millis(), &limit])
         }
+        JobSelection::DueByHost(source, at) => query(DUE_BY_HOST, &[&source.as_str(), &at.millis(), &limit]),
         JobSelection::InState(source, state) => {
             query("WHERE source = ? AND state = ? ORDER BY id LIMIT ?", &[&source.as_str(), &state.name(), &limit])
         }
@@ -132,14 +148,15 @@ fn read_job(row: &Row<'_>) -> Result<IngestJob, StoreError> {
         source: SourceName::parse(&text(0)?).map_err(rows::damaged)?,
         dataset: rows::uri(&text(1)?)?,
         id: JobId(Uuid::parse_str(&text(2)?).map_err(rows::damaged)?),
-        request: rows::json(&text(3)?)?,
-        state: rows::job_state(&text(4)?)?,
-        due: row.get::<_, Option<i64>>(5)?.map(rows::time).transpose()?,
-        attempts: row.get(6)?,
-        status: row.get(7)?,
-        message: value::text(row, 8)?,
-        requested: rows::time(row.get(9)?)?,
-        updated: rows::time(row.get(10)?)?,
+        host: text(3)?,
+        request: rows::json(&text(4)?)?,
+        state: rows::job_state(&text(5)?)?,
+        due: row.get::<_, Option<i64>>(6)?.map(rows::time).transpose()?,
+        attempts: row.get(7)?,
+        status: row.get(8)?,
+        message: value::text(row, 9)?,
+        requested: rows::time(row.get(10)?)?,
+        updated: rows::time(row.get(11)?)?,
     })
 }
 

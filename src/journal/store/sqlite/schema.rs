@@ -18,7 +18,7 @@ pub(super) enum Migration {
 
 /// Migrations from each version to the next; the version is `PRAGMA user_version`. A released migration never changes,
 /// because journals exist that it has migrated; new migrations are added at the end.
-pub(super) const MIGRATIONS: [Migration; 15] = [
+pub(super) const MIGRATIONS: [Migration; 16] = [
     Migration::Sql(
         "
     CREATE TABLE meta (
@@ -346,6 +346,20 @@ pub(super) const MIGRATIONS: [Migration; 15] = [
     DROP TABLE oldest_changes;
     ",
     ),
+    Migration::Sql(
+        "
+    -- Host from which a dataset is requested, so that each host has its share of the jobs. Before the first attempt it is
+    -- the host of the dataset, or its publisher at a resolver.
+    ALTER TABLE ingest_jobs ADD COLUMN host TEXT NOT NULL DEFAULT '';
+    UPDATE ingest_jobs SET host = substr(dataset, instr(dataset, '://') + 3) WHERE instr(dataset, '://') > 0;
+    UPDATE ingest_jobs SET host = substr(host, instr(host, '/') + 1) WHERE host GLOB 'doi.org/*'
+        OR host GLOB 'dx.doi.org/*' OR host GLOB 'www.doi.org/*' OR host GLOB 'hdl.handle.net/*' OR host GLOB 'n2t.net/*';
+    UPDATE ingest_jobs SET host = substr(dataset, instr(dataset, ':') + 1) WHERE host = '';
+    UPDATE ingest_jobs SET host = substr(host, 1, instr(host || '/', '/') - 1);
+    UPDATE ingest_jobs SET host = substr(host, 1, instr(host || ':', ':') - 1);
+    CREATE INDEX ingest_jobs_by_host ON ingest_jobs (source, host, due) WHERE due IS NOT NULL;
+    ",
+    ),
 ];
 
 /// Returns the version that this program writes.
@@ -382,4 +396,45 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), S
 /// journal skips the numbers that the lost journal may have given.
 pub(super) fn floor(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT coalesce(max(floor), 0) FROM restores", [], |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Connection, MIGRATIONS, Migration};
+
+    fn apply(connection: &Connection, migrations: &[Migration]) {
+        for migration in migrations {
+            match migration {
+                Migration::Sql(sql) => connection.execute_batch(sql).unwrap(),
+                Migration::SqlWithData(before, move_data, after) => {
+                    connection.execute_batch(before).unwrap();
+                    move_data(connection).unwrap();
+                    connection.execute_batch(after).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn jobs_of_version_15_get_hosts() {
+        let connection = Connection::open_in_memory().unwrap();
+        apply(&connection, &MIGRATIONS[..15]);
+        let jobs = [
+            ("https://a.example:8443/b/c", "a.example"),
+            ("http://a.example", "a.example"),
+            ("https://doi.org/10.5281/zenodo.2", "10.5281"),
+            ("https://hdl.handle.net/1234/5", "1234"),
+            ("doi:10.5281/zenodo.3", "10.5281"),
+        ];
+        for (dataset, _) in jobs {
+            let insert = "INSERT INTO ingest_jobs SELECT 's', ?1, ?1, '{}', 'waiting', 1, 0, NULL, NULL, 1, 1";
+            connection.execute(insert, [dataset]).unwrap();
+        }
+        apply(&connection, &MIGRATIONS[15..16]);
+        for (dataset, host) in jobs {
+            let sql = "SELECT host FROM ingest_jobs WHERE dataset = ?";
+            let found: String = connection.query_row(sql, [dataset], |row| row.get(0)).unwrap();
+            assert_eq!(found, host, "{dataset}");
+        }
+    }
 }

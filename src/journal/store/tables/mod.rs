@@ -177,6 +177,7 @@ impl Table {
                 ("source", Text),
                 ("dataset", Text),
                 ("id", Text),
+                ("host", Text),
                 ("request", Text),
                 ("state", Text),
                 ("due", Integer),
