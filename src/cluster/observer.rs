@@ -19,7 +19,7 @@ use crate::{
 /// Bounds on the lease of a row, which a clock that was set during a renewal may have made wrong.
 const LEASE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
 
-/// What this node has seen of the rows of the nodes.
+/// Rows of the nodes as this node has seen them.
 #[derive(Debug, Default)]
 pub(super) struct Observer {
     rows: HashMap<Uuid, Sighting>,

@@ -34,7 +34,7 @@ impl Write for LogWriter {
     /// Writes a line, which the subscriber passes as a whole.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        self.out.lock().write_all(shown(&text, self.notation).as_bytes())?;
+        self.out.lock().write_all(escape_line(&text, self.notation).as_bytes())?;
         Ok(line.len())
     }
 
@@ -43,7 +43,7 @@ impl Write for LogWriter {
     }
 }
 
-fn shown(line: &str, notation: Notation) -> String {
+fn escape_line(line: &str, notation: Notation) -> String {
     let (content, end) = line.strip_suffix('\n').map_or((line, ""), |content| (content, "\n"));
     let content = match notation {
         Notation::Json => text::json(content).into_owned(),
@@ -58,15 +58,15 @@ fn shown(line: &str, notation: Notation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Notation, shown};
+    use super::{Notation, escape_line};
 
     #[test]
     fn a_line_has_nothing_that_controls_hides_or_begins_another_line() {
         let line = " WARN a: no such\u{9b}31m\u{202e}\nERROR forged\n";
         let escaped = " WARN a: no such\\u{9b}31m\\u{202e}\\nERROR forged\n";
-        assert_eq!(shown(line, Notation::Text { colours: false }), escaped);
+        assert_eq!(escape_line(line, Notation::Text { colours: false }), escaped);
         let coloured = "\u{1b}[33m WARN\u{1b}[0m a\u{202e}\n";
-        assert_eq!(shown(coloured, Notation::Text { colours: true }), "\u{1b}[33m WARN\u{1b}[0m a\\u{202e}\n");
-        assert_eq!(shown("{\"a\":\"\u{202e}\"}\n", Notation::Json), "{\"a\":\"\\u202e\"}\n");
+        assert_eq!(escape_line(coloured, Notation::Text { colours: true }), "\u{1b}[33m WARN\u{1b}[0m a\\u{202e}\n");
+        assert_eq!(escape_line("{\"a\":\"\u{202e}\"}\n", Notation::Json), "{\"a\":\"\\u202e\"}\n");
     }
 }

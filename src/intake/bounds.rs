@@ -94,6 +94,10 @@ pub(super) fn check_scheme(uri: &Uri) -> Result<(), Rejection> {
 impl Intake {
     /// Returns the reason why the journal refused a message, if it did.
     pub(super) fn journal_refusal(&self, outcomes: &[DraftOutcome]) -> Option<Rejection> {
+        if outcomes.contains(&DraftOutcome::Refused) {
+            let reason = "the storage of the journal refuses the message; the log of the gateway has the reason";
+            return Some(Rejection::unprocessable(Location::Message, reason));
+        }
         outcomes.contains(&DraftOutcome::TooManyItems).then(|| self.too_many_items())
     }
 

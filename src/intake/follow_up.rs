@@ -126,8 +126,9 @@ impl FollowUp {
             answered += submissions.len();
             if !submissions.is_empty() {
                 let outcomes = self.journal.append_all(submissions).await?;
-                if outcomes.iter().flatten().any(|outcome| *outcome == DraftOutcome::TooManyItems) {
-                    let reason = "an object would have more items than limits.object_items";
+                if outcomes.iter().flatten().any(DraftOutcome::is_refusal) {
+                    let reason =
+                        "an object would have more items than limits.object_items, or the storage refuses the change";
                     tracing::warn!(source = %self.source.name(), reason, "cannot complete changes");
                 }
             }

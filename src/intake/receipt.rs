@@ -78,7 +78,10 @@ impl Receipt {
     pub fn accepted(&self) -> impl Iterator<Item = AcceptedChange> {
         self.outcomes.iter().filter_map(|outcome| match *outcome {
             DraftOutcome::Accepted { seq, id } => Some(AcceptedChange { seq, id }),
-            DraftOutcome::Duplicate { .. } | DraftOutcome::Unchanged | DraftOutcome::TooManyItems => None,
+            DraftOutcome::Duplicate { .. }
+            | DraftOutcome::Unchanged
+            | DraftOutcome::TooManyItems
+            | DraftOutcome::Refused => None,
         })
     }
 
@@ -97,7 +100,7 @@ impl Receipt {
             let (id, seq) = match *outcome {
                 DraftOutcome::Accepted { seq, id } => (Some(id), Some(seq)),
                 DraftOutcome::Duplicate { seq, id } => (id, Some(seq)),
-                DraftOutcome::Unchanged | DraftOutcome::TooManyItems => (None, None),
+                DraftOutcome::Unchanged | DraftOutcome::TooManyItems | DraftOutcome::Refused => (None, None),
             };
             ChangeReceipt { outcome: Outcome::of(outcome).name(), id, seq }
         };
@@ -113,7 +116,7 @@ impl Outcome {
             DraftOutcome::Accepted { .. } => Self::Accepted,
             DraftOutcome::Duplicate { .. } => Self::Duplicate,
             DraftOutcome::Unchanged => Self::Unchanged,
-            DraftOutcome::TooManyItems => Self::Quarantined,
+            DraftOutcome::TooManyItems | DraftOutcome::Refused => Self::Quarantined,
         }
     }
 }

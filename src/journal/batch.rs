@@ -136,7 +136,7 @@ impl SourceProgress {
             let (mut changes, mut is_refused) = (0, false);
             for outcome in outcomes.by_ref().take(submissions).flatten() {
                 changes += u64::from(matches!(outcome, DraftOutcome::Accepted { .. }));
-                is_refused |= matches!(outcome, DraftOutcome::TooManyItems);
+                is_refused |= outcome.is_refusal();
             }
             match progress {
                 Some(Progress::Harvest(mut progress)) => {
@@ -260,7 +260,7 @@ impl BatchSettler {
                 part.crawled.iter().map(|object| (&object.object, object.items.iter().map(|item| &item.uri)));
             let exceeds_bound = self.exceeds_item_bound(listed_items);
             let outcomes = if exceeds_bound { Vec::new() } else { self.submission(part.submission)? };
-            if exceeds_bound || outcomes.contains(&DraftOutcome::TooManyItems) {
+            if exceeds_bound || outcomes.iter().any(DraftOutcome::is_refusal) {
                 part_outcomes.push(CrawlPartOutcome { too_many_items: true, ..CrawlPartOutcome::default() });
                 crawled.push((part.progress.source, Vec::new()));
                 continue;

@@ -72,6 +72,16 @@ pub enum DraftOutcome {
     /// The draft would exceed the maximum number of items of an object
     /// ([`ChangeBounds::object_items`](super::ChangeBounds)). Nothing of its message was written.
     TooManyItems,
+    /// The storage refuses the message, and accepts others. Nothing of it was written; the log has the reason.
+    Refused,
+}
+
+impl DraftOutcome {
+    /// Returns whether the journal has refused the message.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::TooManyItems | Self::Refused)
+    }
 }
 
 /// A command to the writer, with the channel for its reply. The writer also executes a command whose caller no longer
@@ -132,6 +142,8 @@ pub(super) struct AppendGroup {
 pub(super) struct CommandBatch {
     /// Number of commands.
     count: usize,
+    /// Whether no other command may join the batch.
+    pub(super) is_closed: bool,
     /// What the writer settles and writes in one transaction.
     pub(super) input: BatchInput,
     /// Number of submissions of each `Append`, with its channel.
@@ -237,6 +249,33 @@ impl CommandBatch {
                 Command::Probe(reply) => self.probes.push(reply),
             }
         }
+    }
+
+    /// Takes what needs a commit out of the batch: each append and each part of a crawl as a batch of its own, and then all
+    /// cursors.
+    pub(super) fn split(&mut self) -> Vec<Self> {
+        let BatchInput { submissions, appends, crawl_parts, cursors } = std::mem::take(&mut self.input);
+        let alone = |input| Self { input, count: 1, is_closed: true, ..Self::default() };
+        let (mut submissions, mut parts) = (submissions.into_iter(), Vec::new());
+        for (append, reply) in appends.into_iter().zip(self.append_replies.drain(..)) {
+            let submissions = submissions.by_ref().take(append.submissions).collect();
+            let input = BatchInput { submissions, appends: vec![append], ..BatchInput::default() };
+            parts.push(Self { append_replies: vec![reply], ..alone(input) });
+        }
+        for (part, reply) in crawl_parts.into_iter().zip(self.seed_replies.drain(..)) {
+            let input = BatchInput { crawl_parts: vec![part], ..BatchInput::default() };
+            parts.push(Self { seed_replies: vec![reply], ..alone(input) });
+        }
+        if !self.advance_replies.is_empty() {
+            let input = BatchInput { cursors, ..BatchInput::default() };
+            parts.push(Self { advance_replies: std::mem::take(&mut self.advance_replies), ..alone(input) });
+        }
+        parts
+    }
+
+    /// Returns the number of messages, of parts of crawls and of moves of cursors.
+    pub(super) fn parts(&self) -> usize {
+        self.input.submissions.len() + self.input.crawl_parts.len() + self.advance_replies.len()
     }
 
     /// Returns the number of commands.

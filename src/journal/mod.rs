@@ -46,6 +46,7 @@ mod publisher;
 pub mod quarantine;
 mod queries;
 mod raw_content;
+mod refusals;
 pub mod registry;
 pub mod retention;
 pub mod seed;

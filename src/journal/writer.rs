@@ -35,12 +35,14 @@ const PARTS_PER_QUERY: usize = 16;
 const OUTCOME_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// A batch that is settled and written.
-struct WrittenBatch {
-    batch: SettledBatch,
+pub(super) struct WrittenBatch {
+    pub(super) batch: SettledBatch,
     /// Number of the newest change before the batch.
     stored_head: Seq,
     /// For each append whether it was refused, because its term has ended.
-    refused: Vec<bool>,
+    pub(super) refused: Vec<bool>,
+    /// Time from the begin of the transaction until the batch was on disk.
+    took: Duration,
 }
 
 /// Result of one attempt to commit a batch.
@@ -80,11 +82,25 @@ impl Writer {
 
     /// Settles, writes and publishes drafts, crawled facts and cursors, and replies to their senders.
     fn write_batch(&self, commands: &mut CommandBatch, queue: &mut mpsc::Receiver<Command>) {
-        let began = Instant::now();
         match self.commit_batch(commands, queue) {
-            Ok(WrittenBatch { batch: SettledBatch { writes, outcomes, crawl_outcomes }, stored_head, refused }) => {
+            // A lost duty and a failing disk concern the whole batch. Anything else may be the fault of one message.
+            Err(error) if !error.is_transient() && commands.parts() > 1 => {
+                self.write_one_by_one(commands, &error, queue);
+            }
+            written => self.reply(commands, written),
+        }
+    }
+
+    /// Publishes a batch that is on disk, and replies to its senders, or replies with the error.
+    pub(super) fn reply(&self, commands: &mut CommandBatch, written: Result<WrittenBatch, StoreError>) {
+        match written {
+            Ok(WrittenBatch {
+                batch: SettledBatch { writes, outcomes, crawl_outcomes },
+                stored_head,
+                refused,
+                took,
+            }) => {
                 commands.reply_to_refused(&refused);
-                let took = began.elapsed();
                 if !outcomes.is_empty() {
                     metrics::batch(outcomes.len(), took);
                 }
@@ -109,21 +125,22 @@ impl Writer {
 
     /// Settles and commits a batch. If the outcome of a commit is unknown, finds it out before anything else, and
     /// settles the batch again if it was not committed. So no draft is written twice, with or without an event key.
-    fn commit_batch(
+    pub(super) fn commit_batch(
         &self,
         commands: &mut CommandBatch,
         queue: &mut mpsc::Receiver<Command>,
     ) -> Result<WrittenBatch, StoreError> {
+        let began = Instant::now();
         loop {
             let (batch, commit, error) = match self.try_batch(commands, queue)? {
-                Attempt::Committed(batch) => return Ok(batch),
+                Attempt::Committed(batch) => return Ok(WrittenBatch { took: began.elapsed(), ..batch }),
                 Attempt::Unknown(batch, commit, error) => (batch, commit, error),
             };
             tracing::warn!(%error, "the outcome of a commit is unknown; asking the journal's database for it");
             let was_committed = self.find_outcome(commit, queue)?;
             tracing::info!(was_committed, "the outcome of the commit is known");
             if was_committed {
-                return Ok(batch);
+                return Ok(WrittenBatch { took: began.elapsed(), ..batch });
             }
         }
     }
@@ -136,18 +153,31 @@ impl Writer {
         let mut transaction = self.store.begin()?;
         // The store may have waited for the batches of other nodes. Commands that have arrived meanwhile join this batch,
         // because each batch of any node makes all others wait.
-        while commands.len() < self.batch
+        while !commands.is_closed
+            && commands.len() < self.batch
             && let Ok(command) = queue.try_recv()
         {
             commands.extend([command]);
         }
-        // Only a shared store has commits with unknown outcomes, after which the commands may be needed again.
-        let mut input =
-            if self.store.is_shared() { commands.input.clone() } else { std::mem::take(&mut commands.input) };
+        // The commands are needed again if the outcome of the commit is unknown, or the storage refuses the batch.
+        let batch = self.settle_and_write(&mut *transaction, commands.input.clone())?;
+        match transaction.commit() {
+            Ok(()) => Ok(Attempt::Committed(batch)),
+            Err(CommitError::Failed(error)) => Err(error),
+            Err(CommitError::Unknown(commit, error)) => Ok(Attempt::Unknown(batch, commit, error)),
+        }
+    }
+
+    /// Settles a batch and writes it in a transaction.
+    pub(super) fn settle_and_write(
+        &self,
+        transaction: &mut dyn Transaction,
+        mut input: BatchInput,
+    ) -> Result<WrittenBatch, StoreError> {
         let keys = prefetch_keys(&input.submissions, &input.crawl_parts);
         let mut prefetched = transaction.prefetch(&PrefetchKeys { terms: input.terms(), ..keys })?;
         let refused = input.refuse(&prefetched.stale_terms);
-        self.prefetch_purge_parts(&mut *transaction, &input, &mut prefetched)?;
+        self.prefetch_purge_parts(transaction, &input, &mut prefetched)?;
         let stored_head = prefetched.stored_head;
         let now = prefetched.now.unwrap_or_else(Timestamp::now);
         let context = BatchContext { prefetched, bounds: self.bounds, now };
@@ -155,12 +185,7 @@ impl Writer {
         let cursors = cursors.into_iter().map(|advance| (advance.name, advance.cursor)).collect();
         let batch = SettledBatch::build(submissions, appends, crawl_parts, cursors, context)?;
         transaction.write(&batch.writes)?;
-        let batch = WrittenBatch { batch, stored_head, refused };
-        match transaction.commit() {
-            Ok(()) => Ok(Attempt::Committed(batch)),
-            Err(CommitError::Failed(error)) => Err(error),
-            Err(CommitError::Unknown(commit, error)) => Ok(Attempt::Unknown(batch, commit, error)),
-        }
+        Ok(WrittenBatch { batch, stored_head, refused, took: Duration::ZERO })
     }
 
     /// Finds out whether a batch was committed. Ends with an error only when the gateway has stopped and nobody waits

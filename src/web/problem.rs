@@ -238,7 +238,7 @@ impl Problem {
     /// Value of `Retry-After` after a transient failure. An operator needs about this long to free disk space.
     pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-    /// Creates a problem. `detail` explains to the client what is wrong, where, and what to do.
+    /// Creates a problem. `detail` names the error, its place and the remedy for the client.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self {

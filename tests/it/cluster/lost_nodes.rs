@@ -187,7 +187,7 @@ async fn duties_of_a_dead_node_move_although_the_clock_of_the_database_was_set_b
     let (mut a, b) = (journal.node("a"), journal.node("b"));
     until_spread(&journal, SUBSCRIPTIONS + 1, &["a", "b"]).await;
     a.kill();
-    // What the row is like if the clock was ten minutes ahead at the last renewal.
+    // The row after a renewal with a clock that was ten minutes ahead.
     journal.query(
         "UPDATE nodes SET renewed = renewed + interval '10 min', expires = expires + interval '10 min'
             WHERE name = 'a'",

@@ -131,7 +131,9 @@ async fn assert_correct(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
                     assert_eq!(changes.get(seq), Some(id), "event {event}: {outcomes:?}");
                 }
                 DraftOutcome::Unchanged => assert!(made.is_empty(), "event {event}: {outcomes:?}"),
-                DraftOutcome::Duplicate { .. } | DraftOutcome::TooManyItems => panic!("event {event}: {outcomes:?}"),
+                DraftOutcome::Duplicate { .. } | DraftOutcome::TooManyItems | DraftOutcome::Refused => {
+                    panic!("event {event}: {outcomes:?}")
+                }
             }
         }
     }

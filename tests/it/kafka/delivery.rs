@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     gateway::Gateway,
     journal_fixture::{event, post},
-    kafka::Broker,
+    kafka::{Broker, subscription},
     subscription_fixture::gateway,
 };
 
@@ -17,13 +17,6 @@ const TOPIC: &str = "tests.changes";
 /// Returns a subscription `index` to the topic.
 pub(super) fn index(broker: &Broker, more: &str) -> String {
     subscription("index", broker, TOPIC, more)
-}
-
-fn subscription(name: &str, broker: &Broker, topic: &str, more: &str) -> String {
-    format!(
-        "[subscriptions.{name}]\ndelivery = \"kafka\"\nstart = \"beginning\"\nbrokers = \"{}\"\ntopic = \"{topic}\"\n{more}\n",
-        broker.address
-    )
 }
 
 /// Posts events with these numbers.

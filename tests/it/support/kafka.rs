@@ -183,6 +183,14 @@ pub(crate) fn record(value: Option<Vec<u8>>) -> Record {
     Record { key: None, value, headers: std::collections::BTreeMap::new(), timestamp: Utc::now() }
 }
 
+/// Returns a subscription that publishes to a topic, from the first change on.
+pub(crate) fn subscription(name: &str, broker: &Broker, topic: &str, more: &str) -> String {
+    format!(
+        "[subscriptions.{name}]\ndelivery = \"kafka\"\nstart = \"beginning\"\nbrokers = \"{}\"\ntopic = \"{topic}\"\n{more}\n",
+        broker.address
+    )
+}
+
 /// Writes a configuration with one Kafka source of the dialect content-change and returns its path. `lines` are added to
 /// the source's table.
 pub(crate) fn source(folder: &Path, brokers: &str, topic: &str, lines: &str) -> String {

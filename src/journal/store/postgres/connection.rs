@@ -181,16 +181,16 @@ where
     });
 }
 
-/// Statements that are sent together; see [`together`].
+/// Statements that are sent together; see [`pipeline`].
 pub(super) type Step<'s> = LocalBoxFuture<'s, Result<(), StoreError>>;
 
-/// Runs statements together. All of them are sent in the order of the list before the first result is awaited, so they
+/// Sends statements in a pipeline: all of them are sent in the order of the list before the first result is awaited, so they
 /// need one round trip, however many they are. Only the first statement of a step is sent in this order, and only if it
 /// is [prepared](Session::prepare).
 ///
 /// # Errors
 /// Returns the first error in the order of the list, which is the cause of the errors after it.
-pub(super) async fn together(steps: Vec<Step<'_>>) -> Result<(), StoreError> {
+pub(super) async fn pipeline(steps: Vec<Step<'_>>) -> Result<(), StoreError> {
     // `join_all` promises no order of the first polls.
     let mut steps: Vec<_> = steps.into_iter().map(maybe_done).collect();
     poll_fn(|context| {

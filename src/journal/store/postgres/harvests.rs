@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     PostgresStore,
-    connection::{Session, Step, together},
+    connection::{Session, Step, pipeline},
     ingests, row,
     subscriptions::END_DUTY,
     value::Value,
@@ -134,7 +134,7 @@ pub(super) async fn write(session: &Session, harvests: &[HarvestProgress]) -> Re
         steps.extend(listed_steps(session, source, listed));
         steps.push(ingests::write_jobs(session, jobs).boxed_local());
     }
-    together(steps).await
+    pipeline(steps).await
 }
 
 async fn write_position(session: &Session, source: &str, position: &str) -> Result<(), StoreError> {

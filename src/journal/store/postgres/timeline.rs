@@ -39,9 +39,9 @@ const SKIP: &str = "INSERT INTO restores (head, floor) VALUES ($1, $2)
 
 const IDENTITY: &str = "SELECT identity FROM journal_head";
 
-/// Skips the numbers that the former server may have given after the head, and ends all duties. What the nodes have in
-/// memory for a duty, such as the cursor of a subscription or the offsets of a source, may be from the lost part: each
-/// holder takes its duty again, and reads again where to continue. The transaction has no entry in `writers`, because it
+/// Skips the numbers that the former server may have given after the head, and ends all duties. The
+/// state of a duty in memory, such as the cursor of a subscription or the offsets of a source, may be from the lost part:
+/// each holder takes its duty again, and reads again where to continue. The transaction has no entry in `writers`, because it
 /// has no effect if it is repeated.
 pub(super) fn adopt(store: &PostgresStore) -> Result<(), StoreError> {
     let (identity, adopted) = store.read(async |session| {

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, changes, connection::together, crawls, dedupe, harvests, incomplete, ingests, nodes, registry,
+    PostgresStore, changes, connection::pipeline, crawls, dedupe, harvests, incomplete, ingests, nodes, registry,
     seeds, subscriptions, timeline, writing::WriteTransaction,
 };
 use crate::{
@@ -185,7 +185,7 @@ impl Transaction for PostgresTransaction<'_> {
                 }
                 Ok(())
             };
-            together(vec![
+            pipeline(vec![
                 move_head.boxed_local(),
                 notify.boxed_local(),
                 changes::insert(session, &batch.changes).boxed_local(),
