@@ -7,13 +7,14 @@ mod batch;
 mod bounds;
 mod enrichment;
 mod follow_up;
+mod message_sets;
 mod receipt;
 mod seed;
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread::available_parallelism,
@@ -33,6 +34,7 @@ pub use crate::model::{EventId, SourceName};
 pub use batch::{Batch, ReceivedMessage};
 pub use enrichment::{EnrichmentStatus, INCOMPLETE, WAITING};
 pub use follow_up::FollowUp;
+pub use message_sets::MessageSet;
 pub use receipt::{AcceptedChange, IngestResponse, Outcome, Receipt};
 pub use seed::SeedError;
 
@@ -51,6 +53,7 @@ use crate::{
     model::{Draft, Text, Timestamp},
 };
 use enrichment::{Enricher, WaitPolicy};
+use message_sets::RejectedSets;
 
 /// Metric name: number of messages that the intake has processed.
 pub const EVENTS: &str = "tidings_events_total";
@@ -66,6 +69,7 @@ pub struct Source {
     enricher: Option<Enricher>,
     /// Counters of [`EVENTS`] by outcome, cached because finding a series costs more than incrementing it.
     series: BTreeMap<Outcome, metrics::Counter>,
+    rejected_sets: Mutex<RejectedSets>,
 }
 
 /// Number of messages of a source by outcome since the gateway started.
@@ -94,6 +98,8 @@ pub struct Incoming {
     pub transport_id: Option<EventId>,
     /// True if the transport may have delivered the message before (AMQP's `redelivered`).
     pub redelivered: bool,
+    /// Set of the message, if its broker keeps it.
+    pub set: Option<MessageSet>,
 }
 
 /// Reason why the intake did not accept a message.
@@ -142,7 +148,7 @@ impl Source {
             (outcome, counter)
         });
         let (counts, series) = (Counts::default(), series.into());
-        Ok(Self { policy, kind, dialect, limits, counts, enricher: None, series })
+        Ok(Self { policy, kind, dialect, limits, counts, enricher: None, series, rejected_sets: Mutex::default() })
     }
 
     /// Enables lookups in the source's repository.
@@ -168,6 +174,11 @@ impl Source {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    fn lock_rejected_sets(&self) -> MutexGuard<'_, RejectedSets> {
+        // Every change is complete before the lock is released, even if a thread panics.
+        self.rejected_sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Parses one message after removing credentials from its body.
@@ -339,6 +350,7 @@ impl Intake {
             body: stored.message.body,
             transport_id: None,
             redelivered: false,
+            set: None,
         };
         let rejected = |rejection| IntakeError::Quarantined { id, rejection };
         let reading = self.read(source, &mut incoming).await.map_err(rejected)?;

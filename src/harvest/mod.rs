@@ -222,6 +222,7 @@ fn json_message(body: &impl Serialize) -> ReceivedMessage {
         body,
         transport_id: None,
         redelivered: false,
+        set: None,
     })
 }
 

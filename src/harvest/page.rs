@@ -154,6 +154,7 @@ mod tests {
             body: vec![b'x'; bytes].into(),
             transport_id: None,
             redelivered: false,
+            set: None,
         })
     }
 

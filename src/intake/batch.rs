@@ -325,10 +325,16 @@ impl Intake {
         if batch.rejected.is_empty() {
             return Ok(());
         }
-        let to_entry =
-            |(incoming, rejection): &(Incoming, Rejection)| quarantine_entry(source, incoming.clone(), rejection);
-        let entries = batch.rejected.iter().map(to_entry).collect();
-        let ids: Vec<QuarantineId> = self.journal.quarantine_all(entries).await?;
+        let mut sets = source.lock_rejected_sets().clone();
+        let kept = sets.bounded(&batch.rejected).into_iter();
+        let entries: Vec<_> =
+            kept.map(|(incoming, rejection)| quarantine_entry(source, incoming, &rejection)).collect();
+        let mut ids: Vec<QuarantineId> = Vec::new();
+        if !entries.is_empty() {
+            ids = self.journal.quarantine_all(entries).await?;
+        }
+        // After a failure the same messages come again.
+        *source.lock_rejected_sets() = sets;
         let rejected = std::mem::take(&mut batch.rejected);
         batch.quarantined += rejected.len() as u64;
         source.count(Outcome::Quarantined, rejected.len() as u64);

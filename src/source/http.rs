@@ -107,7 +107,7 @@ pub async fn receive(
     if let Some(Err(wait)) = hooks.rates.get(&name).map(RateLimiter::try_acquire) {
         return Err(too_many(source, wait));
     }
-    let incoming = Incoming { content_type, headers, body, transport_id, redelivered: false };
+    let incoming = Incoming { content_type, headers, body, transport_id, redelivered: false, set: None };
     match hooks.intake.accept(source, incoming).await {
         Ok(receipt) => Ok(response(&receipt)),
         Err(IntakeError::Quarantined { id, mut rejection })

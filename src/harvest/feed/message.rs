@@ -96,6 +96,7 @@ fn message(
         body: Bytes::from(document),
         transport_id: None,
         redelivered: false,
+        set: None,
     };
     if bytes > max_record_bytes {
         let reason = format!("the entry has {bytes} bytes, and limits.body_bytes is {max_record_bytes}");

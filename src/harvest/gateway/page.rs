@@ -152,6 +152,7 @@ impl PageText {
             body: Bytes::from(body),
             transport_id: None,
             redelivered: false,
+            set: None,
         };
         let bytes = value.len();
         if bytes > max_bytes {

@@ -338,6 +338,7 @@ fn message(record: RawRecord, xml: String, headers: Headers, max_bytes: usize) -
         body: Bytes::from(xml),
         transport_id: None,
         redelivered: false,
+        set: None,
     };
     let (bytes, mut failure) = (record.size, record.failure.map(String::from));
     if bytes > max_bytes {

@@ -54,6 +54,7 @@ async fn message_that_panics_the_dialect_is_quarantined_and_the_others_are_appen
         body: body.into(),
         transport_id: None,
         redelivered: false,
+        set: None,
     };
     let messages =
         [event("a"), b"no JSON".to_vec(), event("b"), event("a")].map(|body| ReceivedMessage::Readable(message(body)));
@@ -88,8 +89,14 @@ async fn position_is_written_after_the_refused_message_is_quarantined() {
     let message = |item: &str| {
         let items = serde_json::json!([{ "uri": format!("http://h/{item}"), "change": "ADD" }]);
         let body = serde_json::json!({ "object": "http://h/1", "items": items }).to_string().into();
-        let incoming =
-            Incoming { content_type: None, headers: Headers::default(), body, transport_id: None, redelivered: false };
+        let incoming = Incoming {
+            content_type: None,
+            headers: Headers::default(),
+            body,
+            transport_id: None,
+            redelivered: false,
+            set: None,
+        };
         ReceivedMessage::Readable(incoming)
     };
     // The object already has its only item, so the journal refuses the second message.

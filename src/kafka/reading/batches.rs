@@ -1,6 +1,6 @@
 //! Record batches of a fetch response, decoded in pieces of a bounded size.
 
-use std::io;
+use std::{io, ops::Range};
 
 use bytes::{Buf, Bytes};
 use tokio::sync::OwnedSemaphorePermit;
@@ -54,6 +54,8 @@ pub enum Entry {
     Record {
         /// The offset.
         offset: i64,
+        /// Offsets of its batch.
+        batch: Range<i64>,
         /// The record.
         record: Record,
     },
@@ -87,6 +89,7 @@ pub struct Batches {
 
 struct OpenBatch {
     records: Records,
+    base_offset: i64,
     end: i64,
 }
 
@@ -173,7 +176,7 @@ impl Batches {
             Ok(Some((offset, found))) => {
                 self.next = offset + 1;
                 Step::Entry(match found {
-                    DecodedRecord::Record(record) => Entry::Record { offset, record },
+                    DecodedRecord::Record(record) => Entry::Record { offset, batch: open.base_offset..end, record },
                     DecodedRecord::TooLarge { bytes } => {
                         let max = self.max_value_bytes;
                         let reason = format!("the record has {bytes} bytes, and limits.body_bytes is {max}");
@@ -230,7 +233,7 @@ impl Batches {
         }
         match open(&header, records, self.max_value_bytes) {
             Ok(records) => {
-                self.open = Some(OpenBatch { records, end: header.end });
+                self.open = Some(OpenBatch { records, base_offset: header.base_offset, end: header.end });
                 Step::Nothing
             }
             Err(error) => {

@@ -31,6 +31,7 @@ pub(super) fn read_delivery(received: ConsumedMessage, max_body_bytes: usize, so
         headers: headers(&delivery),
         transport_id: properties.message_id().as_ref().and_then(|id| EventId::parse(id.as_str())),
         redelivered: delivery.redelivered,
+        set: None,
         body: Bytes::from(delivery.data),
     };
     match decompress(incoming, encoding.as_deref(), max_body_bytes) {

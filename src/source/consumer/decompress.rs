@@ -113,7 +113,8 @@ mod tests {
         for (way, body, encoding) in ways {
             let headers = [("routing-key", "harvest.start.twitter.twitter_filter")].into_iter().collect();
             let body = Bytes::from(body);
-            let incoming = Incoming { content_type: None, headers, body, transport_id: None, redelivered: false };
+            let incoming =
+                Incoming { content_type: None, headers, body, transport_id: None, redelivered: false, set: None };
             let batch = Batch::read(&source, vec![decompress(incoming, encoding, 1 << 20)]);
             assert_eq!(batch.rejected_bodies(), [Bytes::new()], "{way}");
         }

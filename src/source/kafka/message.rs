@@ -1,12 +1,12 @@
 //! Conversion of a Kafka record to a message for the intake: headers as text, body decompressed.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
 use crate::{
     format::{Headers, Location, Rejection},
-    intake::{EventId, Incoming, ReceivedMessage},
+    intake::{EventId, Incoming, MessageSet, ReceivedMessage},
     kafka::Record,
     source::consumer::decompress,
 };
@@ -30,6 +30,8 @@ pub(super) struct KafkaMessage {
     pub(super) topic: Arc<str>,
     pub(super) partition: i32,
     pub(super) offset: i64,
+    /// Offsets of the record batch.
+    pub(super) batch: Range<i64>,
     pub(super) content: Content,
 }
 
@@ -62,7 +64,7 @@ impl KafkaMessage {
 
     /// Converts the message. A body of more than `max_body_bytes` bytes, compressed or decompressed, is unreadable.
     pub(super) fn read(self, max_body_bytes: usize) -> ReceivedMessage {
-        let Self { topic, partition, offset, content } = self;
+        let Self { topic, partition, offset, batch, content } = self;
         let mut headers = Headers::default();
         headers.push(&format!("{PREFIX}topic"), &*topic);
         headers.push(&format!("{PREFIX}partition"), partition.to_string());
@@ -76,6 +78,7 @@ impl KafkaMessage {
                     body: Bytes::new(),
                     transport_id: None,
                     redelivered: false,
+                    set: None,
                 };
                 let last = end - 1;
                 let reason = format!(
@@ -105,21 +108,23 @@ impl KafkaMessage {
         }
         let body = Bytes::from(record.value.unwrap_or_default());
         // The offset is written with the changes, so no message is delivered again.
-        let incoming = Incoming { content_type, headers, body, transport_id, redelivered: false };
+        let place = format!("partition {partition} of {topic}").into();
+        let set = Some(MessageSet { place, offsets: batch });
+        let incoming = Incoming { content_type, headers, body, transport_id, redelivered: false, set };
         decompress(incoming, encoding.as_deref(), max_body_bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Content, KafkaMessage, Record};
+    use super::{Content, KafkaMessage, MessageSet, Record};
     use crate::intake::ReceivedMessage;
 
     fn message(headers: &[(&str, &[u8])]) -> KafkaMessage {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect();
         let timestamp = "2026-01-02T03:04:05.006Z".parse().unwrap();
         let record = Record { key: Some(b"http://h/1".to_vec()), value: Some(b"{}".to_vec()), headers, timestamp };
-        KafkaMessage { topic: "t.1".into(), partition: 3, offset: 41, content: Content::Record(record) }
+        KafkaMessage { topic: "t.1".into(), partition: 3, offset: 41, batch: 40..50, content: Content::Record(record) }
     }
 
     #[test]
@@ -146,6 +151,7 @@ mod tests {
         assert_eq!(headers, expected);
         assert_eq!(incoming.content_type.as_deref(), Some("application/json"));
         assert_eq!(incoming.transport_id.unwrap().as_str(), "urn:1");
+        assert_eq!(incoming.set, Some(MessageSet { place: "partition 3 of t.1".into(), offsets: 40..50 }));
     }
 
     #[test]

@@ -192,13 +192,13 @@ async fn decode(mut batches: Batches) -> Result<(Batches, Piece), KafkaError> {
 
 /// Returns the message of an entry. Records without a value are no messages: they mark deleted keys of a compacted topic.
 fn message(topic: &Arc<str>, partition: i32, entry: Entry) -> Option<KafkaMessage> {
-    let (offset, content) = match entry {
-        Entry::Record { offset, record } if record.value.is_none() => {
+    let (offset, batch, content) = match entry {
+        Entry::Record { offset, record, .. } if record.value.is_none() => {
             tracing::debug!(topic = %topic, partition, offset, "a record has no value");
             return None;
         }
-        Entry::Record { offset, record } => (offset, Content::Record(record)),
-        Entry::Unreadable { offset, end, reason } => (offset, Content::Unreadable { end, reason }),
+        Entry::Record { offset, batch, record } => (offset, batch, Content::Record(record)),
+        Entry::Unreadable { offset, end, reason } => (offset, offset..end, Content::Unreadable { end, reason }),
     };
-    Some(KafkaMessage { topic: Arc::clone(topic), partition, offset, content })
+    Some(KafkaMessage { topic: Arc::clone(topic), partition, offset, batch, content })
 }

@@ -25,7 +25,7 @@ pub(super) fn read_frame(frame: Frame, max_body_bytes: usize, source: &SourceNam
         Body::LongHead(bytes, body) => (body, Some(DroppedPart::Headers(bytes))),
     };
     let headers: Headers = frame.headers.into_iter().collect();
-    let incoming = Incoming { content_type, headers, transport_id, redelivered, body };
+    let incoming = Incoming { content_type, headers, transport_id, redelivered, body, set: None };
     let received = decompress(incoming, encoding.as_deref(), max_body_bytes);
     let reason = match (&received, dropped) {
         (_, Some(DroppedPart::Body(bytes))) => format!(

@@ -35,6 +35,7 @@ async fn redelivered_status_is_a_duplicate_and_a_recurring_one_is_not() {
             body: json!({"id": "1", "status": status, "warcs": {"count": warcs}}).to_string().into(),
             transport_id: None,
             redelivered,
+            set: None,
         };
         outcomes.push(intake.accept(&source, incoming).await.unwrap().outcome());
     }

@@ -14,7 +14,7 @@ fn decode(data: Vec<u8>, next: i64, aborted: Vec<(i64, i64)>) -> (Vec<String>, i
         let piece = batches.next_piece();
         assert!(piece.entries.len() <= 501, "a piece has {} entries", piece.entries.len());
         shown.extend(piece.entries.into_iter().map(|entry| match entry {
-            Entry::Record { offset, record } => {
+            Entry::Record { offset, record, .. } => {
                 format!("{offset} {}", String::from_utf8(record.value.unwrap_or_default()).unwrap())
             }
             Entry::Unreadable { offset, end, reason } => format!("{offset}..{end} {reason}"),

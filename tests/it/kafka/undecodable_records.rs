@@ -40,3 +40,28 @@ async fn batch_with_a_wrong_checksum_is_skipped_and_reported() {
     until_head(&gateway, 751).await;
     assert_eq!(gateway.json("/quarantine").await["messages"].as_array().unwrap().len(), 2);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batch_of_many_unreadable_messages_puts_a_bounded_number_into_the_quarantine() {
+    let broker = Broker::start().await;
+    broker.create_topic(TOPIC, 1).await;
+    let partition = broker.partition(TOPIC, 0).await;
+    let many = (0..3000).map(|_| record(Some(b"x".to_vec()))).collect();
+    partition.produce(many, CODECS[1]).await.unwrap();
+    partition.produce(vec![record(Some(b"y".to_vec()))], CODECS[0]).await.unwrap();
+    broker.publish(TOPIC, 0, events(0..1), CODECS[0]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = start(folder.path(), &broker.address, TOPIC, "");
+    until_head(&gateway, 1).await;
+    let page = gateway.json("/quarantine?limit=1000").await;
+    let messages = page["messages"].as_array().unwrap();
+    let reason = |index: usize| messages[index]["reason"].as_str().unwrap();
+    // The newest is first: the one of the other batch, and the one that speaks for the others.
+    assert!(!reason(0).contains("further ones"), "{}", reason(0));
+    let remark = "more than 1000 messages of a batch (offsets 0 to 2999 of partition 0 of tests.events) cannot be read";
+    assert!(reason(1).contains(remark), "{}", reason(1));
+    assert!(!reason(2).contains("further ones"), "{}", reason(2));
+    assert_eq!(messages.len(), 1000);
+    let rest = gateway.json(&format!("/quarantine?limit=1000&before={}", page["next"])).await;
+    assert_eq!(rest["messages"].as_array().unwrap().len(), 2);
+}

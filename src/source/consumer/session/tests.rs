@@ -140,6 +140,7 @@ impl Message for ScriptedMessage {
             body: Bytes::from_static(b"for the quarantine"),
             transport_id: None,
             redelivered: false,
+            set: None,
         })
     }
 }
