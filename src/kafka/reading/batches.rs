@@ -107,6 +107,12 @@ struct Header {
 /// The result of a step through the response.
 enum Step {
     Entry(Entry),
+    /// The header of a batch is malformed.
+    Malformed {
+        start: i64,
+        end: i64,
+        reason: String,
+    },
     Nothing,
     End,
 }
@@ -158,8 +164,9 @@ impl Batches {
                     if let Entry::Record { record, .. } = &entry {
                         bytes += record.approximate_size();
                     }
-                    add(&mut entries, entry);
+                    entries.push(entry);
                 }
+                Step::Malformed { start, end, reason } => add_malformed(&mut entries, start, end, reason),
                 Step::Nothing => {}
                 Step::End => break true,
             }
@@ -211,8 +218,8 @@ impl Batches {
             Ok(header) => header,
             Err((end, reason)) => {
                 let end = self.end_of_bad(end);
-                let offset = std::mem::replace(&mut self.next, end);
-                return Step::Entry(Entry::Unreadable { offset, end, reason });
+                let start = std::mem::replace(&mut self.next, end);
+                return Step::Malformed { start, end, reason };
             }
         };
         let (header, records) = header;
@@ -266,18 +273,15 @@ impl Batches {
     }
 }
 
-/// Adds an entry. Places that follow each other and cannot be read for the same reason are one, because a response can have
-/// millions of batches without content.
-fn add(entries: &mut Vec<Entry>, entry: Entry) {
-    if let (Some(Entry::Unreadable { end: before, reason: known, .. }), Entry::Unreadable { offset, end, reason }) =
-        (entries.last_mut(), &entry)
-        && before == offset
-        && known == reason
-    {
-        *before = *end;
-        return;
+/// Adds a place whose batch is malformed. Places that follow each other and are malformed for the same reason are one, because
+/// a response can have millions of batches without content.
+fn add_malformed(entries: &mut Vec<Entry>, start: i64, end: i64, reason: String) {
+    match entries.last_mut() {
+        Some(Entry::Unreadable { end: before, reason: known, .. }) if *before == start && *known == reason => {
+            *before = end;
+        }
+        _ => entries.push(Entry::Unreadable { offset: start, end, reason }),
     }
-    entries.push(entry);
 }
 
 /// Checks a batch. An error has the offset after the batch, as far as it is known, and the reason.
