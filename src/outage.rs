@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-/// Work that may fail for a while, whoever tries it. The first failure is logged as a warning and the next success as
+/// Work of several callers that may fail for a while. The first failure is logged as a warning and the next success as
 /// its end; the failures between them are logged at `debug`.
 #[derive(Debug)]
 pub(crate) struct Outage {

@@ -89,7 +89,7 @@ impl Engine {
         let position = stored.map_or_else(|| "".into(), |stored| stored.position);
         // A failed run is not repeated before its time, whatever else there is to do.
         let may_be_early = newest.first().is_none_or(|run| run.state == RunState::Completed);
-        // Whoever knows the URL for notifications can send any number of them.
+        // Everybody who knows the URL for notifications can send any number of them.
         let gap = self.harvester.callback(&position).map(|_| HUB_GAP.min(self.schedule.every));
         let mut new_work = self.harvester.new_work(&position);
         loop {

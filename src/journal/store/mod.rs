@@ -200,7 +200,7 @@ pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
     /// # Errors
     /// Fails if the storage fails.
     fn surviving(&self, seq: Seq) -> Result<Seq, StoreError> {
-        // First the head: whoever skips numbers after it stores their range before the next change.
+        // First the head: a node that skips numbers after it stores their range before the next change.
         let head = self.head()?;
         let ranges = self.skipped_ranges()?;
         let range = ranges.into_iter().find(|(before, floor)| *before < seq && seq <= *floor);
