@@ -4,7 +4,8 @@
 //!   of `GetRecord`, because identifiers are unique only within a repository.
 //! * The metadata is an item of the object, with the same URI. Its digest is that of the canonical metadata, so a
 //!   record with the same metadata is unchanged, whatever its datestamp is: repositories touch datestamps without a
-//!   change, and change crosswalks without a new datestamp.
+//!   change, and change crosswalks without a new datestamp. Locations of schemas are no metadata, and elements of `oai_dc`
+//!   have no order.
 //! * Files are further items, if the setting `files` is a regular expression of their URLs. It is compared with each text
 //!   and each value of an attribute in the metadata, because every metadata format has its own place for links.
 //! * A deleted record is absent with its files, even if it has metadata.
@@ -19,7 +20,7 @@ use serde::Deserialize;
 use super::{
     Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, NOT_UNRESERVED, ParsedMessage,
     Rejection, parse_settings,
-    xml::{Document, Element},
+    xml::{Document, Element, ElementDigest},
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
@@ -87,7 +88,7 @@ struct RecordHeader {
 struct Record {
     header: Option<RecordHeader>,
     /// Digest of the metadata.
-    digest: Option<String>,
+    digest: Option<ElementDigest>,
     /// URLs of the files, each once.
     files: Vec<Uri>,
     origins: Vec<OriginDescription>,
@@ -123,16 +124,11 @@ impl Dialect for OaiPmh {
             _ if is_deleted => Vec::new(),
             None => return Err(missing("metadata, and is not deleted")),
             Some(digest) => {
-                let metadata = ContentLocation {
-                    media_type: MediaType::parse("text/xml").ok(),
-                    digest: Digest::parse(DigestAlgorithm::Sha256, &digest).ok(),
-                    ..ContentLocation::at(address.clone())
-                };
                 let files = files.into_iter().filter(|url| *url != address).map(ContentLocation::at);
-                let present =
-                    |(uri, content)| DraftItem::new(uri, DraftChange::Present { content: Some(content), state: None });
-                let files = files.map(|file| (file.url.clone(), file));
-                std::iter::once((address.clone(), metadata)).chain(files).map(present).collect()
+                let present = |file: ContentLocation| {
+                    DraftItem::new(file.url.clone(), DraftChange::Present { content: Some(file), state: None })
+                };
+                std::iter::once(metadata_item(&address, &digest)).chain(files.map(present)).collect()
             }
         };
         let date = datestamp_of(&datestamp).or_else(|| datestamp_of(message.headers.get(RESPONSE_DATE)?));
@@ -200,6 +196,21 @@ impl OaiPmh {
             files.push(url);
         }
     }
+}
+
+/// Returns the item for the metadata. Registries of former versions have another digest of it, which is recognised.
+fn metadata_item(address: &Uri, ElementDigest { digest, former }: &ElementDigest) -> DraftItem {
+    let parse = |digest: &str| Digest::parse(DigestAlgorithm::Sha256, digest).ok();
+    let content = ContentLocation {
+        media_type: MediaType::parse("text/xml").ok(),
+        digest: parse(digest),
+        ..ContentLocation::at(address.clone())
+    };
+    let change = match parse(former).filter(|_| former != digest) {
+        Some(former) => DraftChange::Redigested { content, former },
+        None => DraftChange::Present { content: Some(content), state: None },
+    };
+    DraftItem::new(address.clone(), change)
 }
 
 fn record_header(document: &mut Document<'_>, element: &Element<'_>) -> Result<RecordHeader, Rejection> {

@@ -1,7 +1,10 @@
 //! Zip, tar and tar.gz archives, read without unpacking them to the disk.
 //!
 //! An archive is read as a whole. Its names, its sizes and its number of entries may be wrong or hostile, so all of them
-//! have a limit, and nothing is allocated by a number that the archive states.
+//! have a limit, and nothing is allocated by a number that the archive states. Names of zip files become UTF-8 with slashes
+//! (`zip_name`).
+
+mod zip_name;
 
 use std::{
     cell::Cell,
@@ -13,6 +16,8 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ReaderAt, ZipArchive};
 use tar::EntryType;
 use tokio_util::sync::CancellationToken;
+
+use self::zip_name::zip_name;
 
 /// Maximum number of bytes between two files of a tar archive: names, and lists of sparse blocks.
 const MAX_HEADER_BYTES: u64 = 1024 * 1024;
@@ -191,15 +196,15 @@ fn read_zip<S: Read + Seek, E: From<ArchiveError>>(
     let damaged = |error: rawzip::Error| ArchiveError::Damaged(error.to_string());
     let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
     let zip = ZipArchive::from_seekable(source, &mut buffer).map_err(damaged)?;
-    refuse_overlaps(&zip, &mut buffer, budget.limits.entries)?;
+    let has_slashes = look_over(&zip, &mut buffer, budget.limits.entries)?;
     let announced = zip.entries_hint();
     let mut entries = zip.entries(&mut buffer);
     while let Some(entry) = entries.next_entry().map_err(damaged)? {
         budget.count()?;
-        let path = entry.file_path().as_bytes().to_vec();
+        let path = zip_name(&entry, has_slashes);
         let method = entry.compression_method();
         let kind = match method {
-            _ if entry.is_dir() => EntryKind::Folder,
+            _ if path.ends_with(b"/") => EntryKind::Folder,
             _ if entry.mode().is_symlink() => EntryKind::Symlink,
             _ if entry.flags().is_encrypted() => EntryKind::Encrypted,
             CompressionMethod::STORE | CompressionMethod::DEFLATE => EntryKind::File,
@@ -226,13 +231,9 @@ fn read_zip<S: Read + Seek, E: From<ArchiveError>>(
 }
 
 /// Checks that no two entries share bytes of the file, before any of them is read. Otherwise a small file with many entries
-/// for one member has any size.
-fn refuse_overlaps<R: ReaderAt>(
-    zip: &ZipArchive<R>,
-    buffer: &mut [u8],
-    max_entries: usize,
-) -> Result<(), ArchiveError> {
-    let mut ranges = Vec::new();
+/// for one member has any size. Returns whether a name has a slash.
+fn look_over<R: ReaderAt>(zip: &ZipArchive<R>, buffer: &mut [u8], max_entries: usize) -> Result<bool, ArchiveError> {
+    let (mut ranges, mut has_slashes) = (Vec::new(), false);
     let mut entries = zip.entries(buffer);
     while let Some(entry) = entries.next_entry().map_err(|error| ArchiveError::Damaged(error.to_string()))? {
         if ranges.len() >= max_entries {
@@ -241,12 +242,13 @@ fn refuse_overlaps<R: ReaderAt>(
         let start = entry.local_header_offset();
         let end = start.saturating_add(LOCAL_HEADER_BYTES).saturating_add(entry.compressed_size_hint());
         ranges.push((start, end));
+        has_slashes |= entry.file_path().as_bytes().contains(&b'/');
     }
     ranges.sort_unstable();
     if ranges.windows(2).any(|pair| pair[1].0 < pair[0].1) {
         return Err(ArchiveError::Damaged("two of its entries share bytes".to_owned()));
     }
-    Ok(())
+    Ok(has_slashes)
 }
 
 fn read_tar<E: From<ArchiveError>>(

@@ -9,7 +9,7 @@ use std::{
     io::{self, BufReader, Read, Seek, SeekFrom, Write},
 };
 
-use flate2::read::MultiGzDecoder;
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
 use super::budget::{BudgetShare, Cancelled, HarvestBudget, page_need};
 use crate::http_client::{ClientError, ResponseStream};
@@ -211,6 +211,8 @@ impl ReceivedBody {
         match self.start {
             [0x1F, 0x8B, ..] if self.length >= 2 => Some("gzip"),
             [0x28, 0xB5, 0x2F, 0xFD] => Some("zstd"),
+            // Header of zlib (RFC 1950 section 2.2), with the usual window. Servers send it although nobody asks for it.
+            [0x78, flags, ..] if self.length >= 2 && (0x7800 + u16::from(flags)) % 31 == 0 => Some("deflate"),
             _ => None,
         }
     }
@@ -259,6 +261,7 @@ impl ReceivedBody {
         let raw = BufReader::with_capacity(READ_PIECE, raw);
         let mut decoded: Box<dyn Read + '_> = match encoding {
             Some("gzip") => Box::new(MultiGzDecoder::new(raw)),
+            Some("deflate") => Box::new(ZlibDecoder::new(raw)),
             Some(_) => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(raw).map_err(corrupt)?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(corrupt)?;

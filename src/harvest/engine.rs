@@ -21,7 +21,7 @@ use crate::{
     intake::{Batch, Intake, Source},
     journal::{
         Journal, JournalError,
-        harvest::{HarvestProgress, HarvestRun, ListedRecords, RunCounts, RunId, RunState},
+        harvest::{HarvestProgress, HarvestRun, KEPT_RUNS, ListedRecords, RunCounts, RunId, RunState},
         ingest::IngestJob,
     },
     model::{Text, Timestamp},
@@ -37,8 +37,8 @@ const MAX_DETOURS: u32 = 200;
 /// Maximum wait that a server can ask for.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// Number of newest runs that decide about the next one.
-const RECENT_RUNS: usize = 20;
+/// Number of newest runs that decide about the next one, and that have the time of the last complete one: all of them.
+const RECENT_RUNS: usize = KEPT_RUNS;
 
 /// Waits of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +134,7 @@ impl Engine {
         let name = self.source.name();
         self.wait_until_resumed(stop).await?;
         let newest = self.journal.harvest_runs(name.clone(), None, RECENT_RUNS).await?;
+        metrics::last_complete(name, &newest);
         let interrupted = newest.first().filter(|run| run.state == RunState::Running);
         if interrupted.is_none() && self.wait_for_run(&newest, stop).await? == RunStart::Paused {
             return Ok(());

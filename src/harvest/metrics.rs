@@ -6,7 +6,7 @@ use crate::{
     files::StoredFile,
     format::fileset::status::IngestStatus,
     journal::harvest::{HarvestRun, RunState},
-    model::SourceName,
+    model::{SourceName, Timestamp},
 };
 
 /// Metric name: number of ended runs by outcome.
@@ -93,11 +93,21 @@ pub(super) fn page(before: &HarvestRun, after: &HarvestRun) {
 }
 
 /// Counts a run that has ended.
-#[expect(clippy::cast_precision_loss, reason = "the time in seconds fits into the mantissa")]
 pub(super) fn ended(run: &HarvestRun) {
     let source = run.source.to_string();
-    counter!(RUNS, "source" => source.clone(), "outcome" => run.state.name()).increment(1);
+    counter!(RUNS, "source" => source, "outcome" => run.state.name()).increment(1);
     if run.state == RunState::Completed {
-        gauge!(LAST_COMPLETE, "source" => source).set(run.updated.millis() as f64 / 1000.0);
+        set_last_complete(&run.source, run.updated);
     }
+}
+
+/// Shows the time of the last complete run, from the newest runs of the journal. It is 1970 if none of them is complete.
+pub(super) fn last_complete(source: &SourceName, newest: &[HarvestRun]) {
+    let complete = newest.iter().find(|run| run.state == RunState::Completed);
+    set_last_complete(source, complete.map_or(Timestamp::EPOCH, |run| run.updated));
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the time in seconds fits into the mantissa")]
+fn set_last_complete(source: &SourceName, time: Timestamp) {
+    gauge!(LAST_COMPLETE, "source" => source.to_string()).set(time.millis() as f64 / 1000.0);
 }

@@ -214,6 +214,9 @@ fn mark_as_completions(items: DraftItems) -> DraftItems {
             DraftChange::Present { content, state: after } => {
                 DraftChange::FollowUp(ItemChange::Update { content, before: None, after })
             }
+            DraftChange::Redigested { content, .. } => {
+                DraftChange::FollowUp(ItemChange::Update { content: Some(content), before: None, after: None })
+            }
             other => other,
         };
         item

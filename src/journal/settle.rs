@@ -160,6 +160,11 @@ impl DraftSettler<'_> {
                 self.add_or_update(id, uri, content, initial_state);
             }
             DraftChange::Present { content, state } => self.present(id, uri, content, state),
+            DraftChange::Redigested { content, former } => {
+                let known = ContentLocation { digest: Some(former), ..content.clone() };
+                let content = if self.has_content(&uri, &known) { known } else { content };
+                self.present(id, uri, Some(content), None);
+            }
             DraftChange::Absent => self.absent(id, uri),
             DraftChange::Crawled { content, state, at } => self.crawled(id, uri, content, state, at),
             DraftChange::Copied { original, copy } => self.copied(id, uri, &original, copy),

@@ -68,7 +68,7 @@ pub const METRICS: [Metric; 48] = [
         name: harvest::LAST_COMPLETE,
         kind: Kind::Gauge,
         labels: &["source"],
-        about: "Time of the end of the last complete run since the start of this gateway, in seconds since 1970.",
+        about: "Time of the end of the last complete run, in seconds since 1970; 0 if no run was complete.",
     },
     Metric {
         name: harvest::INGESTS,

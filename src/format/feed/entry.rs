@@ -1,5 +1,7 @@
 //! One entry as feed-rs parses it, with its identity, its canonical digest and its attachments.
 
+use std::{cell::RefCell, rc::Rc};
+
 use feed_rs::{
     model::{Category, Entry, Link},
     parser::Builder,
@@ -7,12 +9,15 @@ use feed_rs::{
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::EntryKey;
+use super::{EntryKey, date, enclosure_url::unsigned};
 use crate::model::{Timestamp, Uri};
 
 /// Relations of links that belong to the content of an entry. Others, such as `replies`, `self` or `edit`, describe
 /// its surroundings.
 const CONTENT_RELATIONS: [&str; 4] = ["alternate", "enclosure", "related", "via"];
+
+/// Maximum length of an unreadable date that is shown, in characters.
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// A parsed entry.
 pub(super) struct ParsedEntry {
@@ -31,6 +36,10 @@ pub struct EntryIdentity {
     pub title: String,
     /// Date of the last modification, or else of the publication.
     pub date: Option<Timestamp>,
+    /// First date of the entry that cannot be read.
+    pub unreadable_date: Option<String>,
+    /// First URL of an enclosure that has a signature, without it.
+    pub signed_url: Option<String>,
     /// SHA-256 of title, links, summary, content, enclosures and categories, in a canonical form.
     pub digest: String,
     /// SHA-256 of title, summary and content.
@@ -66,12 +75,24 @@ pub fn identify(document: &[u8], feed_url: &str) -> Result<EntryIdentity, String
 impl ParsedEntry {
     pub(super) fn parse(document: &[u8], feed_url: &str) -> Result<Self, String> {
         // An id that the parser invents would be a random one for some entries, and another one in each document.
-        let parser = Builder::new().base_uri(Some(feed_url)).id_generator(|_, _, _| String::new()).build();
+        let unreadable: Rc<RefCell<Option<String>>> = Rc::default();
+        let dates = Rc::clone(&unreadable);
+        let parser = Builder::new()
+            .base_uri(Some(feed_url))
+            .id_generator(|_, _, _| String::new())
+            .timestamp_parser(move |text| {
+                let date = date::parse_datetime(text);
+                if date.is_none() && !text.trim().is_empty() {
+                    dates.borrow_mut().get_or_insert_with(|| text.trim().chars().take(MAX_SHOWN_CHARS).collect());
+                }
+                date
+            })
+            .build();
         let mut entries = parser.parse(document).map_err(|error| error.to_string())?.entries.into_iter();
         let (Some(entry), None) = (entries.next(), entries.next()) else {
             return Err("the document has not exactly one entry with an id, a link or a title".to_owned());
         };
-        let identity = EntryIdentity::of(&entry);
+        let identity = EntryIdentity { unreadable_date: unreadable.take(), ..EntryIdentity::of(&entry) };
         if identity.id.is_none() && identity.link.is_none() && content_texts(&entry).all(|text| text.is_empty()) {
             return Err("the entry has neither an id nor a link nor content".to_owned());
         }
@@ -91,17 +112,18 @@ impl ParsedEntry {
         own_link(&self.entry)?.media_type.as_deref()
     }
 
-    /// Returns the enclosures and the content at another URL, each once. URLs that are not valid are left out.
+    /// Returns the enclosures and the content at another URL, each once and without its signature. URLs that are not valid
+    /// are left out.
     pub(super) fn attachments(&self, feed_url: &str) -> Vec<Attachment> {
         let mut attachments: Vec<Attachment> = Vec::new();
         let mut add = |url: &str, media_type: Option<String>, size: Option<u64>| {
-            let Ok(url) = Uri::parse(url) else { return };
+            let Ok(url) = Uri::parse(&without_signature(url)) else { return };
             if attachments.iter().all(|known| known.url != url) {
                 // Zero stands for an unknown size in many feeds.
                 attachments.push(Attachment { url, media_type, size: size.filter(|size| *size > 0) });
             }
         };
-        for link in self.entry.links.iter().filter(|link| link.rel.as_deref() == Some("enclosure")) {
+        for link in self.entry.links.iter().filter(|link| is_enclosure(link)) {
             add(&link.href, link.media_type.clone(), link.length);
         }
         for media in self.entry.media.iter().flat_map(|media| &media.content) {
@@ -129,10 +151,27 @@ impl EntryIdentity {
             link: own_link(entry).and_then(|link| some(&link.href)),
             title: entry.title.as_ref().map(|title| single_spaced(&title.content)).unwrap_or_default(),
             date: date.map(Timestamp::from_datetime),
+            unreadable_date: None,
+            signed_url: enclosure_urls(entry).find_map(|url| unsigned(&url)),
             digest: canonical_digest(entry),
             content_digest: content.finish(),
         }
     }
+}
+
+/// Returns the URLs of the enclosures, as the entry has them.
+fn enclosure_urls(entry: &Entry) -> impl Iterator<Item = String> {
+    let links = entry.links.iter().filter(|link| is_enclosure(link)).map(|link| link.href.clone());
+    let media = entry.media.iter().flat_map(|media| &media.content).filter_map(|media| media.url.as_ref());
+    links.chain(media.map(ToString::to_string)).chain(remote_content(entry).map(|source| source.href.clone()))
+}
+
+fn is_enclosure(link: &Link) -> bool {
+    link.rel.as_deref() == Some("enclosure")
+}
+
+fn without_signature(url: &str) -> String {
+    unsigned(url).unwrap_or_else(|| url.to_owned())
 }
 
 /// Returns the first link to the entry itself.
@@ -156,22 +195,23 @@ fn content_texts(entry: &Entry) -> impl Iterator<Item = String> {
 }
 
 /// Returns the digest of everything that counts as a change of an entry. Dates, authors and numbers of comments do not,
-/// and neither do white space and the order of links, enclosures and categories.
+/// and neither do white space, signatures of enclosures, and the order of links, enclosures and categories.
 fn canonical_digest(entry: &Entry) -> String {
     let mut digest = CanonicalDigest::default();
     content_texts(entry).for_each(|text| digest.add(&text));
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let counts = |link: &&Link| link.rel.as_deref().is_none_or(|relation| CONTENT_RELATIONS.contains(&relation));
+    let href = |link: &Link| if is_enclosure(link) { without_signature(&link.href) } else { link.href.clone() };
     digest.add_set(
         entry
             .links
             .iter()
             .filter(counts)
-            .map(|link| vec![text(&link.rel), link.href.clone(), text(&link.media_type), number(link.length)]),
+            .map(|link| vec![text(&link.rel), href(link), text(&link.media_type), number(link.length)]),
     );
     digest.add_set(entry.media.iter().flat_map(|media| &media.content).map(|media| {
-        let url = media.url.as_ref().map(ToString::to_string).unwrap_or_default();
+        let url = media.url.as_ref().map(|url| without_signature(url.as_str())).unwrap_or_default();
         let media_type = media.content_type.as_ref().map(ToString::to_string).unwrap_or_default();
         vec![url, media_type, number(media.size)]
     }));
@@ -183,7 +223,7 @@ fn canonical_digest(entry: &Entry) -> String {
     );
     if let Some(content) = &entry.content {
         digest.add(content.content_type.as_ref());
-        digest.add(remote_content(entry).map_or("", |source| source.href.as_str()));
+        digest.add(&remote_content(entry).map(|source| without_signature(&source.href)).unwrap_or_default());
     }
     digest.finish()
 }

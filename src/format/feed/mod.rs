@@ -12,6 +12,8 @@
 //! Headers give the facts that an entry does not contain: the URL of the feed, the date of the response, and the
 //! property that identifies the entry, because ids of a feed may not be unique.
 
+pub(crate) mod date;
+mod enclosure_url;
 mod entry;
 
 use percent_encoding::utf8_percent_encode;
@@ -140,7 +142,7 @@ impl Feed {
         document.root().ok()?;
         let child = document.child().ok()??;
         let id = child.is(TOMBSTONES, DELETED_ENTRY).then(|| child.attribute("ref"))??.trim().to_owned();
-        let when = child.attribute("when").and_then(|when| Timestamp::parse(when.trim()).ok());
+        let when = child.attribute("when").and_then(|when| date::parse(&when));
         (!id.is_empty()).then_some(Tombstone { id, when })
     }
 }

@@ -5,11 +5,19 @@ use sha2::{Digest as _, Sha256};
 use super::{Document, Element, Token, attributes::TagAttributes, prefix};
 use crate::format::Rejection;
 
+/// Namespace of `oai_dc:dc`.
+const OAI_DC: &str = "http://www.openarchives.org/OAI/2.0/oai_dc/";
+
+/// Namespace and local names of the attributes with the locations of schemas (XML Schema Part 1, section 2.6.3).
+const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
+const SCHEMA_LOCATIONS: [&str; 2] = ["schemaLocation", "noNamespaceSchemaLocation"];
+
 impl<'a> Document<'a> {
     /// Reads the rest of the current element, and returns the SHA-256 of a canonical form of the element, in lower-case
     /// hexadecimal. Elements and attributes count with their namespaces, and text without white space at its ends.
-    /// Prefixes, the order of attributes, comments, processing instructions and white space between elements do not
-    /// count. (Canonical XML keeps prefixes and white space, which repositories change without a change of content.)
+    /// Prefixes, the order of attributes, comments, processing instructions, white space between elements and locations of
+    /// schemas do not count, and neither does the order of the elements in `oai_dc:dc`, which has none. (Canonical XML keeps
+    /// prefixes and white space, which repositories change without a change of content.)
     /// `visit` gets each text and each value of an attribute.
     ///
     /// # Errors
@@ -18,9 +26,9 @@ impl<'a> Document<'a> {
         &mut self,
         element: &Element<'a>,
         visit: &mut dyn FnMut(&str),
-    ) -> Result<String, Rejection> {
+    ) -> Result<ElementDigest, Rejection> {
         let outside = self.depth.saturating_sub(1);
-        let mut canonical = CanonicalHash { hash: Sha256::default(), text: String::new(), visit };
+        let mut canonical = CanonicalHash::new(element.is(OAI_DC, "dc"), visit);
         self.hash_start(element, &mut canonical)?;
         loop {
             let offset = self.offset();
@@ -75,32 +83,65 @@ impl<'a> Document<'a> {
         attributes.sort_unstable();
         canonical.start(element.namespace.name().unwrap_or_default(), element.local);
         for (namespace, local, value) in &attributes {
-            (canonical.visit)(value);
-            canonical.part(b'@', &[namespace, local, value]);
+            canonical.attribute(namespace, local, value);
         }
         Ok(())
     }
 }
 
+/// Digests of an element, in lower-case hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::format) struct ElementDigest {
+    pub(in crate::format) digest: String,
+    /// Digest by the rules of versions until 0.1.0, in which `xsi:schemaLocation` and the order of Dublin Core count.
+    /// Registries have it for records that have not changed since.
+    pub(in crate::format) former: String,
+}
+
+/// Maximum number of children without order that are in memory. More of them are sorted in groups.
+const MAX_CHILDREN: usize = 4096;
+
 /// Hash over the parts of an element. Every text has its length in front, so that different elements never have the
 /// same input.
 struct CanonicalHash<'v> {
     hash: Sha256,
+    former: Sha256,
+    /// Whether the order of the children does not count.
+    is_unordered: bool,
+    /// Number of open elements.
+    depth: usize,
+    /// Hash of the present child of an element without order.
+    child: Sha256,
+    /// Hashes of its children before that.
+    children: Vec<[u8; 32]>,
     /// Text since the last tag.
     text: String,
     /// Called with each text and each value of an attribute.
     visit: &'v mut dyn FnMut(&str),
 }
 
-impl CanonicalHash<'_> {
+impl<'v> CanonicalHash<'v> {
+    fn new(is_unordered: bool, visit: &'v mut dyn FnMut(&str)) -> Self {
+        let (hash, former, child) = (Sha256::default(), Sha256::default(), Sha256::default());
+        Self { hash, former, is_unordered, depth: 0, child, children: Vec::new(), text: String::new(), visit }
+    }
+
     fn start(&mut self, namespace: &str, local: &str) {
         self.flush();
+        self.depth += 1;
         self.part(b'<', &[namespace, local]);
     }
 
     fn end(&mut self) {
         self.flush();
-        self.hash.update(b">");
+        self.update(b">");
+        if self.is_unordered && self.depth == 2 {
+            self.children.push(std::mem::take(&mut self.child).finalize().into());
+            if self.children.len() == MAX_CHILDREN {
+                self.add_children();
+            }
+        }
+        self.depth = self.depth.saturating_sub(1);
     }
 
     fn flush(&mut self) {
@@ -114,16 +155,42 @@ impl CanonicalHash<'_> {
         }
     }
 
-    fn part(&mut self, kind: u8, texts: &[&str]) {
-        self.hash.update([kind]);
-        for text in texts {
-            self.hash.update((text.len() as u64).to_be_bytes());
-            self.hash.update(text);
+    /// Adds an attribute, whose location of a schema counts only in the former digest.
+    fn attribute(&mut self, namespace: &str, local: &str, value: &str) {
+        (self.visit)(value);
+        let (kind, texts) = (b'@', [namespace, local, value]);
+        if namespace == SCHEMA_INSTANCE && SCHEMA_LOCATIONS.contains(&local) {
+            add_part(&mut |bytes| self.former.update(bytes), kind, &texts);
+        } else {
+            self.part(kind, &texts);
         }
     }
 
-    fn finish(self) -> String {
-        hex::encode(self.hash.finalize())
+    fn part(&mut self, kind: u8, texts: &[&str]) {
+        add_part(&mut |bytes| self.update(bytes), kind, texts);
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        self.former.update(bytes);
+        if self.is_unordered && self.depth >= 2 { self.child.update(bytes) } else { self.hash.update(bytes) }
+    }
+
+    fn add_children(&mut self) {
+        self.children.sort_unstable();
+        self.children.drain(..).for_each(|child| self.hash.update(child));
+    }
+
+    fn finish(mut self) -> ElementDigest {
+        self.add_children();
+        ElementDigest { digest: hex::encode(self.hash.finalize()), former: hex::encode(self.former.finalize()) }
+    }
+}
+
+fn add_part(add: &mut dyn FnMut(&[u8]), kind: u8, texts: &[&str]) {
+    add(&[kind]);
+    for text in texts {
+        add(&(text.len() as u64).to_be_bytes());
+        add(text.as_bytes());
     }
 }
 
@@ -134,7 +201,43 @@ mod tests {
     fn digest(body: &str) -> String {
         let mut document = Document::open(body.as_bytes(), Limits::default()).unwrap();
         let root = document.root().unwrap();
-        document.digest(&root, &mut |_| ()).unwrap()
+        document.digest(&root, &mut |_| ()).unwrap().digest
+    }
+
+    #[test]
+    fn location_of_a_schema_does_not_count() {
+        let with = |location: &str| {
+            digest(&format!(
+                "<a xmlns:x='http://www.w3.org/2001/XMLSchema-instance' x:schemaLocation='{location}' x:type='b'>c</a>"
+            ))
+        };
+        assert_eq!(with("urn:a http://h/a.xsd"), with("urn:a https://h/a.xsd"));
+        let without = "<a xmlns:x='http://www.w3.org/2001/XMLSchema-instance' x:type='b'>c</a>";
+        assert_eq!(with("urn:a http://h/a.xsd"), digest(without));
+        assert_ne!(with("urn:a http://h/a.xsd"), digest("<a>c</a>"));
+    }
+
+    #[test]
+    fn order_of_dublin_core_does_not_count() {
+        let record = |root: &str, elements: &[&str]| {
+            let content: String = elements.iter().map(|element| format!("<t>{element}</t>")).collect();
+            digest(&format!("<d:{root} xmlns:d='http://www.openarchives.org/OAI/2.0/oai_dc/'>{content}</d:{root}>"))
+        };
+        assert_eq!(record("dc", &["a", "b", "c"]), record("dc", &["c", "a", "b"]));
+        assert_ne!(record("dc", &["a", "b"]), record("dc", &["a", "b", "b"]));
+        assert_ne!(record("dc", &["a", "b"]), record("dc", &["ab", ""]));
+        assert_ne!(record("other", &["a", "b"]), record("other", &["b", "a"]));
+    }
+
+    /// Digest of version 0.1.0, which registries have.
+    #[test]
+    fn former_digest_stays() {
+        let body = "<d:dc xmlns:d='http://www.openarchives.org/OAI/2.0/oai_dc/' \
+                    xmlns:x='http://www.w3.org/2001/XMLSchema-instance' x:schemaLocation='a b'><t>a</t></d:dc>";
+        let mut document = Document::open(body.as_bytes(), Limits::default()).unwrap();
+        let root = document.root().unwrap();
+        let found = document.digest(&root, &mut |_| ()).unwrap().former;
+        assert_eq!(found, "7c989b09235b7ea3ff61bd870cd12897517452651c322834a50924e331722f7d");
     }
 
     #[test]

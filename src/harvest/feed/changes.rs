@@ -7,6 +7,7 @@ use quick_xml::{NsReader, events::Event};
 
 use super::{
     document::FeedDocument,
+    looks::Noise,
     selection::{SelectedEntry, Selection},
 };
 use crate::{format::feed::EntryKey, harvest::Cancelled};
@@ -29,7 +30,7 @@ pub(super) fn select_changes(document: &FeedDocument<'_>, cancelled: &Cancelled)
     let entry = |(_, parts): &(_, Range<usize>)| SelectedEntry { parts: parts.clone(), key: Some(EntryKey::Id) };
     let entries = changes.iter().rev().map(entry).collect();
     let keys = changes.into_iter().filter_map(|(id, _)| id).collect();
-    Selection { entries, keys, has_new_ambiguity: false }
+    Selection { entries, keys, remarks: Vec::new(), noise: Noise::default() }
 }
 
 /// Returns the id of `atom:source` of a document with one entry.

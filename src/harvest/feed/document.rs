@@ -10,12 +10,15 @@ use quick_xml::{
 };
 
 use crate::{
-    format::feed::{DELETED_ENTRY, TOMBSTONES},
+    format::feed::{DELETED_ENTRY, TOMBSTONES, date},
     model::Timestamp,
 };
 
 /// Number of characters of a foreign response that an error shows.
 const SHOWN_CHARS: usize = 200;
+
+/// Number of bytes of a document among which the version of a JSON Feed is looked for.
+const JSON_FEED_BYTES: usize = 4096;
 
 /// Maximum depth of nested elements.
 const MAX_DEPTH: usize = 512;
@@ -128,10 +131,30 @@ pub(super) enum FeedKind {
     Rdf,
 }
 
-/// The text is not a feed.
+/// The text is not a feed that can be harvested.
 #[derive(Debug, thiserror::Error)]
-#[error("the response is not a feed; it begins with {0:?}")]
-pub(super) struct NotAFeed(String);
+pub(super) enum NotAFeed {
+    /// The text is a JSON Feed.
+    #[error(
+        "the response is a JSON Feed, which Tidings does not read; change the url to an RSS or Atom feed of the publisher"
+    )]
+    Json,
+    /// The text begins so.
+    #[error("the response is not a feed; it begins with {0:?}")]
+    Other(String),
+}
+
+impl NotAFeed {
+    fn of(text: &str) -> Self {
+        let text = text.trim_start();
+        // The version is a URL at this host (JSON Feed 1.1).
+        let start = text.get(..JSON_FEED_BYTES).unwrap_or(text);
+        if text.starts_with('{') && start.contains("jsonfeed.org/version/") {
+            return Self::Json;
+        }
+        Self::Other(text.chars().take(SHOWN_CHARS).collect())
+    }
+}
 
 impl<'t> FeedDocument<'t> {
     /// Divides a text. All entries together, each with the attributes around it, have at most `all_bytes`; the document is
@@ -141,8 +164,7 @@ impl<'t> FeedDocument<'t> {
     /// Fails if the root is not that of a feed.
     pub(super) fn parse(text: &'t str, all_bytes: usize) -> Result<Self, NotAFeed> {
         let mut parser = Parser::new(text, all_bytes);
-        let (kind, attributes) =
-            parser.root().ok_or_else(|| NotAFeed(text.trim_start().chars().take(SHOWN_CHARS).collect()))?;
+        let (kind, attributes) = parser.root().ok_or_else(|| NotAFeed::of(text))?;
         let mut document = Self {
             text,
             envelope: Envelope { kind, attributes },
@@ -369,7 +391,7 @@ fn deletion(namespace: &ResolveResult<'_>, start: &BytesStart<'_>) -> Option<Box
         return None;
     }
     let attribute = |name: &str| attribute(start, name).unwrap_or_default();
-    Some(Box::new(Deletion { id: attribute("ref"), when: Timestamp::parse(&attribute("when")).ok() }))
+    Some(Box::new(Deletion { id: attribute("ref"), when: date::parse(&attribute("when")) }))
 }
 
 /// Returns the value of an attribute, without white space at its ends.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{CACHE_CONTROL, DATE, LAST_MODIFIED},
+    header::{CACHE_CONTROL, DATE},
 };
 use chrono::Utc;
 use futures_util::future::BoxFuture;
@@ -14,10 +14,10 @@ use super::{
     EntryMeaning, FeedSettings,
     changes::select_changes,
     document::{FeedDocument, FeedLinks},
-    headers::{earliest, request_headers, validators, with_link_headers},
+    headers::{earliest, last_modified, request_headers, validators, with_link_headers},
     message::FeedText,
-    position::{DocumentFacts, HubSubscription, Position, Validator, Validators, Walk},
-    selection::{Selection, select},
+    position::{DocumentFacts, HubSubscription, Position, Validators, Walk},
+    selection::{Remembered, Selection, select},
 };
 use crate::{
     format::feed::entry_uri,
@@ -77,6 +77,8 @@ pub(super) struct ReadDocument {
     is_repaired: bool,
     pub(super) remarks: Vec<String>,
     pub(super) links: FeedLinks,
+    /// Whether most of the entries have a new id and the link of a known entry.
+    is_renamed: bool,
     is_archive: bool,
     is_complete: bool,
     /// Reason why the end of the document cannot be read.
@@ -114,7 +116,7 @@ impl FeedHarvester {
         mut position: Position,
         newest: Option<String>,
     ) -> Result<Page, HarvestError> {
-        let condition = if newest.is_none() { position.condition() } else { Validators::default() };
+        let condition = if newest.is_none() { position.condition(Timestamp::now()) } else { Validators::default() };
         let mut headers = request_headers(&condition);
         if position.subscription.is_some() {
             // A cache may still have the document from before the notification of the hub.
@@ -126,15 +128,17 @@ impl FeedHarvester {
             position.unchanged += 1;
             (position.gone, position.doubt) = (0, None);
             // A response without a change may have a new date (RFC 9110 section 15.4.5).
-            let last_modified = raw.headers.get(LAST_MODIFIED).and_then(Validator::of);
+            let last_modified = last_modified(&raw.headers, Utc::now());
             position.validators.last_modified = last_modified.or(position.validators.last_modified);
+            // A position of a former version has no time.
+            position.document_at.get_or_insert_with(Timestamp::now);
             position.earliest = earliest(position.interval, &raw.headers, Utc::now());
             return Ok(page(&position, Vec::new(), PageEnd::Complete, remarks));
         }
         if !raw.status.is_success() {
             return Err(refusal(position, &raw));
         }
-        (position.gone, position.unchanged) = (0, 0);
+        (position.gone, position.unchanged, position.document_at) = (0, 0, Some(Timestamp::now()));
         if newest.is_none() && digest == position.body {
             position.doubt = None;
             position.validators = validators(&raw.headers);
@@ -188,6 +192,7 @@ impl FeedHarvester {
         let is_gap = !document.is_complete
             && !is_delta
             && (is_first || !(position.entries.is_empty() || document.facts.entries.is_empty()))
+            && !document.is_renamed
             && !document.overlaps(&position);
         if let Some(archive) = archive.filter(|_| is_gap) {
             position.walk = Some(Walk::Search { archives: vec![archive] });
@@ -199,6 +204,11 @@ impl FeedHarvester {
             position.pending = Some(document.facts.clone());
             position.walk = Some(Walk::Pages { next, visited: Vec::new() });
             return Ok(document.into_page(&position, PageEnd::More));
+        }
+        if document.is_renamed {
+            let remark = "most entries of the feed have new ids and the links of known ones, so they are new objects; the \
+                          publisher should keep the ids";
+            document.remarks.push(remark.to_owned());
         }
         if is_gap && !is_first {
             let remark =
@@ -276,26 +286,26 @@ fn read(
     }
     let all_bytes = limits.page_bytes.saturating_mul(2);
     let document = FeedDocument::parse(&text, all_bytes).map_err(|error| HarvestError::fail(error.to_string()))?;
-    let Position { ambiguous, unreadable, .. } = &mut position;
+    let Position { ambiguous, unreadable, looks, .. } = &mut position;
+    let remembered = Remembered { ambiguous, unreadable, looks };
     let selection = match meaning {
-        EntryMeaning::Objects => select(&document, feed_url, limits.record_bytes, (ambiguous, unreadable), cancelled),
+        EntryMeaning::Objects => select(&document, feed_url, limits.record_bytes, remembered, cancelled),
         EntryMeaning::Changes => select_changes(&document, cancelled),
     };
     if cancelled.is_cancelled() {
         return Err(HarvestError::retry("the harvest is stopping"));
     }
-    let Selection { entries, keys, has_new_ambiguity } = selection;
-    let remarks = has_new_ambiguity.then(|| {
-        "several entries of the feed have the same id or link; their links or contents identify them".to_owned()
-    });
+    let Selection { entries, keys, remarks, noise } = selection;
     let date = header_date(&headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
     let uri = |key: &String| entry_uri(feed_url, key).ok().map(|uri| uri.to_string());
     let has_uris = document.is_complete && unreadable.is_empty();
     let uris = if has_uris { keys.iter().map(uri).collect() } else { None };
     let interval = document.interval.map(|interval| interval.as_secs());
+    let is_read = noise.withheld.is_empty();
     let facts = DocumentFacts {
-        validators: validators(&headers),
-        body: digest,
+        // The next run must read the entries that were withheld, even if they have stayed the same.
+        validators: if is_read { validators(&headers) } else { Validators::default() },
+        body: if is_read { digest } else { format!("-{digest}") },
         interval,
         earliest: earliest(interval, &headers, Utc::now()),
         entries: keys.iter().take(MAX_ENTRIES).map(|key| hex::encode(&Sha256::digest(key)[..8])).collect(),
@@ -307,7 +317,8 @@ fn read(
     let document = ReadDocument {
         records: Records::new(entries.into_iter().map(message)),
         is_repaired: repairs > 0,
-        remarks: Vec::from_iter(remarks),
+        remarks,
+        is_renamed: noise.renamed * 2 > keys.len(),
         links: with_link_headers(links, &headers),
         is_archive,
         is_complete,

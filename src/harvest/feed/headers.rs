@@ -54,8 +54,16 @@ pub(super) fn request_headers(condition: &Validators) -> HeaderMap {
 
 /// Returns the validators of a document that has been read completely.
 pub(super) fn validators(headers: &HeaderMap) -> Validators {
-    let of = |name: HeaderName| headers.get(name).and_then(Validator::of);
-    Validators { etag: of(ETAG), last_modified: of(LAST_MODIFIED) }
+    let etag = headers.get(ETAG).and_then(Validator::of);
+    Validators { etag, last_modified: last_modified(headers, Utc::now()) }
+}
+
+/// Returns the date of the last modification as a validator. One that is later than the response is none, because the
+/// server would answer that nothing has changed until then.
+pub(super) fn last_modified(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Validator> {
+    let response = header_date(headers, &DATE).unwrap_or(now);
+    let is_past = header_date(headers, &LAST_MODIFIED).is_none_or(|date| date <= response);
+    headers.get(LAST_MODIFIED).filter(|_| is_past).and_then(Validator::of)
 }
 
 /// Returns the links of a document with those of its headers, which count first for a hub (WebSub section 4).

@@ -4,8 +4,8 @@
 //! a window on the newest entries, so an entry that it no longer has is not deleted, unless the feed says that it is
 //! complete.
 //!
-//! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries, and `changes` puts
-//!   the entries of another gateway's changes together;
+//! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries, `looks` notices
+//!   entries that change at each look, and `changes` puts the entries of another gateway's changes together;
 //! * `message` makes the messages of a document when they are written, and `position` is the state between two runs;
 //! * `harvest` sends the requests and decides about the responses, `headers` are those of both;
 //! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has;
@@ -16,6 +16,7 @@ mod complete;
 mod document;
 mod harvest;
 mod headers;
+mod looks;
 mod message;
 mod position;
 mod selection;
@@ -116,7 +117,8 @@ impl HarvesterSettings for FeedSettings {
 pub fn count_entries(body: &[u8]) -> Option<usize> {
     let read = super::text::read(body.to_vec(), None, usize::MAX).ok()?;
     let document = document::FeedDocument::parse(&read.text, usize::MAX).ok()?;
-    let lists = (&mut Vec::new(), &mut Vec::new());
+    let (ambiguous, unreadable, looks) = (&mut Vec::new(), &mut Vec::new(), &mut Vec::new());
+    let lists = selection::Remembered { ambiguous, unreadable, looks };
     let selection = selection::select(&document, "http://feed.example/", 1 << 20, lists, &Cancelled::default());
     Some(selection.entries.len())
 }

@@ -3,11 +3,15 @@
 use axum::http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
+use super::looks::Look;
 use crate::model::Timestamp;
 
 /// Number of successive responses without a change after which the feed is requested without a condition, because some
 /// servers repeat the validators of an old or broken document.
 const MAX_UNCHANGED: u32 = 50;
+
+/// Time after which the feed is requested without a condition, because 50 runs can be 50 days, in milliseconds.
+const MAX_CONDITIONAL_MILLIS: i64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Maximum length of a validator, in bytes.
 const MAX_VALIDATOR_BYTES: usize = 1024;
@@ -22,6 +26,8 @@ pub(super) struct Position {
     pub(super) validators: Validators,
     /// Number of successive responses with the status 304.
     pub(super) unchanged: u32,
+    /// Time of the last response with a document; absent before the first one of this version.
+    pub(super) document_at: Option<Timestamp>,
     /// Digest of the last body that was read completely.
     pub(super) body: String,
     /// Number of successive responses with the status 410.
@@ -50,6 +56,8 @@ pub(super) struct Position {
     pub(super) doubt: Option<String>,
     /// Digests of the unreadable entries of the last document, which are in the quarantine already.
     pub(super) unreadable: Vec<String>,
+    /// The readable entries, as the last look found them.
+    pub(super) looks: Vec<Look>,
 }
 
 /// Facts about a document that was read to its end.
@@ -167,15 +175,17 @@ impl Position {
         *self = Self { validators, body, interval, earliest, entries, interruption, interruptions, ..former };
     }
 
-    /// Returns the validators of the next request; none if it is to be unconditional.
-    pub(super) fn condition(&self) -> Validators {
-        if self.unchanged < MAX_UNCHANGED { self.validators.clone() } else { Validators::default() }
+    /// Returns the validators of a request at this time; none if it is to be unconditional.
+    pub(super) fn condition(&self, now: Timestamp) -> Validators {
+        let is_recent = |at: Timestamp| now.millis().saturating_sub(at.millis()) < MAX_CONDITIONAL_MILLIS;
+        let is_conditional = self.unchanged < MAX_UNCHANGED && self.document_at.is_none_or(is_recent);
+        if is_conditional { self.validators.clone() } else { Validators::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HeaderValue, MAX_UNCHANGED, Position, Validator, Validators};
+    use super::{HeaderValue, MAX_CONDITIONAL_MILLIS, MAX_UNCHANGED, Position, Timestamp, Validator, Validators};
 
     #[test]
     fn validators_return_as_received() {
@@ -186,7 +196,7 @@ mod tests {
                 ..Position::default()
             };
             let stored = Position::parse(&position.text(), "");
-            assert_eq!(stored.condition().etag.unwrap().header().unwrap(), value);
+            assert_eq!(stored.condition(Timestamp::now()).etag.unwrap().header().unwrap(), value);
         }
         assert_eq!(Validator::of(&HeaderValue::from_str(&"x".repeat(2000)).unwrap()), None);
     }
@@ -199,8 +209,22 @@ mod tests {
             unchanged,
             ..Position::default()
         };
-        assert_eq!(position(MAX_UNCHANGED - 1).condition().etag, etag);
-        assert_eq!(position(MAX_UNCHANGED).condition(), Validators::default());
+        let condition = |unchanged, now| position(unchanged).condition(Timestamp::from_millis(now).unwrap()).etag;
+        assert_eq!(condition(MAX_UNCHANGED - 1, 0), etag);
+        assert_eq!(condition(MAX_UNCHANGED, 0), None);
+    }
+
+    #[test]
+    fn request_after_a_week_without_a_document_is_unconditional() {
+        let etag = Validator::of(&HeaderValue::from_static("\"a\""));
+        let position = Position {
+            validators: Validators { etag: etag.clone(), last_modified: None },
+            document_at: Timestamp::from_millis(1000),
+            ..Position::default()
+        };
+        let condition = |now| position.condition(Timestamp::from_millis(now).unwrap()).etag;
+        assert_eq!(condition(MAX_CONDITIONAL_MILLIS), etag);
+        assert_eq!(condition(1000 + MAX_CONDITIONAL_MILLIS), None);
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! Selection of the entries of a document: the key of each entry, repeated entries, and deletions.
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, HashSet},
     ops::Range,
 };
 
 use sha2::{Digest, Sha256};
 
-use super::document::FeedDocument;
+use super::{
+    document::FeedDocument,
+    looks::{Look, Noise, look},
+};
 use crate::{
     format::feed::{EntryIdentity, EntryKey, identify},
     harvest::Cancelled,
+    model::Timestamp,
 };
 
 /// Maximum number of ambiguous ids and links that are remembered. The oldest are forgotten.
@@ -24,8 +29,10 @@ pub(super) struct Selection {
     pub(super) entries: Vec<SelectedEntry>,
     /// Values of the keys of the entries, without deletions and unreadable entries.
     pub(super) keys: Vec<String>,
-    /// Whether ids or links were found that several entries have, and that were not known to be ambiguous.
-    pub(super) has_new_ambiguity: bool,
+    /// Facts about the entries that an administrator should know.
+    pub(super) remarks: Vec<String>,
+    /// Comparison with the last look at the entries.
+    pub(super) noise: Noise,
 }
 
 /// An entry or a deletion.
@@ -45,13 +52,23 @@ struct Candidate {
     key: EntryKey,
 }
 
-/// Selects the entries of a document. Entries of more than `max_record_bytes` are unreadable. `ambiguous` and
-/// `unreadable` are those of the last document, and become those of this one. A work that is cancelled selects not all.
+/// What a harvest remembers about the entries of the last document.
+pub(super) struct Remembered<'p> {
+    /// Digests of ids and links that several entries have had.
+    pub(super) ambiguous: &'p mut Vec<String>,
+    /// Digests of the unreadable entries.
+    pub(super) unreadable: &'p mut Vec<String>,
+    /// The readable entries.
+    pub(super) looks: &'p mut Vec<Look>,
+}
+
+/// Selects the entries of a document. Entries of more than `max_record_bytes` are unreadable. What was remembered about
+/// the last document becomes that about this one. A work that is cancelled selects not all.
 pub(super) fn select(
     document: &FeedDocument<'_>,
     feed_url: &str,
     max_record_bytes: usize,
-    (ambiguous, unreadable): (&mut Vec<String>, &mut Vec<String>),
+    Remembered { ambiguous, unreadable, looks }: Remembered<'_>,
     cancelled: &Cancelled,
 ) -> Selection {
     let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
@@ -70,17 +87,58 @@ pub(super) fn select(
     let has_new_ambiguity = choose_keys(&mut candidates, ambiguous);
     let mut newest = newest_by_key(candidates);
     let deletions = apply_deletions(document, &mut newest);
+    sort_by_date(&mut newest);
+    let noise = look(looks, newest.iter().map(|candidate| (&candidate.identity, candidate.key)), Timestamp::now());
     let mut entries: Vec<_> = new_rejections(document, &rejected, unreadable)
         .into_iter()
         .map(|part| (part, Some(EntryKey::Id)))
-        .chain(newest.iter().map(|candidate| (candidate.part, Some(candidate.key))))
+        .chain(shown(&newest, &noise).map(|candidate| (candidate.part, Some(candidate.key))))
         .chain(deletions.into_iter().map(|part| (part, None)))
         .map(|(part, key)| SelectedEntry { parts: part..part + 1, key })
         .collect();
     // Feeds begin with their newest entries.
     entries.reverse();
     let keys = newest.iter().map(|candidate| candidate.identity.key(candidate.key)).collect();
-    Selection { entries, keys, has_new_ambiguity }
+    Selection { entries, keys, remarks: remarks(&newest, has_new_ambiguity, &noise), noise }
+}
+
+/// Returns the entries that are not withheld.
+fn shown<'c>(entries: &'c [Candidate], noise: &'c Noise) -> impl Iterator<Item = &'c Candidate> {
+    entries.iter().enumerate().filter(|(place, _)| !noise.withheld.contains(place)).map(|(_, candidate)| candidate)
+}
+
+/// Sorts entries by their dates, newest first, if all have one. Otherwise the order of the document counts, which has the
+/// newest entry first in nearly all feeds.
+fn sort_by_date(entries: &mut [Candidate]) {
+    if entries.iter().all(|entry| entry.identity.date.is_some()) {
+        entries.sort_by_key(|entry| Reverse(entry.identity.date));
+    }
+}
+
+/// Returns the facts about entries that an administrator should know.
+fn remarks(entries: &[Candidate], has_new_ambiguity: bool, noise: &Noise) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if has_new_ambiguity {
+        let remark = "several entries of the feed have the same id or link; their links or contents identify them";
+        remarks.push(remark.to_owned());
+    }
+    let mut remark = |facts: &mut dyn Iterator<Item = &String>, text: &dyn Fn(usize, &str) -> String| {
+        let Some(first) = facts.next() else { return };
+        remarks.push(text(facts.count() + 1, first));
+    };
+    remark(&mut entries.iter().filter_map(|entry| entry.identity.unreadable_date.as_ref()), &|count, date| {
+        format!("the dates of {count} entries are not readable, such as {date:?}")
+    });
+    remark(&mut entries.iter().filter_map(|entry| entry.identity.signed_url.as_ref()), &|count, url| {
+        format!("{count} entries have files at signed URLs, which are published without the signature, such as {url}")
+    });
+    remark(&mut noise.noisy.iter(), &|count, key| {
+        format!(
+            "{count} entries change at each look without a new date, such as {key:?}; a change of such an entry counts \
+             once a day, or when it has stayed the same"
+        )
+    });
+    remarks
 }
 
 /// Chooses the best key that is unique. A key that was once ambiguous stays so, because an entry must not become another
@@ -184,15 +242,15 @@ fn digest(key: EntryKey, value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cancelled, EntryKey, FeedDocument, select};
+    use super::{Cancelled, EntryKey, FeedDocument, Remembered, select};
 
     fn selected(items: &str, ambiguous: &mut Vec<String>) -> Vec<(String, Option<EntryKey>)> {
         let text = format!(
             "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:at='http://purl.org/atompub/tombstones/1.0'>{items}</feed>"
         );
         let document = FeedDocument::parse(&text, 1 << 30).unwrap();
-        let (mut unreadable, cancelled) = (Vec::new(), Cancelled::default());
-        let lists = (ambiguous, &mut unreadable);
+        let (mut unreadable, mut looks, cancelled) = (Vec::new(), Vec::new(), Cancelled::default());
+        let lists = Remembered { ambiguous, unreadable: &mut unreadable, looks: &mut looks };
         let selection = select(&document, "http://h.example/feed", 1 << 20, lists, &cancelled);
         let alone = |entry: super::SelectedEntry| (document.alone(&document.parts[entry.parts.start]), entry.key);
         selection.entries.into_iter().map(alone).collect()
@@ -243,9 +301,10 @@ mod tests {
         let text =
             "<feed xmlns='http://www.w3.org/2005/Atom'><entry><id>a</id><content type='x y'>a</content></entry></feed>";
         let document = FeedDocument::parse(text, 1 << 30).unwrap();
-        let (mut ambiguous, mut unreadable, cancelled) = (Vec::new(), Vec::new(), Cancelled::default());
+        let (mut ambiguous, mut unreadable, mut looks) = (Vec::new(), Vec::new(), Vec::new());
+        let cancelled = Cancelled::default();
         let mut count = || {
-            let lists = (&mut ambiguous, &mut unreadable);
+            let lists = Remembered { ambiguous: &mut ambiguous, unreadable: &mut unreadable, looks: &mut looks };
             select(&document, "http://h.example/", 1 << 20, lists, &cancelled).entries.len()
         };
         assert_eq!([count(), count()], [1, 0]);

@@ -101,12 +101,19 @@ impl Archive {
             self.remark(&String::from_utf8_lossy(raw), "is not a path inside the archive", "the file is left out");
             return None;
         }
+        if std::str::from_utf8(name).is_err() {
+            let shown = String::from_utf8_lossy(name);
+            self.remark(&shown, "has a name that is not UTF-8", "its URL has the bytes of the name");
+        }
         let path = Path::new(OsStr::from_bytes(name));
         (!is_hidden(path)).then(|| encoded(path))
     }
 
     /// Adds a file. Of two files with the same path the later one counts, as when an archive is unpacked.
     fn add(&mut self, path: String, facts: Option<FileFacts>) -> Result<(), ArchiveError> {
+        if self.files.contains_key(&path) {
+            self.remark(&path, "is there more than once", "the last one counts");
+        }
         self.files.insert(path, facts.map_or(Member::Unreadable, Member::Read));
         if self.files.len() > MAX_FILES { Err(ArchiveError::TooMany(MAX_FILES, "files")) } else { Ok(()) }
     }

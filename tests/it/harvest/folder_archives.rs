@@ -103,6 +103,66 @@ async fn hostile_names_are_left_out() {
     assert_eq!(remarks.lines().count(), 3, "{remarks}");
 }
 
+/// Python code that writes a zip file with raw names: the path, the number of the system, and hexadecimal names.
+const RAW_NAMES: &str = "
+import sys, warnings, zipfile
+warnings.simplefilter('ignore')
+class Raw(zipfile.ZipInfo):
+    def _encodeFilenameFlags(self):
+        return bytes.fromhex(self.filename), self.flag_bits
+with zipfile.ZipFile(sys.argv[1], 'w') as archive:
+    for number, name in enumerate(sys.argv[3:]):
+        entry = Raw(name)
+        entry.create_system = int(sys.argv[2])
+        archive.writestr(entry, bytes(number + 1))
+";
+
+fn zip_of_raw_names(path: &Path, system: &str, names: &[&[u8]]) {
+    let names: Vec<_> = names.iter().map(hex::encode).collect();
+    let arguments: Vec<_> = [path, Path::new(system)].into_iter().chain(names.iter().map(Path::new)).collect();
+    python(RAW_NAMES, &arguments);
+}
+
+#[tokio::test]
+async fn names_of_zip_files_are_read_by_the_rules_of_their_system() {
+    let fixture = archive_fixture("a.zip");
+    let path = fixture.settings.path.clone();
+    // Old versions of .NET, on Windows, and a program that writes code page 437.
+    zip_of_raw_names(&path, "0", &[b"a\\1.txt", b"brosch\x81re", b"a\\"]);
+    let (_, remarks) = fixture.complete().await;
+    assert_eq!(remarks, "");
+    assert_eq!(fixture.changes_after(Seq::ZERO).await, ["A a/1.txt", "A brosch%C3%BCre"]);
+    // The same names as a program of today writes them.
+    zip_of_raw_names(&path, "3", &[b"a/1.txt", "brosch\u{fc}re".as_bytes(), b"a/"]);
+    set_age(&path, Duration::from_secs(60));
+    assert_eq!(fixture.complete().await.0.counts.changes, 0);
+}
+
+#[tokio::test]
+async fn twins_in_an_archive_are_said() {
+    let fixture = archive_fixture("a.zip");
+    zip_of_raw_names(&fixture.settings.path, "3", &[b"a.txt", b"b.txt", b"a.txt"]);
+    let (_, remarks) = fixture.complete().await;
+    assert_eq!(remarks, "\"a.txt\" in the archive is there more than once; the last one counts");
+    let registered = fixture.registered().await;
+    assert_eq!((registered.len(), &registered["a.txt"]["size"]), (2, &3.into()));
+}
+
+#[tokio::test]
+async fn name_of_a_tar_file_that_is_not_utf8_is_said() {
+    let fixture = archive_fixture("a.tar");
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.as_mut_bytes()[..4].copy_from_slice(b"\x83e.a");
+    header.set_size(1);
+    header.set_cksum();
+    builder.append(&header, &b"x"[..]).unwrap();
+    put(&fixture.settings.path, builder.into_inner().unwrap(), Duration::ZERO);
+    let (_, remarks) = fixture.complete().await;
+    assert!(remarks.contains("has a name that is not UTF-8; its URL has the bytes of the name"), "{remarks}");
+    assert_eq!(fixture.changes_after(Seq::ZERO).await, ["A %83e.a"]);
+}
+
 #[tokio::test]
 async fn damaged_member_stays_as_it_was() {
     let fixture = archive_fixture("a.zip");

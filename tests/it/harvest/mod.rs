@@ -7,6 +7,7 @@ mod dripping;
 mod example;
 mod feed_documents;
 mod feed_hub;
+mod feed_oddities;
 mod feeds;
 mod fileset_at_platforms;
 mod fileset_bundles;

@@ -66,6 +66,18 @@ async fn harvest_is_listed_run_and_counted() {
     ] {
         assert!(metrics.contains(line), "{line}\n{metrics}");
     }
+    // The time of the last complete run survives a restart.
+    let last_complete = |metrics: &str| {
+        let name = "tidings_harvest_last_complete_timestamp_seconds{source=\"scripted\"} ";
+        metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse::<f64>().unwrap()
+    };
+    let before = last_complete(&metrics);
+    assert!(before > 1e9, "{before}");
+    drop(gateway);
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    wait_for_run(&gateway, is_finished).await;
+    let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
+    assert!((last_complete(&metrics) - before).abs() < 0.001, "{metrics}");
     // A harvested source has no hook.
     let (status, _) = gateway.post("scripted", "text/xml", "<record/>").await;
     assert_eq!(status, 404);

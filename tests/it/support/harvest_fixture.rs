@@ -17,7 +17,7 @@ use tidings::{
     http_client::{NameResolver, OutboundPolicy, OutboundUrl, ResolveFuture, SystemResolver},
     intake::Source,
     journal::harvest::{HarvestRun, RunState},
-    model::{DraftChange, DraftItems, ItemChange, Seq, SourceName},
+    model::{DraftItems, ItemChange, Seq, SourceName},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -274,7 +274,7 @@ pub(crate) fn expected(repository: &ScriptedRepository) -> BTreeMap<String, Stri
         let message = Message { content_type: None, headers: &headers, body: xml.as_bytes() };
         let ParsedMessage::Drafts(drafts) = dialect.read(&message).unwrap() else { panic!("{xml}") };
         let DraftItems::Complete(items) = &drafts[0].items else { panic!("{xml}") };
-        if let Some(DraftChange::Present { content: Some(content), .. }) = items.first().map(|item| &item.change) {
+        if let Some(content) = items.first().and_then(|item| item.change.content()) {
             let digest = content.digest.as_ref().unwrap().hex().to_owned();
             records.insert(drafts[0].object.to_string(), digest);
         }

@@ -48,6 +48,7 @@ pub(crate) struct ScriptedDocument {
 pub(crate) struct ScriptedRequest {
     pub(crate) path: String,
     pub(crate) if_none_match: Option<String>,
+    pub(crate) if_modified_since: Option<String>,
     pub(crate) is_delta_accepted: bool,
     pub(crate) body: String,
 }
@@ -74,10 +75,12 @@ impl Respond for Handler {
             None => request.url.path().to_owned(),
         };
         let if_none_match = header("if-none-match");
+        let if_modified_since = header("if-modified-since");
         let is_delta_accepted = header("a-im").as_deref() == Some("feed");
         script.requests.push(ScriptedRequest {
             path: path.clone(),
             if_none_match: if_none_match.clone(),
+            if_modified_since: if_modified_since.clone(),
             is_delta_accepted,
             body: String::from_utf8_lossy(&request.body).into_owned(),
         });
@@ -88,7 +91,10 @@ impl Respond for Handler {
                 .fold(response, |response, (name, value)| response.insert_header(name, value.as_str()));
         }
         let Some(document) = script.documents.get(&path) else { return ResponseTemplate::new(404) };
+        let last_modified = document.headers.iter().find(|(name, _)| *name == "last-modified");
+        let is_unmodified = last_modified.is_some_and(|(_, date)| if_modified_since.as_ref() == Some(date));
         let response = match &document.etag {
+            _ if is_unmodified => ResponseTemplate::new(304),
             Some(etag) if if_none_match.as_ref() == Some(etag) => ResponseTemplate::new(304),
             Some(etag) => ResponseTemplate::new(200).insert_header("etag", etag.as_str()),
             None => ResponseTemplate::new(document.status.unwrap_or(200)),

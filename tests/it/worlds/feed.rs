@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use chrono::{TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 
 use crate::{
@@ -15,6 +15,12 @@ use crate::{
 
 /// Names of the feeds.
 const FEEDS: [&str; 3] = ["all", "category", "podcast"];
+
+/// Date that nobody can read.
+const UNREADABLE_DATE: &str = "some day";
+
+/// Number of looks after which a change at each look counts no more.
+const NOISY_LOOKS: usize = 4;
 
 /// Form of the feeds of this publisher.
 #[derive(Clone, Debug)]
@@ -30,6 +36,12 @@ pub(crate) struct Publisher {
     dates: &'static str,
     /// The publisher's template writes the time of the request into each document.
     stamps: bool,
+    /// The URLs of files have another token in each response.
+    tokens: bool,
+    /// The entries have another nonce in each response.
+    nonces: bool,
+    /// The server says that its documents were modified in 2041, and that nothing has changed since.
+    is_of_the_future: bool,
 }
 
 /// What an editor does, or the harvester.
@@ -65,6 +77,8 @@ struct Site {
     feeds: [BTreeMap<u8, Listing>; 3],
     versions: BTreeMap<u8, u32>,
     requests: u32,
+    /// Time from which the dates of the entries are counted back.
+    began: DateTime<Utc>,
 }
 
 impl Site {
@@ -79,7 +93,17 @@ impl Site {
 
     fn date(&self, entry: u8) -> String {
         let day = TimeDelta::days(40 - i64::from(entry)) - TimeDelta::hours(self.versions[&entry].into());
-        (Utc::now() - day).format(self.publisher.dates).to_string()
+        (self.began - day).format(self.publisher.dates).to_string()
+    }
+
+    fn nonce(&self) -> String {
+        if self.publisher.nonces { format!("nonce {}", self.requests) } else { String::new() }
+    }
+
+    /// Returns the URL of a file as this response has it.
+    fn file_url(&self, entry: u8) -> String {
+        let token = if self.publisher.tokens { format!("?token={}", self.requests) } else { String::new() };
+        format!("{}{token}", file(entry))
     }
 
     fn stamp(&self) -> String {
@@ -90,13 +114,14 @@ impl Site {
         let complete = if self.publisher.complete[feed] { "<fh:complete/>" } else { "" };
         let item = |(entry, listing): (&u8, &Listing)| {
             let file = if listing.has_file {
-                format!("<enclosure url=\"{}\" type=\"audio/mpeg\" length=\"1024\"/>", file(*entry))
+                format!("<enclosure url=\"{}\" type=\"audio/mpeg\" length=\"1024\"/>", self.file_url(*entry))
             } else {
                 String::new()
             };
             format!(
-                "<item><title>Straße {entry} … {}</title><guid>{}</guid><pubDate>{}</pubDate>{file}</item>",
+                "<item><title>Straße {entry} … {} {}</title><guid>{}</guid><pubDate>{}</pubDate>{file}</item>",
                 self.versions[entry],
+                self.nonce(),
                 uri(*entry),
                 self.date(*entry)
             )
@@ -114,15 +139,16 @@ impl Site {
         let complete = if self.publisher.complete[feed] { "<fh:complete/>" } else { "" };
         let entry = |(entry, listing): (&u8, &Listing)| {
             let file = if listing.has_file {
-                let url = file(*entry);
+                let url = self.file_url(*entry);
                 format!("<link rel=\"enclosure\" href=\"{url}\" type=\"audio/mpeg\" length=\"1024\"/>")
             } else {
                 String::new()
             };
             format!(
-                "<entry><id>{}</id><title>Straße {entry} … {}</title><updated>{}</updated>{file}</entry>",
+                "<entry><id>{}</id><title>Straße {entry} … {} {}</title><updated>{}</updated>{file}</entry>",
                 uri(*entry),
                 self.versions[entry],
+                self.nonce(),
                 self.date(*entry)
             )
         };
@@ -162,6 +188,11 @@ impl FeedWorld {
         if run["state"] != "completed" {
             return Err(format!("a run is {run}"));
         }
+        let is_undated = self.with(|site| site.publisher.dates == UNREADABLE_DATE);
+        let is_said = run["reason"].as_str().is_some_and(|reason| reason.contains("are not readable"));
+        if is_said && !is_undated || is_undated && !is_said && run["records"] != 0 {
+            return Err(format!("the dates are unreadable: {is_undated}; the run is {run}"));
+        }
         let (listed, is_complete) = self.with(|site| (site.feeds[feed].clone(), site.publisher.complete[feed]));
         if is_complete {
             self.seen[feed] = listed;
@@ -188,16 +219,27 @@ impl World for FeedWorld {
             1 => Just("%Y-%m-%dT%H:%M:%S"),
             1 => Just("%Y-%m-%d %H:%M:%S"),
             1 => Just("%A, %d-%b-%y %H:%M:%S GMT"),
-            1 => Just("some day"),
+            1 => Just("%Y-%m-%dT%H:%MZ"),
+            1 => Just("%Y%m%dT%H%M%SZ"),
+            1 => Just("%a %b %e %H:%M:%S %Y"),
+            1 => Just("%a, %b %d %Y %H:%M:%S +0000"),
+            1 => Just("%a, %d %b %Y %H:%M:%S GMT+0000"),
+            1 => Just(UNREADABLE_DATE),
         ];
-        (any::<[bool; 3]>(), any::<[bool; 2]>(), before, charset, dates)
-            .prop_map(|(complete, [is_rss, stamps], before_documents, declared_charset, dates)| Publisher {
-                complete,
-                is_rss,
-                before_documents,
-                declared_charset,
-                dates,
-                stamps,
+        (any::<[bool; 3]>(), any::<[bool; 5]>(), before, charset, dates)
+            .prop_map(|(complete, switches, before_documents, declared_charset, dates)| {
+                let [is_rss, stamps, tokens, nonces, is_of_the_future] = switches;
+                Publisher {
+                    complete,
+                    is_rss,
+                    before_documents,
+                    declared_charset,
+                    dates,
+                    stamps,
+                    tokens,
+                    nonces,
+                    is_of_the_future,
+                }
             })
             .boxed()
     }
@@ -214,7 +256,8 @@ impl World for FeedWorld {
     }
 
     async fn begin(publisher: Publisher) -> Self {
-        let site = Site { publisher, feeds: Default::default(), versions: BTreeMap::new(), requests: 0 };
+        let site =
+            Site { publisher, feeds: Default::default(), versions: BTreeMap::new(), requests: 0, began: Utc::now() };
         let site = Arc::new(Mutex::new(site));
         let server = Receiver::start({
             let site = Arc::clone(&site);
@@ -226,7 +269,14 @@ impl World for FeedWorld {
                 };
                 let media_type = if site.publisher.is_rss { "application/rss+xml" } else { "application/atom+xml" };
                 let media_type = format!("{media_type}; charset={}", site.charset());
-                Reply::Answer(200, vec![("content-type", media_type)], site.document(feed))
+                let mut headers = vec![("content-type", media_type)];
+                if site.publisher.is_of_the_future {
+                    if !request.header("if-modified-since").is_empty() {
+                        return Reply::of(304);
+                    }
+                    headers.push(("last-modified", "Sat, 16 Nov 2041 19:11:00 GMT".to_owned()));
+                }
+                Reply::Answer(200, headers, site.document(feed))
             }
         })
         .await;
@@ -263,7 +313,8 @@ impl World for FeedWorld {
     }
 
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
-        for feed in 0..FEEDS.len() {
+        let looks = if self.with(|site| site.publisher.nonces) { NOISY_LOOKS } else { 1 };
+        for feed in (0..looks).flat_map(|_| 0..FEEDS.len()) {
             self.harvest(feed, rig).await?;
         }
         let head = rig.gateway().head().await;

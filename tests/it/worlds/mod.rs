@@ -11,6 +11,7 @@ mod copies;
 mod driver;
 mod fedora6;
 mod feed;
+mod folder;
 mod islandora;
 mod judge;
 mod oai_pmh;

@@ -1,0 +1,175 @@
+//! Comparison of entries with the last look at them, to notice those that change without a new date at each look.
+//!
+//! Some publishers write a token, a nonce or the time of the request into their entries. Such a change is no news. After
+//! the third one in a row an entry is withheld, except once a day, until two looks in a row find it the same.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    format::feed::{EntryIdentity, EntryKey},
+    model::Timestamp,
+};
+
+/// Number of changes in a row without a new date after which an entry is noisy.
+const NOISY_CHANGES: u32 = 3;
+
+/// Time after which the change of a noisy entry counts again, in milliseconds.
+const PAUSE_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+/// Maximum number of entries that are remembered. Those of the newest document come first.
+const MAX_LOOKS: usize = 500;
+
+/// An entry as the last look found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Look {
+    /// Digest of the key.
+    #[serde(rename = "k")]
+    key: String,
+    /// Digest of the link, without its scheme; absent without a link.
+    #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
+    /// Digest of the entry.
+    #[serde(rename = "d")]
+    digest: String,
+    /// Date of the entry, in milliseconds since 1970.
+    #[serde(rename = "t", skip_serializing_if = "Option::is_none")]
+    date: Option<i64>,
+    /// Number of changes in a row without a new date.
+    #[serde(rename = "n", skip_serializing_if = "is_zero")]
+    changes: u32,
+    /// Time at which a change of the noisy entry last counted.
+    #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
+    counted: Option<Timestamp>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Result of the comparison of a document with the last looks.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Noise {
+    /// Keys of the noisy entries.
+    pub(super) noisy: Vec<String>,
+    /// Places of the entries whose change does not count at this look.
+    pub(super) withheld: Vec<usize>,
+    /// Number of entries with a new key and the link of a known entry that has left the document.
+    pub(super) renamed: usize,
+}
+
+/// Compares the entries of a document with the last looks at them, which are replaced.
+pub(super) fn look<'e>(
+    looks: &mut Vec<Look>,
+    entries: impl Iterator<Item = (&'e EntryIdentity, EntryKey)>,
+    now: Timestamp,
+) -> Noise {
+    let mut noise = Noise::default();
+    let former = std::mem::take(looks);
+    let by_key: HashMap<&str, &Look> = former.iter().map(|look| (look.key.as_str(), look)).collect();
+    for (place, (identity, key)) in entries.enumerate() {
+        let name = identity.key(key);
+        let known = by_key.get(short_digest(&name).as_str()).copied();
+        let mut new = Look {
+            key: short_digest(&name),
+            link: identity.link.as_deref().map(|link| short_digest(without_scheme(link))),
+            digest: identity.digest.chars().take(16).collect(),
+            date: identity.date.map(Timestamp::millis),
+            changes: 0,
+            counted: None,
+        };
+        if let Some(known) = known.filter(|known| known.digest != new.digest && known.date == new.date) {
+            (new.changes, new.counted) = (known.changes.saturating_add(1), known.counted);
+        }
+        if new.changes >= NOISY_CHANGES {
+            noise.noisy.push(name);
+            let is_due = |counted: Timestamp| now.millis().saturating_sub(counted.millis()) >= PAUSE_MILLIS;
+            if new.counted.is_none_or(is_due) {
+                new.counted = Some(now);
+            } else {
+                noise.withheld.push(place);
+            }
+        }
+        looks.push(new);
+    }
+    let present: HashMap<String, ()> = looks.iter().map(|look| (look.key.clone(), ())).collect();
+    let gone: Vec<_> = former.iter().filter(|look| !present.contains_key(&look.key)).collect();
+    let links: HashMap<&str, ()> = gone.iter().filter_map(|look| Some((look.link.as_deref()?, ()))).collect();
+    let is_renamed = |look: &&Look| {
+        let has_known_link = look.link.as_deref().is_some_and(|link| links.contains_key(link));
+        has_known_link && !by_key.contains_key(look.key.as_str())
+    };
+    noise.renamed = looks.iter().filter(is_renamed).count();
+    looks.extend(gone.into_iter().cloned());
+    looks.truncate(MAX_LOOKS);
+    noise
+}
+
+fn without_scheme(link: &str) -> &str {
+    link.strip_prefix("https:").or_else(|| link.strip_prefix("http:")).unwrap_or(link)
+}
+
+fn short_digest(text: &str) -> String {
+    hex::encode(&Sha256::digest(text)[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EntryIdentity, EntryKey, Look, Noise, PAUSE_MILLIS, Timestamp, look};
+
+    fn entry(id: &str, digest: u32, date: Option<i64>) -> EntryIdentity {
+        EntryIdentity {
+            id: Some(id.to_owned()),
+            link: Some(format!("http://h/{}", &id[..1])),
+            title: String::new(),
+            date: date.and_then(Timestamp::from_millis),
+            unreadable_date: None,
+            signed_url: None,
+            digest: format!("{digest:064}").chars().rev().collect(),
+            content_digest: String::new(),
+        }
+    }
+
+    fn look_at(looks: &mut Vec<Look>, entries: &[EntryIdentity], now: i64) -> Noise {
+        look(looks, entries.iter().map(|entry| (entry, EntryKey::Id)), Timestamp::from_millis(now).unwrap())
+    }
+
+    #[test]
+    fn entry_is_withheld_after_its_third_change_in_a_row() {
+        let mut looks = Vec::new();
+        let mut now = 0;
+        let mut withheld = |digest: u32, wait: i64| {
+            now += wait;
+            let noise = look_at(&mut looks, &[entry("a", digest, None)], now);
+            (noise.noisy.len(), noise.withheld.len())
+        };
+        let found: Vec<_> = (1..=6).map(|digest| withheld(digest, 1000)).collect();
+        assert_eq!(found, [(0, 0), (0, 0), (0, 0), (1, 0), (1, 1), (1, 1)]);
+        assert_eq!([withheld(7, PAUSE_MILLIS), withheld(8, 1000)], [(1, 0), (1, 1)]);
+        // The entry has settled.
+        assert_eq!([withheld(8, 1000), withheld(9, 1000)], [(0, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn change_with_a_new_date_counts() {
+        let mut looks = Vec::new();
+        for number in 1..10 {
+            let noise = look_at(&mut looks, &[entry("a", number, Some(number.into()))], 0);
+            assert_eq!(noise, Noise::default());
+        }
+    }
+
+    #[test]
+    fn new_ids_with_known_links_are_counted() {
+        let mut looks = Vec::new();
+        look_at(&mut looks, &[entry("a1", 1, None), entry("b1", 1, None)], 0);
+        let noise = look_at(&mut looks, &[entry("a2", 1, None), entry("b1", 1, None), entry("c", 1, None)], 0);
+        assert_eq!(noise.renamed, 1);
+        // The former entry is remembered.
+        assert_eq!(looks.len(), 4);
+    }
+}
