@@ -110,7 +110,7 @@ impl Parts {
         let date = NaiveDate::from_ymd_opt(self.year?, self.month?, self.day?)?;
         // A time of 24:00:00 is the beginning of the next day.
         let time = TimeDelta::from_std(self.time).ok()? - TimeDelta::minutes(self.offset.unwrap_or_default().into());
-        Some(date.and_time(chrono::NaiveTime::MIN).and_utc().checked_add_signed(time)?)
+        date.and_time(chrono::NaiveTime::MIN).and_utc().checked_add_signed(time)
     }
 }
 
