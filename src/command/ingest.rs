@@ -98,7 +98,16 @@ async fn archive_all(ingester: &Ingester, arguments: Vec<String>, json: bool) ->
             arguments.next()
         };
         let Some(text) = text else { break };
-        let request = request(&text).map_err(Failure::Usage)?;
+        let request = match request(&text) {
+            Ok(request) => request,
+            // The datasets on the other lines are not to blame.
+            Err(reason) if is_input => {
+                all += 1;
+                say(&format!("{text}: {reason}"));
+                continue;
+            }
+            Err(reason) => return Err(Failure::Usage(reason)),
+        };
         let result = Box::pin(ingest(ingester, &request, &mut interrupts)).await;
         (archived, all) = (archived + u64::from(result.hit), all + 1);
         if json { print(&Output::Json(&line(&result)?)) } else { print(&Output::Text(&summary(&result))) }?;
@@ -148,7 +157,7 @@ async fn ingest(ingester: &Ingester, request: &FilesetRequest, interrupts: &mut 
         }
     };
     let context = IngestContext { previous, ..IngestContext::default() };
-    let work = ingester.ingest(request, &context, &progress);
+    let work = ingester.ingest_patiently(request, &context, &progress);
     tokio::pin!(work);
     loop {
         tokio::select! {

@@ -55,12 +55,29 @@ pub(super) struct FilesetsTable {
     web_file_size: u64,
     #[serde(default)]
     bundle_file_count: Option<FileCount>,
+    #[serde(default)]
+    contact: Option<Contact>,
     wayback: WaybackTable,
     items: ItemsTable,
     platforms: PlatformsTable,
     /// The tokens are read separately, because they may be in a file or a variable.
     #[serde(default)]
     tokens: Option<IgnoredAny>,
+}
+
+/// Mail address or URL of the operator, which a header carries in a comment.
+struct Contact(Arc<str>);
+
+impl<'de> Deserialize<'de> for Contact {
+    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(setting)?;
+        let is_contact = text.contains('@') || text.starts_with("https://") || text.starts_with("http://");
+        let is_plain = text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'(' | b')' | b'\\'));
+        if is_contact && is_plain && text.len() <= 200 {
+            return Ok(Self(text.into()));
+        }
+        Err(D::Error::custom("it is neither an e-mail address nor a URL; give one like \"library@example.org\""))
+    }
 }
 
 /// A number of files.
@@ -178,6 +195,7 @@ pub(super) fn read(
             bundle_above_files: filesets.bundle_file_count.map(|FileCount(count)| count),
         },
         client: ClientLimits::default(),
+        contact: filesets.contact.map(|Contact(contact)| contact),
         owner: "tidings-ingest".into(),
         wayback: archives::wayback(filesets.wayback, &table.entry("wayback")?, environment)?,
         items: archives::items(filesets.items, &table.entry("items")?, environment)?,

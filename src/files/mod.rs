@@ -5,11 +5,13 @@
 //!
 //! * `digest` is the name of a file, `facts` reads its bytes, `new_file` writes one, `reader` reads one at any position;
 //! * `workspace` has the unfinished files of a job, which `part_file` writes in a folder;
+//! * `item_folder` has the readable names of the files of an item;
 //! * `location` is a folder or a bucket, `s3` opens a bucket;
 //! * [`maintenance`] checks the stored files, and removes those that no item has.
 
 mod digest;
 mod facts;
+mod item_folder;
 mod location;
 pub mod maintenance;
 mod new_file;
@@ -18,7 +20,7 @@ mod reader;
 mod s3;
 mod workspace;
 
-use std::{fmt, ops::Range, path::Path as FilePath, sync::Arc};
+use std::{collections::HashSet, fmt, ops::Range, path::Path as FilePath, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
@@ -40,6 +42,9 @@ const STORED: &str = "sha256";
 
 /// Folder of the items: copies of files under readable names.
 const ITEMS: &str = "items";
+
+/// Folder of the notes about the owners of items.
+const OWNERS: &str = "owners";
 
 /// Folder of the files that are being written.
 const INCOMING: &str = "incoming";
@@ -83,6 +88,14 @@ pub enum FileStoreError {
         location: String,
         /// The reason.
         reason: String,
+    },
+    /// An item is of somebody else.
+    #[error("the item {item} is of {owner}")]
+    OtherOwner {
+        /// The item.
+        item: String,
+        /// Its owner.
+        owner: String,
     },
     /// The file is larger than the store allows, in bytes.
     #[error("it has more than {0} bytes, the maximum size of a file in S3")]
@@ -155,22 +168,62 @@ impl FileStore {
         part_file::sync_all(folder.clone(), paths).await.map_err(|error| self.io_failed(&error))
     }
 
-    /// Copies stored files to paths below the name of an item, where other programs find them. Equal copies are replaced. In
-    /// a folder, a copy is another name of the same file, and all names are on disk on return.
+    /// Replaces an item by copies of stored files at paths below its name, where other programs find them. The item belongs
+    /// to its first owner, a text that identifies what the files are of. In a folder, a copy is another name of the same file,
+    /// and all names are on disk on return.
     ///
     /// # Errors
-    /// Fails if the store cannot be written, or lacks a file.
-    pub async fn publish(&self, item: &str, files: Vec<(String, FileDigest)>) -> Result<(), FileStoreError> {
+    /// Fails if the item has another owner, the store cannot be written, or it lacks a file.
+    pub async fn publish(
+        &self,
+        item: &str,
+        owner: &str,
+        files: Vec<(String, FileDigest)>,
+    ) -> Result<(), FileStoreError> {
+        self.claim(item, owner).await?;
+        let root = Path::from_iter([ITEMS, item]);
         let place = |path: &str| Path::from_iter([ITEMS, item].into_iter().chain(path.split('/')));
         let names: Vec<_> = files.iter().map(|(path, digest)| (digest.path(), place(path))).collect();
         if let FileStoreLocation::Folder(folder) = &*self.location {
             let paths = names.iter().map(|(from, to)| (folder.join(from.as_ref()), folder.join(to.as_ref())));
-            return part_file::link_all(folder.clone(), paths.collect()).await.map_err(|error| self.io_failed(&error));
+            let (item, paths) = (folder.join(root.as_ref()), paths.collect());
+            return item_folder::replace(folder.clone(), item, paths).await.map_err(|error| self.io_failed(&error));
         }
-        for (from, to) in names {
-            self.objects.copy(&from, &to).await.map_err(|error| self.failed(&error))?;
+        for (from, to) in &names {
+            self.objects.copy(from, to).await.map_err(|error| self.failed(&error))?;
+        }
+        let new: HashSet<_> = names.into_iter().map(|(_, to)| to).collect();
+        let mut known = self.objects.list(Some(&root));
+        while let Some(object) = known.try_next().await.map_err(|error| self.failed(&error))? {
+            if !new.contains(&object.location) {
+                self.objects.delete(&object.location).await.map_err(|error| self.failed(&error))?;
+            }
         }
         Ok(())
+    }
+
+    /// Notes the owner of an item. Items without a note are of versions that made none.
+    async fn claim(&self, item: &str, owner: &str) -> Result<(), FileStoreError> {
+        match self.owner(item).await? {
+            Some(known) if known == owner => Ok(()),
+            Some(known) => Err(FileStoreError::OtherOwner { item: item.to_owned(), owner: known }),
+            None => {
+                let note = Path::from_iter([OWNERS, item]);
+                let note = self.objects.put(&note, owner.as_bytes().to_vec().into()).await;
+                note.map(drop).map_err(|error| self.failed(&error))
+            }
+        }
+    }
+
+    /// Returns the owner of an item, if one is noted.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub async fn owner(&self, item: &str) -> Result<Option<String>, FileStoreError> {
+        let note = Path::from_iter([OWNERS, item]);
+        let Some(note) = self.found(self.objects.get(&note).await)? else { return Ok(None) };
+        let note = note.bytes().await.map_err(|error| self.failed(&error))?;
+        Ok(Some(String::from_utf8_lossy(&note).into_owned()))
     }
 
     /// Returns the size of a file in bytes; `None` if the store does not have it.

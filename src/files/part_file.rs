@@ -121,26 +121,6 @@ pub(super) async fn sync_all(root: PathBuf, files: Vec<PathBuf>) -> io::Result<(
     blocking(sync).await
 }
 
-/// Gives files other names below a folder. All names are on disk on return.
-pub(super) async fn link_all(root: PathBuf, names: Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
-    let link = move || {
-        let mut folders = BTreeSet::new();
-        for (file, name) in names {
-            let folder = name.parent().unwrap_or(FilePath::new(".")).to_owned();
-            fs::create_dir_all(&folder)?;
-            match fs::remove_file(&name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            // Not every file system has links.
-            fs::hard_link(&file, &name).or_else(|_| fs::copy(&file, &name).map(drop))?;
-            folders.extend(folder.ancestors().take_while(|folder| folder.starts_with(&root)).map(FilePath::to_owned));
-        }
-        folders.iter().try_for_each(|folder| File::open(folder)?.sync_all())
-    };
-    blocking(link).await
-}
-
 /// Writes a small file at once: a reader finds the former file or the new one. A crash of the machine may lose it.
 pub(super) fn replace(path: &FilePath, content: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {

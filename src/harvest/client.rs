@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
 };
 use chrono::Utc;
 use tokio::{sync::Mutex, time::timeout};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::http_client::{
     Client, ClientError, ClientSettings, InvalidOutboundUrl, NameResolver, Origin, OutboundPolicy, OutboundUrl,
-    RequestHeaders, SystemResolver, retry_after,
+    RequestHeaders, SystemResolver, redirection_target, retry_after,
 };
 
 /// Maximum number of redirections of a request.
@@ -263,8 +263,7 @@ impl PlaceClient {
             if !raw.status.is_redirection() || raw.status == StatusCode::NOT_MODIFIED {
                 return Ok((raw, remark));
             }
-            let location = raw.headers.get(LOCATION).and_then(|location| location.to_str().ok());
-            let mut next = location.and_then(|location| url.expose().join(location).ok()).ok_or_else(|| {
+            let mut next = redirection_target(&raw.headers, url.expose()).ok_or_else(|| {
                 RequestError::Permanent(format!("the {noun} redirects ({}) to no valid URL", raw.status))
             })?;
             next.set_fragment(None);

@@ -1,33 +1,40 @@
 //! Transfers of files into the file store: redirections, interrupted transfers, and the classification of failures.
 
+mod decoder;
+mod error;
+mod head;
 mod rate;
+
+pub(super) use self::{
+    error::TransferError,
+    head::{PartPlace, Redirection, ResponseHead, without_signature},
+};
 
 use std::time::Duration;
 
 use axum::http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, LOCATION, RANGE, SET_COOKIE},
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_RANGE, IF_RANGE, RANGE},
 };
 use bytes::Bytes;
 use chrono::Utc;
-use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout, timeout_at};
-use url::Url;
 
-use self::rate::RateWindow;
+use self::{
+    decoder::{Decoder, is_encoded},
+    head::{Continuation, Way},
+    rate::RateWindow,
+};
 use super::{HostPermit, Hosts};
 use crate::{
-    files::{FileFacts, FileStore, FileStoreError, NewFile, StoredFile, Workspace},
-    format::fileset::message::is_signed,
+    files::{FileFacts, FileStore, NewFile, StoredFile},
     http_client::{
-        Client, ClientError, InvalidOutboundUrl, OutboundPolicy, OutboundUrl, RequestHeaders, ResponseStream,
-        retry_after,
+        Client, OutboundPolicy, OutboundUrl, RequestHeaders, ResponseStream, rate_limit_reset, redirection_target,
     },
-    model::Timestamp,
 };
 
 /// Maximum number of redirections of a request.
-const MAX_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 10;
 
 /// Maximum number of times that an interrupted transfer is continued.
 const MAX_CONTINUATIONS: usize = 5;
@@ -35,9 +42,14 @@ const MAX_CONTINUATIONS: usize = 5;
 /// Maximum duration of a transfer.
 const LONGEST_TRANSFER: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Wait if a busy server does not say for how long, and the maximum time that it can ask for.
+/// Wait if a busy server does not say for how long.
 const BUSY: Duration = Duration::from_secs(120);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// Maximum size of the body of an error that is kept for its reason, in bytes.
+const MAX_REASON_BYTES: usize = 16 << 10;
+
+/// Time for the body of an error.
+const REASON_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requests files and stores them.
 pub(super) struct Transfers {
@@ -45,49 +57,6 @@ pub(super) struct Transfers {
     pub(super) policy: OutboundPolicy,
     pub(super) hosts: Hosts,
     pub(super) files: FileStore,
-}
-
-/// Reason why a file could not be stored.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum TransferError {
-    /// A later attempt may succeed.
-    #[error("{0}")]
-    Transient(String),
-    /// The server does not send, or sends too slowly. A later attempt may succeed.
-    #[error("{0}")]
-    TooSlow(String),
-    /// Somebody must act: the publisher, or the administrator of the gateway.
-    #[error("{0}")]
-    Permanent(String),
-    /// The file store cannot be written, so no other file can be stored either.
-    #[error(transparent)]
-    Store(FileStoreError),
-}
-
-impl From<FileStoreError> for TransferError {
-    fn from(error: FileStoreError) -> Self {
-        match error {
-            // It concerns this file alone, so it must not hold up the others.
-            FileStoreError::TooLarge(_) => Self::Permanent(error.to_string()),
-            other => Self::Store(other),
-        }
-    }
-}
-
-impl From<ClientError> for TransferError {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::NotAllowed(_) | ClientError::TlsRoots(_) => Self::Permanent(error.for_everybody()),
-            ClientError::Timeout(_) => Self::TooSlow(error.to_string()),
-            ClientError::Connection(_) => Self::Transient(error.to_string()),
-        }
-    }
-}
-
-impl From<InvalidOutboundUrl> for TransferError {
-    fn from(error: InvalidOutboundUrl) -> Self {
-        Self::Permanent(error.for_everybody())
-    }
 }
 
 /// Checks a file while it is transferred.
@@ -104,6 +73,21 @@ pub(super) trait Receiver: Send {
     /// Forgets the pieces, because the transfer begins again.
     fn restart(&mut self);
 
+    /// Returns whether the body of a response with an encoding is decoded. Otherwise the encoded bytes are the file.
+    fn decodes(&self) -> bool {
+        false
+    }
+
+    /// Changes what [`Receiver::decodes`] returns, after a body was not the file; returns false if both were tried.
+    fn decode_otherwise(&mut self) -> bool {
+        false
+    }
+
+    /// Returns whether the content of the whole file is known, so that a wrong continuation is found.
+    fn can_verify(&self) -> bool {
+        false
+    }
+
     /// Returns whether the pieces so far are the whole file, so that nothing is left to request.
     fn is_whole(&self, facts: &FileFacts) -> bool {
         let _ = facts;
@@ -115,78 +99,6 @@ pub(super) trait Receiver: Send {
         let _ = (facts, head);
         None
     }
-}
-
-/// Place of a file in a workspace, in which an interrupted transfer continues after a restart of the program.
-#[derive(Clone, Copy)]
-pub(super) struct PartPlace<'a> {
-    pub(super) workspace: &'a Workspace,
-    /// Name of the file.
-    pub(super) name: &'a str,
-}
-
-impl PartPlace<'_> {
-    /// Returns the name of the record about the response.
-    fn head_name(self) -> String {
-        format!("{}.head", self.name)
-    }
-
-    /// Returns the name of the record about the complete file.
-    pub(super) fn record_name(self) -> String {
-        format!("{}.done", self.name)
-    }
-
-    async fn head(self) -> Result<Option<ResponseHead>, FileStoreError> {
-        let record = self.workspace.record(&self.head_name()).await?;
-        Ok(record.and_then(|record| serde_json::from_slice(&record).ok()))
-    }
-}
-
-/// Facts about the first response with a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ResponseHead {
-    /// URL after all redirections, without a signature.
-    pub(super) url: String,
-    /// Time of the response.
-    pub(super) time: Timestamp,
-    /// Headers, without cookies.
-    headers: Vec<(String, String)>,
-}
-
-impl ResponseHead {
-    fn new(url: &OutboundUrl, headers: &HeaderMap) -> Self {
-        let is_public = |name: &HeaderName| *name != SET_COOKIE;
-        let headers = headers.iter().filter(|(name, _)| is_public(name));
-        let text = |(name, value): (&HeaderName, &HeaderValue)| {
-            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
-        };
-        Self {
-            url: without_signature(url.expose().clone()),
-            time: Timestamp::now(),
-            headers: headers.filter_map(text).collect(),
-        }
-    }
-
-    /// Returns the headers.
-    pub(super) fn headers(&self) -> HeaderMap {
-        let header = |(name, value): &(String, String)| {
-            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
-        };
-        self.headers.iter().filter_map(header).collect()
-    }
-
-    /// Returns the strong validator of the content.
-    fn etag(&self) -> Option<HeaderValue> {
-        self.headers().get(ETAG).filter(|etag| etag.as_bytes().starts_with(b"\"")).cloned()
-    }
-}
-
-/// Returns a URL without its query if the query is a signature.
-pub(super) fn without_signature(mut url: Url) -> String {
-    if is_signed(url.as_str()) {
-        url.set_query(None);
-    }
-    url.into()
 }
 
 /// A file that was stored.
@@ -205,9 +117,32 @@ struct Transfer<'a> {
     file: NewFile,
     /// `None` if the transfer was interrupted.
     response: Option<ResponseStream>,
-    /// Strong validator of the content, with which the transfer can be continued.
-    etag: Option<HeaderValue>,
+    continuation: Continuation,
+    /// Whether bytes of several responses were joined.
+    is_joined: bool,
+    decoder: Option<Decoder>,
     rate: RateWindow,
+}
+
+/// Failure of a transfer.
+struct Failure {
+    error: TransferError,
+    /// Whether the transfer can begin again with another outcome, because the file was joined or decoded wrongly.
+    begins_again: bool,
+}
+
+impl<E: Into<TransferError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), begins_again: false }
+    }
+}
+
+/// A request for a file, and the place of its bytes.
+#[derive(Clone, Copy)]
+struct FileRequest<'a> {
+    url: &'a OutboundUrl,
+    headers: &'a RequestHeaders,
+    place: Option<PartPlace<'a>>,
 }
 
 impl Transfers {
@@ -222,30 +157,49 @@ impl Transfers {
         place: Option<PartPlace<'_>>,
     ) -> Result<TransferredFile, TransferError> {
         let until = Instant::now() + LONGEST_TRANSFER;
-        let stored = timeout_at(until, self.transfer(url, headers, receiver, permit, place)).await;
+        let request = FileRequest { url, headers, place };
+        let stored = timeout_at(until, self.transfer(request, receiver, permit)).await;
         stored.unwrap_or_else(|_| Err(TransferError::Transient("the transfer takes more than six hours".to_owned())))
     }
 
     async fn transfer(
         &self,
-        url: &OutboundUrl,
-        request_headers: &RequestHeaders,
+        request: FileRequest<'_>,
         receiver: &mut dyn Receiver,
         permit: &mut HostPermit,
-        place: Option<PartPlace<'_>>,
     ) -> Result<TransferredFile, TransferError> {
-        if let Some(place) = place {
-            if let Some(file) = self.continue_part(url, request_headers, receiver, permit, place).await? {
-                return Ok(file);
+        if let Some(place) = request.place {
+            match self.continue_part(request, receiver, permit, place).await {
+                Ok(Some(file)) => return Ok(file),
+                Ok(None) | Err(Failure { begins_again: true, .. }) => receiver.restart(),
+                Err(Failure { error, .. }) => return Err(error),
             }
-            receiver.restart();
         }
-        let (response, last_url) = self.open(url, request_headers, permit).await?;
+        match self.begin(request, receiver, permit).await {
+            Err(Failure { begins_again: true, .. }) => {
+                receiver.restart();
+                self.begin(request, receiver, permit).await.map_err(|failure| failure.error)
+            }
+            ended => ended.map_err(|failure| failure.error),
+        }
+    }
+
+    /// Transfers a file from its first byte.
+    async fn begin(
+        &self,
+        request: FileRequest<'_>,
+        receiver: &mut dyn Receiver,
+        permit: &mut HostPermit,
+    ) -> Result<TransferredFile, Failure> {
+        let FileRequest { url, headers: request_headers, place } = request;
+        let (response, last_url, way) = self.open_way(url, request_headers, permit).await?;
         if response.status != StatusCode::OK {
-            return Err(status_error(response.status));
+            return Err(refusal(response).await.into());
         }
         receiver.check_headers(&response.headers)?;
-        let head = ResponseHead::new(&last_url, &response.headers);
+        let is_decoded = is_encoded(&response.headers) && receiver.decodes();
+        let decoder = if is_decoded { Some(Decoder::of(&response.headers)?) } else { None };
+        let head = ResponseHead::new(way, &last_url, &response.headers, is_decoded);
         let file = match place {
             None => self.files.create().await?,
             Some(place) => {
@@ -254,21 +208,20 @@ impl Transfers {
                 place.workspace.open(place.name, |_| {}).await?.restart().await?
             }
         };
-        let etag = head.etag();
-        let transfer =
-            Transfer { url, request_headers, file, response: Some(response), etag, rate: RateWindow::default() };
+        let continuation = if is_decoded { Continuation::Never } else { head.continuation(receiver.can_verify()) };
+        let (response, rate) = (Some(response), RateWindow::default());
+        let transfer = Transfer { url, request_headers, file, response, continuation, is_joined: false, decoder, rate };
         self.receive_file(transfer, receiver, permit, place, head).await
     }
 
     /// Continues the unfinished file of an earlier transfer; returns `None` if there is none, or the server cannot continue.
     async fn continue_part(
         &self,
-        url: &OutboundUrl,
-        request_headers: &RequestHeaders,
+        FileRequest { url, headers: request_headers, .. }: FileRequest<'_>,
         receiver: &mut dyn Receiver,
         permit: &mut HostPermit,
         place: PartPlace<'_>,
-    ) -> Result<Option<TransferredFile>, TransferError> {
+    ) -> Result<Option<TransferredFile>, Failure> {
         let Some(head) = place.head().await? else { return Ok(None) };
         let (mut size, mut is_refused) = (0, false);
         let file = place.workspace.open(place.name, |piece| {
@@ -280,10 +233,12 @@ impl Transfers {
             return Ok(None);
         }
         let is_whole = receiver.is_whole(&file.facts());
+        let continuation = head.continuation(receiver.can_verify());
+        let (response, decoder, rate) = (None, None, RateWindow::default());
         let mut transfer =
-            Transfer { url, request_headers, file, response: None, etag: head.etag(), rate: RateWindow::default() };
+            Transfer { url, request_headers, file, response, continuation, is_joined: true, decoder, rate };
         if is_whole {
-            return self.complete(transfer.file, receiver, Some(place), head).await.map(Some);
+            return self.complete(transfer.file, receiver, Some(place), head).await.map(Some).map_err(Failure::from);
         }
         if !self.resume(&mut transfer, permit).await? {
             return Ok(None);
@@ -299,20 +254,22 @@ impl Transfers {
         permit: &mut HostPermit,
         place: Option<PartPlace<'_>>,
         head: ResponseHead,
-    ) -> Result<TransferredFile, TransferError> {
+    ) -> Result<TransferredFile, Failure> {
         let received = self.receive_all(&mut transfer, receiver, permit).await;
         let checked = received.and_then(|()| receiver.check_content(&transfer.file.facts()));
         if let Err(error) = checked {
+            let is_wrong = matches!(error, TransferError::Permanent(_));
+            let is_encoded = transfer.decoder.is_some() || is_encoded(&head.headers());
+            let begins_again = is_wrong && (transfer.is_joined || (is_encoded && receiver.decode_otherwise()));
             // A bucket would keep the parts of the file.
-            let is_interrupted = matches!(error, TransferError::Transient(_) | TransferError::TooSlow(_));
-            let is_interrupted = is_interrupted && place.is_some();
+            let is_interrupted = !is_wrong && !matches!(error, TransferError::Store(_)) && place.is_some();
             let ended = if is_interrupted { transfer.file.suspend().await } else { transfer.file.abort().await };
             if let Err(error) = ended {
                 tracing::debug!(%error, "cannot remove an unfinished file");
             }
-            return Err(error);
+            return Err(Failure { error, begins_again });
         }
-        self.complete(transfer.file, receiver, place, head).await
+        Ok(self.complete(transfer.file, receiver, place, head).await?)
     }
 
     async fn complete(
@@ -354,14 +311,19 @@ impl Transfers {
     /// Continues an interrupted transfer; returns false if the server cannot.
     async fn resume(&self, transfer: &mut Transfer<'_>, permit: &mut HostPermit) -> Result<bool, TransferError> {
         let size = transfer.file.size();
-        let Some(etag) = transfer.etag.clone().filter(|_| size > 0) else { return Ok(false) };
         let Ok(range) = HeaderValue::try_from(format!("bytes={size}-")) else { return Ok(false) };
         let mut headers = transfer.request_headers.clone();
         headers.insert(RANGE, range);
-        headers.insert(IF_RANGE, etag);
-        let (response, _) = self.open(transfer.url, &headers, permit).await?;
+        match &transfer.continuation {
+            _ if size == 0 => return Ok(false),
+            Continuation::Never => return Ok(false),
+            Continuation::IfUnchanged(validator) => headers.insert(IF_RANGE, validator.clone()),
+            Continuation::Unchecked => {}
+        }
+        let (response, ..) = self.open_way(transfer.url, &headers, permit).await?;
         let range = response.headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()).unwrap_or_default();
         let continues = response.status == StatusCode::PARTIAL_CONTENT && range.starts_with(&format!("bytes {size}-"));
+        transfer.is_joined = true;
         transfer.response = Some(response);
         Ok(continues)
     }
@@ -373,30 +335,38 @@ impl Transfers {
         headers: &RequestHeaders,
         permit: &mut HostPermit,
     ) -> Result<(ResponseStream, OutboundUrl), TransferError> {
+        let (response, url, _) = self.open_way(url, headers, permit).await?;
+        Ok((response, url))
+    }
+
+    /// Sends a request and follows redirections; returns the response with its URL and the way to it.
+    async fn open_way(
+        &self,
+        url: &OutboundUrl,
+        headers: &RequestHeaders,
+        permit: &mut HostPermit,
+    ) -> Result<(ResponseStream, OutboundUrl, Way), TransferError> {
         let mut headers = headers.clone();
         // The digest is that of the file itself.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let mut url = url.clone();
+        let (mut url, mut way) = (url.clone(), Way::new(url.expose()));
         for _ in 0..=MAX_REDIRECTS {
             let response = self.client.open(&url, &headers).await?;
-            if matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-                let wait = retry_after(&response.headers, Utc::now()).unwrap_or(BUSY).min(LONGEST_PAUSE);
-                permit.pause(wait);
-                return Err(TransferError::Transient(format!("the server is busy ({})", response.status)));
+            let status = response.status;
+            if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+                let wait = rate_limit_reset(&response.headers, Utc::now());
+                permit.pause(wait.unwrap_or(BUSY));
+                return Err(TransferError::Busy { status, wait });
             }
-            if !response.status.is_redirection() {
-                return Ok((response, url));
+            if !status.is_redirection() {
+                return Ok((response, url, way));
             }
-            let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
-            let next = location.and_then(|location| url.expose().join(location).ok());
-            let Some(mut next) = next else {
-                return Err(TransferError::Permanent(format!(
-                    "the server redirects ({}) to no valid URL",
-                    response.status
-                )));
+            let Some(mut next) = redirection_target(&response.headers, url.expose()) else {
+                return Err(TransferError::Permanent(format!("the server redirects ({status}) to no valid URL")));
             };
             next.set_fragment(None);
-            url = OutboundUrl::parse(next.as_str(), &self.policy)?;
+            way.add(url.expose(), &next, status);
+            url = OutboundUrl::of_server(next.as_str(), &self.policy)?;
         }
         Err(TransferError::Permanent(format!("the server redirects more than {MAX_REDIRECTS} times")))
     }
@@ -416,18 +386,36 @@ impl Transfer<'_> {
             let Ok(piece) = piece else { continue };
             // A connection that is silent may be broken, so the transfer continues with another one.
             let piece = piece.map_err(|error| TransferError::Transient(error.to_string()))?;
-            let Some(piece) = piece else { return Ok(()) };
-            receiver.receive(&piece, self.file.size() + piece.len() as u64)?;
-            self.file.write(piece).await?;
+            let is_end = piece.is_none();
+            let piece = match (&mut self.decoder, piece) {
+                (Some(decoder), Some(piece)) => decoder.decode(&piece)?,
+                (Some(decoder), None) => decoder.finish()?,
+                (None, piece) => piece.unwrap_or_default(),
+            };
+            if !piece.is_empty() {
+                receiver.receive(&piece, self.file.size() + piece.len() as u64)?;
+                self.file.write(piece).await?;
+            }
+            if is_end {
+                return Ok(());
+            }
         }
     }
 }
 
-fn status_error(status: StatusCode) -> TransferError {
-    let reason = format!("the server answers {status}");
-    if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
-        TransferError::Transient(reason)
-    } else {
-        TransferError::Permanent(reason)
-    }
+/// Returns the error for a response with another status, with the beginning of its body.
+async fn refusal(mut response: ResponseStream) -> TransferError {
+    let status = response.status;
+    let mut body = Vec::new();
+    let reading = async {
+        while let Ok(Some(piece)) = response.piece().await
+            && body.len() < MAX_REASON_BYTES
+        {
+            body.extend_from_slice(&piece);
+        }
+    };
+    // What has arrived until then may be enough.
+    let _ = timeout(REASON_TIMEOUT, reading).await;
+    body.truncate(MAX_REASON_BYTES);
+    TransferError::Refused { status, body: body.into() }
 }

@@ -47,6 +47,8 @@ pub struct ClientSettings {
     pub max_body_bytes: usize,
     /// Timeout for reading the body, after the headers.
     pub body_timeout: Duration,
+    /// Mail address or URL of the operator, which requests carry in `User-Agent`. It has no parentheses.
+    pub contact: Option<Arc<str>>,
 }
 
 impl ClientSettings {
@@ -62,8 +64,15 @@ impl ClientSettings {
             response_timeout: Duration::from_secs(15),
             max_body_bytes: 4096,
             body_timeout: Duration::from_secs(5),
+            contact: None,
         }
     }
+}
+
+/// Returns the header `User-Agent`, with the contact as a comment.
+fn user_agent(contact: Option<&str>) -> String {
+    let product = concat!("tidings/", env!("CARGO_PKG_VERSION"));
+    contact.map_or_else(|| product.to_owned(), |contact| format!("{product} ({contact})"))
 }
 
 /// HTTP client. Clones share their connections.
@@ -166,7 +175,7 @@ impl Client {
                 .pool_idle_timeout(IDLE)
                 .http2_keep_alive_interval(PING)
                 .http2_keep_alive_timeout(PING)
-                .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
+                .user_agent(user_agent(settings.contact.as_deref()))
                 .build()
                 .map_err(|error| ClientError::Connection(describe_error(&error)))
         };

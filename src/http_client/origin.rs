@@ -60,12 +60,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Value of the header `Authorization`, which is sent to the origin that it was configured for and to no other.
+/// Value of the header `Authorization`, or of another one with the same purpose, which is sent to the origin that it was
+/// configured for and to no other.
 ///
 /// Only the client reads the value, and it asks for the URL of each request, also of those after redirections.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authorization {
     origin: Origin,
+    name: HeaderName,
     value: HeaderValue,
 }
 
@@ -75,7 +77,15 @@ impl Authorization {
     pub fn new(origin: Origin, scheme: &str, credentials: &[u8]) -> Option<Self> {
         let mut value = HeaderValue::from_bytes(&[scheme.as_bytes(), b" ", credentials].concat()).ok()?;
         value.set_sensitive(true);
-        Some(Self { origin, value })
+        Some(Self { origin, name: AUTHORIZATION, value })
+    }
+
+    /// Creates credentials in a header of their own, as some services read them; `None` if a header cannot carry them.
+    #[must_use]
+    pub fn in_header(origin: Origin, name: HeaderName, credentials: &Secret) -> Option<Self> {
+        let mut value = HeaderValue::from_bytes(credentials.expose()).ok()?;
+        value.set_sensitive(true);
+        Some(Self { origin, name, value })
     }
 
     /// Creates the credentials of a bearer token (RFC 6750); `None` if it has characters that a header cannot carry.
@@ -137,10 +147,10 @@ impl RequestHeaders {
 
     /// Returns the headers of a request to this URL.
     pub(super) fn of_request(mut self, url: &Url) -> HeaderMap {
-        if let Some(Authorization { value, .. }) =
+        if let Some(Authorization { name, value, .. }) =
             self.authorization.filter(|authorization| authorization.applies_to(url))
         {
-            self.headers.insert(AUTHORIZATION, value);
+            self.headers.insert(name, value);
         }
         self.headers
     }

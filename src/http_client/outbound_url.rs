@@ -18,8 +18,11 @@ use url::{Host, Url};
 use super::{allow::AllowList, ip_ranges};
 use crate::web::Secret;
 
-/// Maximum length of a URL, in bytes.
+/// Maximum length of a URL that a person sets, in bytes.
 const LONGEST: usize = 2048;
+
+/// Maximum length of a URL that a server chooses, in bytes: a signed URL with the credentials of a role has some thousands.
+const LONGEST_OF_SERVER: usize = 16 << 10;
 
 /// Minimum length of a query value that counts as a secret, in bytes.
 const SHORTEST_SECRET: usize = 4;
@@ -62,8 +65,8 @@ pub enum InvalidOutboundUrl {
     #[error("it is not a URL; use one such as https://indexer.example.org/changes")]
     Unreadable,
     /// The URL is too long.
-    #[error("it has more than {LONGEST} bytes")]
-    TooLong,
+    #[error("it has more than {0} bytes")]
+    TooLong(usize),
     /// The scheme is not HTTP.
     #[error("it begins with neither https:// nor http://")]
     Scheme,
@@ -287,8 +290,20 @@ impl OutboundUrl {
     /// # Errors
     /// Fails if the text is no HTTP URL, or the policy refuses the target. No error repeats the text.
     pub fn parse(text: &str, policy: &OutboundPolicy) -> Result<Self, InvalidOutboundUrl> {
-        if text.len() > LONGEST {
-            return Err(InvalidOutboundUrl::TooLong);
+        Self::parse_within(text, policy, LONGEST)
+    }
+
+    /// Parses a URL that a server has chosen, as in a redirection or a list, which may be longer than one that people set.
+    ///
+    /// # Errors
+    /// In the cases of [`OutboundUrl::parse`].
+    pub fn of_server(text: &str, policy: &OutboundPolicy) -> Result<Self, InvalidOutboundUrl> {
+        Self::parse_within(text, policy, LONGEST_OF_SERVER)
+    }
+
+    fn parse_within(text: &str, policy: &OutboundPolicy, longest: usize) -> Result<Self, InvalidOutboundUrl> {
+        if text.len() > longest {
+            return Err(InvalidOutboundUrl::TooLong(longest));
         }
         let url = Url::parse(text).map_err(|_| InvalidOutboundUrl::Unreadable)?;
         if !matches!(url.scheme(), "http" | "https") {

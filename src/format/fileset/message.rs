@@ -3,7 +3,11 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{FilesetRequest, status::IngestStatus};
+use super::{
+    FilesetRequest,
+    public_url::{remove_secrets, remove_signature},
+    status::IngestStatus,
+};
 
 /// Result of an ingest. Only `hit`, `status` and `request` are always there; the others depend on how far it came.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,54 +115,37 @@ impl FilesetResult {
         }
     }
 
-    /// Returns the result without signed URLs, which are credentials, and without SHA-1s that are the MD5.
+    /// Returns the result without credentials in URLs, and without SHA-1s that are the MD5. URLs of the list keep a query
+    /// that is no signature, because it can name the file.
     #[must_use]
     pub fn publishable(&self) -> Self {
         let mut result = self.clone();
-        result.hops.iter_mut().for_each(remove_signature);
-        result.landing_page.remove_signatures();
+        result.hops.iter_mut().for_each(remove_secrets);
+        result.landing_page.remove_secrets();
         for file in result.manifest.iter_mut().flatten() {
-            [&mut file.platform_url, &mut file.terminal_url, &mut file.archive_url]
-                .into_iter()
-                .flatten()
-                .for_each(remove_signature);
+            [&mut file.platform_url, &mut file.archive_url].into_iter().flatten().for_each(remove_signature);
+            let is_listed = file.terminal_url == file.platform_url;
+            file.terminal_url.iter_mut().filter(|_| !is_listed).for_each(remove_secrets);
             file.sha1 = file.sha1.take().filter(|sha1| file.md5.as_ref() != Some(sha1));
         }
         if let Some(bundle) = &mut result.fileset_bundle {
-            bundle.capture.remove_signatures();
+            bundle.capture.remove_secrets();
         }
         if let Some(file) = &mut result.fileset_file {
-            file.remove_signatures();
+            file.remove_secrets();
         }
         result
     }
 }
 
 impl Capture {
-    fn remove_signatures(&mut self) {
-        self.terminal.iter_mut().for_each(|terminal| remove_signature(&mut terminal.terminal_url));
+    fn remove_secrets(&mut self) {
+        self.terminal.iter_mut().for_each(|terminal| remove_secrets(&mut terminal.terminal_url));
         [&mut self.cdx, &mut self.revisit_cdx]
             .into_iter()
             .flatten()
-            .for_each(|line| [&mut line.url, &mut line.surt].into_iter().for_each(remove_signature));
+            .for_each(|line| [&mut line.url, &mut line.surt].into_iter().for_each(remove_secrets));
     }
-}
-
-/// Removes the query of a URL if it has a signature.
-fn remove_signature(url: &mut String) {
-    if is_signed(url)
-        && let Some(length) = url.find('?')
-    {
-        url.truncate(length);
-    }
-}
-
-/// Returns whether a URL has a signature in its query, which is a credential.
-#[must_use]
-pub fn is_signed(url: &str) -> bool {
-    let query = url.split_once('?').map_or("", |(_, query)| query);
-    let is_signature = |name: &str| matches!(name, "x-amz-signature" | "x-goog-signature" | "signature" | "sig");
-    query.split('&').any(|pair| is_signature(&pair.split('=').next().unwrap_or_default().to_ascii_lowercase()))
 }
 
 /// A file of a dataset.

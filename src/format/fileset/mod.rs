@@ -9,9 +9,11 @@
 //! Source: Sandcrawler's proposal "Fileset Ingest Pipeline (for Datasets)" of 2021-09-09.
 //!
 //! * `request` reads requests, `result` results, and `write` writes results;
-//! * [`message`] has the members of a result, [`status`] the vocabulary of its outcome.
+//! * [`message`] has the members of a result, [`status`] the vocabulary of its outcome, and [`public_url`] removes
+//!   credentials from URLs.
 
 pub mod message;
+pub mod public_url;
 mod request;
 mod result;
 pub mod status;

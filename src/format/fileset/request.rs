@@ -60,6 +60,12 @@ impl FilesetRequest {
         }
     }
 
+    /// Returns the DOI of the work among its identifiers, as in `10.5281/zenodo.3459420`.
+    #[must_use]
+    pub fn doi(&self) -> Option<&str> {
+        self.other.get("ext_ids")?.get("doi")?.as_str()
+    }
+
     /// Returns whether the request is for all files of a dataset.
     #[must_use]
     pub fn is_for_dataset(&self) -> bool {

@@ -12,7 +12,8 @@ use serde::Deserialize;
 
 use super::{
     NOT_IN_PATH, below, draft, file_uri,
-    message::{FilesetResult, IngestStrategy, ManifestFile, is_signed},
+    message::{FilesetResult, IngestStrategy, ManifestFile},
+    public_url::is_signed,
     rejection,
 };
 use crate::{
@@ -78,8 +79,8 @@ fn result_draft(result: &FilesetResult) -> Result<Draft, Rejection> {
     let mut wrong_sha1 = 0;
     for (index, file) in result.manifest.iter().flatten().enumerate() {
         let Some(status) = file.status.as_ref().or_else(|| result.hit.then_some(&result.status)) else { continue };
-        if !result.hit && status.is_success() {
-            // The file is good, but was not archived.
+        if !result.hit && status.is_unchanged_file() {
+            // The file is good, but this ingest has not archived it; an earlier one may have.
             continue;
         }
         let pointer = format!("/manifest/{index}");

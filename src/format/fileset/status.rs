@@ -161,6 +161,13 @@ impl IngestStatus {
         self.0.starts_with("success")
     }
 
+    /// Returns whether a file with this status is as it was before the ingest, unless the ingest as a whole was a success:
+    /// `exists` is the result of a step, and no state of the content.
+    #[must_use]
+    pub fn is_unchanged_file(&self) -> bool {
+        self.is_success() || *self == Self::EXISTS
+    }
+
     /// Returns the state of a dataset or file with this status: ACTIVE for a success, and otherwise the status in capital
     /// letters, as in `TOO_LARGE_SIZE`. A state has no digits, so `platform-404` is `PLATFORM_NOT_FOUND`,
     /// `mismatch-md5` is `MISMATCH_DIGEST`, and `spn2-error:…` is `SPN_ERROR`.

@@ -76,7 +76,7 @@ pub(super) struct FetchedFile {
 impl Fetcher {
     /// Downloads a file. `budget` is the number of bytes that the source may still store.
     pub(super) async fn fetch(&self, download: &Download, budget: &AtomicU64) -> Result<FetchedFile, TransferError> {
-        let url = OutboundUrl::parse(download.original.url.as_str(), &self.transfers.policy)?;
+        let url = OutboundUrl::of_server(download.original.url.as_str(), &self.transfers.policy)?;
         let mut permit = self.transfers.hosts.permit(&url.origin()).await;
         self.check_robots(&url, &mut permit).await?;
         let mut check = FileCheck { settings: &self.settings, budget, original: &download.original, media_type: None };

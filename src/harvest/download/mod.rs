@@ -215,7 +215,7 @@ impl Downloader {
             // The position stays, so nothing is lost while the disk is full.
             Err(TransferError::Store(error)) => return Err(HarvestError::retry(error.to_string())),
             Err(error) => {
-                let is_permanent = matches!(error, TransferError::Permanent(_));
+                let is_permanent = error.is_permanent();
                 position.repeat(download.clone(), attempts + 1, Timestamp::now(), is_permanent);
                 (None, error.to_string())
             }

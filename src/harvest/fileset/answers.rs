@@ -3,7 +3,10 @@
 //! Each body of a dataset goes through [`PlatformClient::read`]. It waits for a share of the budget of all harvests, and
 //! parses on a blocking thread, so that no answer holds up other tasks or fills the memory.
 
-use super::{PlatformClient, json};
+use super::{
+    PlatformClient,
+    json::{self, NoDocument},
+};
 use crate::{
     harvest::{
         body::{self, HeldBody, OpenError, ReceiveError, ReceivedBody},
@@ -102,7 +105,7 @@ impl PlatformClient {
         body: ReceivedBody,
         max_bytes: usize,
         make: impl FnOnce(D) -> T + Send + 'static,
-    ) -> Result<Result<T, String>, BodyError> {
+    ) -> Result<Result<T, NoDocument>, BodyError> {
         self.read(body, max_bytes, move |body, _| json::document(&body).map(make)).await
     }
 }

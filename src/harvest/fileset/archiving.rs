@@ -2,9 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use axum::http::header::CONTENT_ENCODING;
+
 use super::{
     IngestFailure, Ingester, LandingPage,
     bundle::{self, BundleFailure},
+    check::Totals,
     files::{self, ArchivedFile, DownloadContext},
     item::{ItemFailure, ItemFile, Items},
     platform::{self, Dataset, PlatformFile},
@@ -15,6 +18,7 @@ use crate::{
     files::FileStoreError,
     format::fileset::{
         message::{Capture, CdxLine, FilesetBundle, FilesetResult, IngestStrategy, ManifestFile, Terminal},
+        public_url::without_secrets,
         status::IngestStatus,
     },
     model::Timestamp,
@@ -63,7 +67,9 @@ impl Ingester {
     ) -> Result<Option<u64>, IngestFailure> {
         let Some(url) = &dataset.bundle_url else { return Ok(None) };
         let (file, limits) = (bundle::bundle_file(url), &self.settings.limits);
-        let bundle_context = DownloadContext { max_bytes: bundle::max_bytes(limits), ..context };
+        let max_bytes = bundle::max_bytes(limits);
+        let totals = Totals { dataset: max_bytes, ..context.totals };
+        let bundle_context = DownloadContext { max_bytes, totals, ..context };
         let wayback = self.settings.wayback.as_ref().filter(|_| strategy.is_web());
         let fetched = match wayback {
             Some(settings) => {
@@ -73,7 +79,7 @@ impl Ingester {
             }
             None => {
                 let downloaded =
-                    files::download(&file, &self.transfers, self.token(dataset, &file), bundle_context).await;
+                    files::download(&file, &self.transfers, self.token(dataset, &file).as_ref(), bundle_context).await;
                 downloaded.map(|file| Some(CapturedFile { file, capture: None })).map_err(|(_, failure)| failure)
             }
         };
@@ -100,21 +106,49 @@ impl Ingester {
                 return Err(failure);
             }
         };
+        // The bundle itself, and the files that it lacks.
+        let mut files = vec![bundle];
+        let mut manifest = Vec::new();
+        for (file, member) in dataset.files.iter().zip(members.manifest) {
+            manifest.push(match member {
+                Some(member) => member,
+                None => {
+                    let token = self.token(dataset, file);
+                    let downloaded = files::download(file, &self.transfers, token.as_ref(), context);
+                    let mut downloaded = downloaded.await.map_err(|(entry, failure)| {
+                        let failure = bundle::of_missing(failure);
+                        let entries = result.manifest.iter_mut().flatten();
+                        let own = entries.filter(|known| known.path == entry.path);
+                        own.for_each(|known| known.status = Some(failure.status.clone()));
+                        failure
+                    })?;
+                    downloaded.manifest.archive_url = self.archive_url(downloaded.stored.digest);
+                    let entry = downloaded.manifest.clone();
+                    files.push(downloaded);
+                    entry
+                }
+            });
+        }
+        let bundle = &files[0];
         context.progress.done_files.store(dataset.files.len() as u64, Ordering::Relaxed);
-        result.total_size = Some(members.manifest.iter().filter_map(|file| file.size).sum());
+        result.total_size = Some(manifest.iter().filter_map(|file| file.size).sum());
         let listed = result.manifest.as_ref().map_or(0, Vec::len);
-        result.manifest = Some(members.manifest.into_iter().take(listed).collect());
+        manifest.truncate(listed);
+        result.manifest = Some(manifest);
         let (mut cdx, mut revisit_cdx, mut path) = (None, None, None);
-        let files = std::slice::from_ref(&bundle);
         if let Some(capture) = capture {
             (cdx, revisit_cdx) = (Some(capture.cdx), capture.revisit_cdx);
+            self.archive_page(page, result).await.map_err(|error| store_failure(&error))?;
         } else if strategy.is_web() {
-            let index = self.archive_in_warc(page, files, result).await;
+            let index = self.archive_in_warc(page, &files, result).await;
             cdx = index.map_err(|error| store_failure(&error))?.into_iter().next();
         } else {
-            let name = bundle::path_in_item(&dataset.archiveorg_item_name, &bundle);
+            let name = bundle::path_in_item(&dataset.archiveorg_item_name, bundle);
             result.archive_url = self.archive_url(bundle.stored.digest);
-            self.archive_in_item(page, dataset, &[(name.clone(), &bundle)], result).await?;
+            let others = files[1..].iter().map(|file| (file.manifest.path.clone(), file));
+            let in_item: Vec<_> = std::iter::once((name.clone(), bundle)).chain(others).collect();
+            self.archive_in_item(page, dataset, &in_item, result).await?;
+            self.archive_page(page, result).await.map_err(|error| store_failure(&error))?;
             path = Some(name);
         }
         result.fileset_bundle = Some(FilesetBundle {
@@ -122,10 +156,25 @@ impl Ingester {
             archiveorg_bundle_path: path,
             unlisted_members: members.unlisted,
         });
-        Ok(Some(new_bytes(files)))
+        Ok(Some(new_bytes(&files)))
     }
 
-    /// Writes a WARC file with the landing page and the files, and its index; returns the lines of the files.
+    /// Writes a WARC file with the landing page alone, for files that are archived elsewhere.
+    pub(super) async fn archive_page(
+        &self,
+        page: &LandingPage,
+        result: &mut FilesetResult,
+    ) -> Result<(), FileStoreError> {
+        let archive_url = result.archive_url.take();
+        if page.body.is_some() {
+            self.archive_in_warc(page, &[], result).await?;
+        }
+        result.archive_url = archive_url;
+        Ok(())
+    }
+
+    /// Writes a WARC file with the landing page, the files and the redirections to them, and its index; returns the lines of
+    /// the files.
     pub(super) async fn archive_in_warc(
         &self,
         page: &LandingPage,
@@ -134,28 +183,42 @@ impl Ingester {
     ) -> Result<Vec<CdxLine>, FileStoreError> {
         let store = &self.transfers.files;
         let mut warc = WarcWriter::new(store, Timestamp::now()).await?;
+        warc.redirections(&page.redirections).await?;
         let page_meta = result.landing_page.file_meta.clone();
         if let (Some(body), Some(meta)) = (&page.body, page_meta) {
+            let url = without_secrets(page.url.as_str());
+            let mut headers = page.headers.clone();
+            // The body is stored without an encoding.
+            headers.remove(CONTENT_ENCODING);
             let response = RecordedResponse {
-                url: page.url.as_str(),
+                url: &url,
                 time: page.time,
                 status: page.status.as_u16(),
-                headers: &page.headers,
+                headers: &headers,
                 sha1: &meta.sha1hex,
                 media_type: meta.mimetype.as_deref(),
             };
-            warc.page(&response, body).await?;
+            result.landing_page.cdx = Some(warc.page(&response, body).await?);
         }
-        for ArchivedFile { manifest, stored, headers, time } in files {
+        let is_shared =
+            |url: &Option<String>| files.iter().filter(|file| file.manifest.terminal_url == *url).count() > 1;
+        let mut lines = Vec::new();
+        for ArchivedFile { manifest, stored, headers, time, redirections } in files {
+            // Without its query, the last URL of several files can be the same one. The URL of the list is not.
+            let is_shared = is_shared(&manifest.terminal_url);
+            let url = if is_shared { &manifest.platform_url } else { &manifest.terminal_url };
+            if !is_shared {
+                warc.redirections(redirections).await?;
+            }
             let response = RecordedResponse {
-                url: manifest.terminal_url.as_deref().unwrap_or_default(),
+                url: url.as_deref().unwrap_or_default(),
                 time: *time,
                 status: 200,
                 headers,
                 sha1: manifest.sha1.as_deref().unwrap_or_default(),
                 media_type: manifest.mimetype.as_deref(),
             };
-            warc.file(&response, store, stored.digest).await?;
+            lines.push(warc.file(&response, store, stored.digest).await?);
         }
         let warc = warc.finish().await?;
         let mut index = store.create().await?;
@@ -164,11 +227,12 @@ impl Ingester {
         result.archive_url = self.archive_url(warc.stored.digest);
         result.warc_sha256 = Some(warc.stored.digest.to_string());
         result.cdx_sha256 = Some(index.digest.to_string());
-        let mut lines = warc.index.into_iter();
-        if page.body.is_some() {
-            result.landing_page.cdx = lines.next();
+        let path = warc.path();
+        if let Some(line) = &mut result.landing_page.cdx {
+            line.warc_path = Some(path.clone());
         }
-        Ok(lines.collect())
+        lines.iter_mut().for_each(|line| line.warc_path = Some(path.clone()));
+        Ok(lines)
     }
 
     /// Puts files with their paths into an item: at archive.org, or in the file store.
@@ -183,9 +247,13 @@ impl Ingester {
         // Its own items are not copied back.
         let Some(items) = self.items().filter(|_| dataset.platform_name != platform::ARCHIVE_ORG) else {
             let names = files.iter().map(|(path, file)| (path.clone(), file.stored.digest)).collect();
-            let published = self.transfers.files.publish(item, names).await;
-            published.map_err(|error| store_failure(&error))?;
-            return Ok(());
+            let published = self.transfers.files.publish(item, &dataset.identity(), names).await;
+            return published.map_err(|error| match error {
+                FileStoreError::OtherOwner { .. } => {
+                    IngestFailure::permanent(IngestStatus::MISMATCH_EXISTING, error.to_string())
+                }
+                other => store_failure(&other),
+            });
         };
         let item_files: Vec<_> = files.iter().map(|(path, file)| ItemFile::new(path, file)).collect();
         let manifest = result.manifest.get_or_insert_default();

@@ -1,8 +1,8 @@
 //! Bundles: one file with all files of a dataset, whose members are read and compared with the manifest without unpacking
 //! them to the disk.
 //!
-//! A platform may refuse to make a bundle, as when it would be too large. The files are then downloaded one by one. A bundle
-//! that was made is the whole dataset, or a failure: a member that is missing or differs is not downloaded on its own.
+//! A platform may refuse to make a bundle, or fail, as when it would be too large. The files are then downloaded one by one,
+//! and so are the files that a bundle lacks: some platforms leave large ones out. A member that differs is a failure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     IngestFailure, RetryRule,
+    bundle_name::name,
     check::{FileCheck, media_type},
     files::ArchivedFile,
-    platform::{DatasetLimits, PlatformFile, is_safe},
+    platform::{DatasetLimits, PlatformFile},
 };
 use crate::{
     files::{FileHasher, FileReader, FileStore},
@@ -32,8 +33,8 @@ const OVERHEAD_BYTES: u64 = 64 << 20;
 
 /// Members of a bundle.
 pub(super) struct BundleMembers {
-    /// Entries of the manifest, with the digests of the members.
-    pub(super) manifest: Vec<ManifestFile>,
+    /// Entries of the manifest, with the digests of the members; `None` for a file that the bundle lacks.
+    pub(super) manifest: Vec<Option<ManifestFile>>,
     /// The first members that the platform does not list, such as a description of the bundle.
     pub(super) unlisted: Vec<String>,
 }
@@ -79,17 +80,28 @@ pub(super) fn max_bytes(limits: &DatasetLimits) -> u64 {
     limits.max_total_size.saturating_add(OVERHEAD_BYTES)
 }
 
-/// Returns whether the platform has refused to make a bundle, to the gateway or to a web archive that was to capture it.
+/// Returns whether the platform has refused to make a bundle or has failed, to the gateway or to a web archive that was to
+/// capture it. A server that names a wait makes one later.
 pub(super) fn is_refused(failure: &IngestFailure) -> bool {
     let refusals = [
         IngestStatus::ERROR_PLATFORM_DOWNLOAD,
+        IngestStatus::PLATFORM_RESTRICTED,
         IngestStatus::TERMINAL_BAD_STATUS,
         IngestStatus::NO_CAPTURE,
         IngestStatus::INVALID_URL,
         IngestStatus::NOT_FOUND,
         IngestStatus::FORBIDDEN,
     ];
-    failure.retry == RetryRule::Never && refusals.contains(&failure.status)
+    !matches!(failure.retry, RetryRule::Backoff(Some(_))) && refusals.contains(&failure.status)
+}
+
+/// Returns the failure of a file that the bundle lacks, and that cannot be downloaded on its own either.
+pub(super) fn of_missing(failure: IngestFailure) -> IngestFailure {
+    if failure.retry != RetryRule::Never || failure.status != IngestStatus::ERROR_PLATFORM_DOWNLOAD {
+        return failure;
+    }
+    let message = format!("the bundle lacks a file: {}", failure.message);
+    IngestFailure::permanent(IngestStatus::MISSING_IN_BUNDLE, message)
 }
 
 /// Returns the path of a bundle in an item.
@@ -122,9 +134,15 @@ pub(super) async fn read_members(
     let reading = tokio::task::spawn_blocking(move || {
         let mut members = Members::new(&files, max_file_bytes);
         archive::read(reader, archive_limits, &stop, &mut |path, kind, content| members.entry(path, kind, content))?;
-        members.finish()
+        Ok(members.finish())
     });
     reading.await.unwrap_or_else(|error| Err(bad_bundle(format!("the bundle cannot be read: {error}")).into()))
+}
+
+/// Returns whether the list says what the content of a file is: its size and a digest.
+fn has_content(file: &PlatformFile) -> bool {
+    let ManifestFile { size, md5, sha1, sha256, .. } = &file.manifest;
+    !file.is_soft && size.is_some() && [md5, sha1, sha256].into_iter().any(Option::is_some)
 }
 
 /// Members that are being read.
@@ -134,6 +152,8 @@ struct Members<'a> {
     found: Vec<Option<ManifestFile>>,
     unlisted: HashSet<String>,
     named: Vec<String>,
+    /// Facts about the members that the manifest does not have, perhaps because their names are written in another way.
+    others: Vec<(String, ManifestFile)>,
     max_file_bytes: u64,
 }
 
@@ -141,7 +161,7 @@ impl<'a> Members<'a> {
     fn new(files: &'a [PlatformFile], max_file_bytes: u64) -> Self {
         let by_path = files.iter().enumerate().map(|(index, file)| (&*file.manifest.path, index)).collect();
         let (found, unlisted, named) = (vec![None; files.len()], HashSet::new(), Vec::new());
-        Self { files, by_path, found, unlisted, named, max_file_bytes }
+        Self { files, by_path, found, unlisted, named, others: Vec::new(), max_file_bytes }
     }
 
     fn entry(&mut self, path: &[u8], kind: EntryKind<'_>, content: &mut Content<'_>) -> Result<(), BundleFailure> {
@@ -160,7 +180,14 @@ impl<'a> Members<'a> {
             EntryKind::Folder | EntryKind::Other => return Ok(()),
             EntryKind::File | EntryKind::Encrypted | EntryKind::UnknownCompression => {}
         }
-        let Some(&index) = self.by_path.get(name) else { return self.unlisted(name) };
+        let known = self.by_path.get(&*name).or_else(|| self.by_path.get(&*name.replace('\\', "/")));
+        let Some(&index) = known else {
+            self.unlisted(&name)?;
+            if kind == EntryKind::File {
+                self.read_other(name, content);
+            }
+            return Ok(());
+        };
         let fail = |failure| Err(BundleFailure { entries: vec![index], failure });
         if self.found[index].is_some() {
             return fail(bad_bundle(format!("two members of the bundle have the path {name:?}")));
@@ -191,6 +218,51 @@ impl<'a> Members<'a> {
         Ok(())
     }
 
+    /// Reads a member that the manifest does not have, so that a file may be found by its content.
+    ///
+    /// It is not read further than the largest file that is recognized by its content, and a failure to read it is none.
+    fn read_other(&mut self, name: String, content: &mut Content<'_>) {
+        let is_candidate = |index: &usize| self.found[*index].is_none() && has_content(&self.files[*index]);
+        let candidates = (0..self.files.len()).filter(is_candidate);
+        let Some(largest) = candidates.filter_map(|index| self.files[index].manifest.size).max() else { return };
+        let file = PlatformFile::new(ManifestFile { path: name.clone(), ..ManifestFile::default() });
+        let mut check = FileCheck::new(&file, largest, None);
+        let (mut hasher, mut size) = (FileHasher::default(), 0);
+        let is_whole = content.read::<BundleFailure>(|piece| {
+            hasher.update(piece);
+            size += piece.len() as u64;
+            check.check_piece(piece, size).map_err(BundleFailure::from)
+        });
+        if matches!(is_whole, Ok(true)) {
+            let facts = hasher.finish();
+            let mut entry = check.entry(&facts);
+            entry.mimetype = media_type(facts.media_type, None, None);
+            self.others.push((name, entry));
+        }
+    }
+
+    /// Returns the entry of a file that is in the bundle under another name, by its size and digest.
+    fn find_by_content(&mut self, file: &PlatformFile) -> Option<ManifestFile> {
+        if !has_content(file) {
+            return None;
+        }
+        let ManifestFile { size, md5, sha1, sha256, .. } = &file.manifest;
+        let agrees = |told: &Option<String>, found: &Option<String>| {
+            told.as_ref().is_none_or(|told| found.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(told)))
+        };
+        let at = self.others.iter().position(|(_, other)| {
+            size.is_none_or(|size| other.size == Some(size))
+                && agrees(md5, &other.md5)
+                && agrees(sha1, &other.sha1)
+                && agrees(sha256, &other.sha256)
+        })?;
+        let (name, other) = self.others.remove(at);
+        self.named.retain(|known| *known != name);
+        let ManifestFile { size, md5, sha1, sha256, status, mimetype, .. } = other;
+        let mimetype = file.manifest.mimetype.clone().or(mimetype);
+        Some(ManifestFile { size, md5, sha1, sha256, status, mimetype, ..file.manifest.clone() })
+    }
+
     /// Reads a member in one pass; returns its entry of the manifest.
     fn read(&self, index: usize, content: &mut Content<'_>) -> Result<ManifestFile, BundleFailure> {
         let file = &self.files[index];
@@ -215,56 +287,14 @@ impl<'a> Members<'a> {
         Ok(manifest)
     }
 
-    /// Checks that no file is missing.
-    fn finish(self) -> Result<BundleMembers, BundleFailure> {
-        let missing: Vec<_> = (0..self.files.len()).filter(|index| self.found[*index].is_none()).collect();
-        if let Some(first) = missing.first() {
-            let (path, count, all) = (&self.files[*first].manifest.path, missing.len(), self.files.len());
-            let message = format!("the bundle lacks {count} of {all} files: {path}");
-            let failure = IngestFailure::permanent(IngestStatus::MISSING_IN_BUNDLE, message);
-            return Err(BundleFailure { entries: missing, failure });
+    /// Returns the members, and looks for those with another name.
+    fn finish(mut self) -> BundleMembers {
+        let files = self.files;
+        for (index, file) in files.iter().enumerate() {
+            if self.found[index].is_none() {
+                self.found[index] = self.find_by_content(file);
+            }
         }
-        Ok(BundleMembers { manifest: self.found.into_iter().flatten().collect(), unlisted: self.named })
-    }
-}
-
-/// Returns the path of an entry without `./` before it; `None` if it leaves the bundle or is no text.
-fn name<'p>(path: &'p [u8], kind: EntryKind<'_>) -> Option<&'p str> {
-    let mut name = std::str::from_utf8(path).ok()?;
-    while let Some(rest) = name.strip_prefix("./") {
-        name = rest;
-    }
-    if kind == EntryKind::Folder {
-        name = name.strip_suffix('/').unwrap_or(name);
-        // The folder of all members.
-        if matches!(name, "" | ".") && !path.starts_with(b"/") {
-            return Some("");
-        }
-    }
-    is_safe(name).then_some(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{EntryKind, name};
-
-    #[test]
-    fn names_stay_in_the_bundle() {
-        for (path, kind, expected) in [
-            ("a/b.csv", EntryKind::File, Some("a/b.csv")),
-            ("./a", EntryKind::File, Some("a")),
-            ("././a/", EntryKind::Folder, Some("a")),
-            ("./", EntryKind::Folder, Some("")),
-            ("/", EntryKind::Folder, None),
-            ("a/", EntryKind::File, None),
-            ("../a", EntryKind::File, None),
-            ("./../a", EntryKind::File, None),
-            ("/a", EntryKind::File, None),
-            ("a\\b", EntryKind::File, None),
-            ("..", EntryKind::Folder, None),
-        ] {
-            assert_eq!(name(path.as_bytes(), kind), expected, "{path}");
-        }
-        assert_eq!(name(b"latin\xe9", EntryKind::File), None);
+        BundleMembers { manifest: self.found, unlisted: self.named }
     }
 }

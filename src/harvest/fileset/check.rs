@@ -4,18 +4,22 @@ use std::sync::atomic::Ordering;
 
 use axum::http::{
     HeaderMap,
-    header::{CONTENT_LENGTH, CONTENT_TYPE},
+    header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use bytes::Bytes;
 use md5::Md5;
 use serde_json::json;
 use sha1::{Digest, Sha1};
 
-use super::{IngestFailure, IngestProgress, client::text_header, files::FileRecord, platform::PlatformFile};
+use super::{
+    IngestFailure, IngestProgress, RetryRule, client::text_header, disposition::file_name, files::FileRecord,
+    platform::PlatformFile,
+};
 use crate::{
     files::{FileDigest, FileFacts},
     format::fileset::{message::ManifestFile, status::IngestStatus},
     harvest::transfer::{Receiver, ResponseHead, TransferError},
+    http_client::header_text,
 };
 
 /// Returns the media type of a file: by its bytes, or else of the manifest or the response, or else the one of any bytes,
@@ -102,12 +106,60 @@ pub(super) struct FileCheck<'a> {
     /// Number of bytes that the progress has counted.
     counted: u64,
     failure: Option<IngestFailure>,
+    totals: Totals,
+    /// Whether a body that the server has encoded is decoded, and whether the other way was tried.
+    decoding: Decoding,
+    /// First bytes, which show whether the file is a page.
+    start: Vec<u8>,
 }
+
+/// Limits of all files of a dataset together, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Totals {
+    /// Maximum size of a dataset.
+    pub(super) dataset: u64,
+    /// Size that is left in the store.
+    pub(super) store: u64,
+}
+
+/// No limits, for bytes that are counted elsewhere.
+impl Default for Totals {
+    fn default() -> Self {
+        Self { dataset: u64::MAX, store: u64::MAX }
+    }
+}
+
+/// Way in which a body with an encoding becomes a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Decoding {
+    is_on: bool,
+    /// Whether the choice is the second one.
+    is_changed: bool,
+}
+
+/// Number of first bytes of a file that are looked at.
+const START_BYTES: usize = 256;
 
 impl<'a> FileCheck<'a> {
     /// Creates the check of a file.
     pub(super) fn new(file: &'a PlatformFile, max_bytes: u64, progress: Option<&'a IngestProgress>) -> Self {
-        Self { file, max_bytes, progress, md5: Md5::new(), sha1: Sha1::new(), counted: 0, failure: None }
+        Self {
+            file,
+            max_bytes,
+            progress,
+            md5: Md5::new(),
+            sha1: Sha1::new(),
+            counted: 0,
+            failure: None,
+            totals: Totals::default(),
+            decoding: Decoding::default(),
+            start: Vec::new(),
+        }
+    }
+
+    /// Adds the limits of all files together, which hold while the bytes arrive.
+    pub(super) fn with_totals(self, totals: Totals) -> Self {
+        Self { totals, ..self }
     }
 
     /// Returns the failure that has ended the transfer.
@@ -119,9 +171,13 @@ impl<'a> FileCheck<'a> {
     pub(super) fn check_piece(&mut self, piece: &[u8], size: u64) -> Result<(), IngestFailure> {
         self.check_size(size, false)?;
         if let Some(progress) = self.progress {
-            progress.done_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
-            self.counted += piece.len() as u64;
+            let bytes = piece.len() as u64;
+            let all = progress.done_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            self.counted += bytes;
+            self.check_totals(all, progress.known_bytes.load(Ordering::Relaxed))?;
         }
+        let missing = START_BYTES.saturating_sub(self.start.len()).min(piece.len());
+        self.start.extend_from_slice(&piece[..missing]);
         self.md5.update(piece);
         self.sha1.update(piece);
         Ok(())
@@ -129,10 +185,46 @@ impl<'a> FileCheck<'a> {
 
     /// Checks the whole file.
     pub(super) fn check_whole(&self, facts: &FileFacts) -> Result<(), IngestFailure> {
-        match self.facts(facts).mismatch(&self.file.manifest).filter(|_| !self.file.is_soft) {
+        let mismatch = self.facts(facts).mismatch(&self.file.manifest).filter(|_| !self.file.is_soft);
+        // A challenge for robots comes instead of any file, and its media type can be wrong.
+        if (mismatch.is_some() || !self.has_digest())
+            && is_page_start(&self.start)
+            && !is_page_promised(&self.file.manifest)
+        {
+            return Err(self.page_instead());
+        }
+        match mismatch {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
+    }
+
+    /// Returns whether the list has a digest of the file that is compared.
+    fn has_digest(&self) -> bool {
+        let ManifestFile { md5, sha1, sha256, .. } = &self.file.manifest;
+        !self.file.is_soft && [md5, sha1, sha256].into_iter().any(Option::is_some)
+    }
+
+    /// Returns the failure for a page in place of a file. It is none of the dataset, so a later attempt may get the file.
+    fn page_instead(&self) -> IngestFailure {
+        let path = &self.file.manifest.path;
+        let message = format!("{path}: the platform answers with a page instead of the file");
+        IngestFailure::transient(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message)
+    }
+
+    /// Checks the size of all files so far, of which the store has had some.
+    fn check_totals(&self, all: u64, known: u64) -> Result<(), IngestFailure> {
+        let Totals { dataset, store } = self.totals;
+        if all > dataset {
+            let message = format!("the files have more than {dataset} bytes (max_total_size)");
+            return Err(IngestFailure::permanent(IngestStatus::TOO_LARGE_SIZE, message));
+        }
+        if all.saturating_sub(known) > store {
+            let message = format!("the files have more than the {store} bytes of max_stored_size that are left");
+            let failure = IngestFailure::permanent(IngestStatus::TOO_LARGE_SIZE, message);
+            return Err(IngestFailure { retry: RetryRule::AfterFix, ..failure });
+        }
+        Ok(())
     }
 
     /// Returns the entry of the manifest with the facts about the bytes.
@@ -145,6 +237,11 @@ impl<'a> FileCheck<'a> {
         let (headers, mut manifest) = (head.headers(), self.entry(facts));
         let of_response = text_header(&headers, CONTENT_TYPE).map(|text| text.split(';').next().unwrap_or(text).trim());
         manifest.mimetype = media_type(facts.media_type, manifest.mimetype, of_response);
+        if self.file.is_unnamed
+            && let Some(name) = headers.get(CONTENT_DISPOSITION).and_then(|value| file_name(&header_text(value)))
+        {
+            manifest.path = name;
+        }
         manifest.terminal_url = Some(head.url.clone());
         manifest.terminal_dt = Some(head.time.datetime().format("%Y%m%d%H%M%S").to_string());
         manifest
@@ -181,12 +278,44 @@ impl<'a> FileCheck<'a> {
     }
 }
 
+/// Returns whether a media type is one of a page.
+fn is_page_type(headers: &HeaderMap) -> bool {
+    let media_type = text_header(headers, CONTENT_TYPE).and_then(|text| text.split(';').next()).map(str::trim);
+    media_type.is_some_and(|text| {
+        text.eq_ignore_ascii_case("text/html") || text.eq_ignore_ascii_case("application/xhtml+xml")
+    })
+}
+
+/// Returns whether bytes begin as a page does.
+fn is_page_start(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).to_ascii_lowercase();
+    let text = text.trim_start();
+    text.starts_with("<!doctype html") || text.starts_with("<html")
+}
+
 impl Receiver for FileCheck<'_> {
     fn restart(&mut self) {
         if let Some(progress) = self.progress {
             progress.done_bytes.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
         }
         (self.md5, self.sha1, self.failure) = (Md5::new(), Sha1::new(), None);
+        self.start.clear();
+    }
+
+    fn can_verify(&self) -> bool {
+        self.has_digest()
+    }
+
+    fn decodes(&self) -> bool {
+        self.decoding.is_on
+    }
+
+    fn decode_otherwise(&mut self) -> bool {
+        let is_first = !self.decoding.is_changed;
+        if is_first {
+            self.decoding = Decoding { is_on: !self.decoding.is_on, is_changed: true };
+        }
+        is_first
     }
 
     fn is_whole(&self, facts: &FileFacts) -> bool {
@@ -200,14 +329,20 @@ impl Receiver for FileCheck<'_> {
     }
 
     fn check_headers(&mut self, headers: &HeaderMap) -> Result<(), TransferError> {
-        // A challenge for robots answers 200 with a page.
-        let is_page = text_header(headers, CONTENT_TYPE).is_some_and(|text| text.starts_with("text/html"));
-        let path = &self.file.manifest.path;
-        if is_page && !is_page_promised(&self.file.manifest) {
-            let message = format!("{path}: the platform answers with a page instead of the file");
-            return self.end(Err(IngestFailure::permanent(IngestStatus::ERROR_PLATFORM_DOWNLOAD, message)));
+        if is_page_type(headers) && !is_page_promised(&self.file.manifest) {
+            return self.end(Err(self.page_instead()));
         }
-        match text_header(headers, CONTENT_LENGTH).and_then(|length| length.parse().ok()) {
+        let length = text_header(headers, CONTENT_LENGTH).and_then(|length| length.parse().ok());
+        if headers.contains_key(CONTENT_ENCODING) && !self.decoding.is_changed {
+            let ManifestFile { path, size, .. } = &self.file.manifest;
+            // Files that are compressed are often sent with an encoding that is not meant. Otherwise the list decides.
+            let is_compressed = [".gz", ".tgz", ".svgz"].iter().any(|end| path.to_ascii_lowercase().ends_with(end));
+            self.decoding.is_on = match size.filter(|_| !self.file.is_soft) {
+                Some(size) => length != Some(size),
+                None => !is_compressed && !self.has_digest(),
+            };
+        }
+        match length.filter(|_| !self.decoding.is_on) {
             Some(length) => {
                 let checked = self.check_size(length, true);
                 self.end(checked)

@@ -1,30 +1,26 @@
 //! Requests to the interfaces of platforms: redirections, limits, and the classification of failures.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use axum::http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, LOCATION},
-};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header::ACCEPT};
 use chrono::Utc;
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 use url::Url;
 
 use super::{
-    IngestFailure, RetryRule,
+    IngestFailure, PlatformToken, RetryRule,
     answers::{BodyError, MAX_REASON_BYTES},
-    json::{self, List, QUOTED_CHARS, Text},
+    json::{self, List, NoDocument, QUOTED_CHARS, Text, TextOr, TextOrList, document},
 };
 use crate::{
     format::fileset::status::IngestStatus,
     harvest::{HarvestBudget, Hosts, body::ReceivedBody},
     http_client::{
-        Authorization, Client, ClientError, ClientSettings, Origin, OutboundPolicy, OutboundUrl, RequestHeaders,
-        ResponseStream, rate_limit_reset,
+        Client, ClientError, ClientSettings, OutboundPolicy, OutboundUrl, RequestHeaders, ResponseStream, is_transient,
+        rate_limit_reset, redirection_target,
     },
     text::line,
-    web::Secret,
 };
 
 /// Maximum number of redirections of a request to an interface.
@@ -36,6 +32,13 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Wait if a busy server does not say for how long.
 const BUSY: Duration = Duration::from_secs(10);
+
+/// Maximum number of requests to a gateway in front of a platform that fails, and the wait between two of them.
+const BROKEN_ATTEMPTS: usize = 3;
+const BROKEN: Duration = Duration::from_secs(2);
+
+/// Media types of texts.
+const ACCEPT_TEXT: &str = "text/plain, */*;q=0.5";
 
 /// Time until the headers of a response, and between two pieces of a body.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -73,32 +76,9 @@ pub struct PlatformClient {
     pub(super) budget: HarvestBudget,
 }
 
-/// Access token of a platform, which is sent as `Authorization: Bearer`.
-#[derive(Clone)]
-pub struct PlatformToken(Secret);
-
-impl PlatformToken {
-    /// Creates a token; `None` if it has characters that a header cannot carry.
-    #[must_use]
-    pub fn new(secret: &Secret) -> Option<Self> {
-        HeaderValue::from_bytes(secret.expose()).ok().map(|_| Self(secret.clone()))
-    }
-
-    /// Returns the token for the origin of a URL.
-    pub(super) fn authorization(&self, url: &Url) -> Option<Authorization> {
-        Authorization::bearer(Origin::of(url)?, &self.0)
-    }
-}
-
-/// Prints no secret.
-impl std::fmt::Debug for PlatformToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PlatformToken")
-    }
-}
-
 impl PlatformClient {
-    /// Creates a client. It connects when the first request is sent.
+    /// Creates a client. It connects when the first request is sent. `contact` is the operator's address, for those of the
+    /// platforms.
     ///
     /// # Errors
     /// Fails if the HTTP library cannot be set up.
@@ -107,10 +87,12 @@ impl PlatformClient {
         hosts: Hosts,
         limits: ClientLimits,
         budget: HarvestBudget,
+        contact: Option<Arc<str>>,
     ) -> Result<Self, ClientError> {
         let settings = ClientSettings {
             response_timeout: RESPONSE_TIMEOUT,
             body_timeout: RESPONSE_TIMEOUT,
+            contact,
             ..ClientSettings::new(policy.clone())
         };
         Ok(Self { client: Client::new(settings).await?, policy, hosts, limits, budget })
@@ -143,9 +125,14 @@ impl PlatformClient {
         let accept = HeaderValue::from_static("application/json");
         let body = self.document(url, token, accept, max_bytes).await?;
         let made = self.read_json(body, max_bytes, make).await.map_err(|error| unreadable(url, error))?;
-        let no_document =
-            |reason| IngestFailure::bad_answer(format!("the answer of {} cannot be read: {reason}", named(url)));
-        made.map_err(no_document)?
+        made.map_err(|reason| {
+            let message = format!("the answer of {} cannot be read: {reason}", named(url));
+            match reason {
+                NoDocument::Form(_) => IngestFailure::bad_answer(message),
+                // A filter for robots answers with a page, and a proxy with a part of the document.
+                NoDocument::Syntax(_) => IngestFailure::transient(IngestStatus::PLATFORM_BAD_ANSWER, message),
+            }
+        })?
     }
 
     /// Requests a text, and makes something of it.
@@ -157,8 +144,37 @@ impl PlatformClient {
         url: &Url,
         make: impl FnOnce(&str) -> Result<T, IngestFailure> + Send + 'static,
     ) -> Result<T, IngestFailure> {
+        let (max_bytes, accept) = (self.limits.description_bytes, HeaderValue::from_static(ACCEPT_TEXT));
+        let body = self.document(url, None, accept, max_bytes).await?;
+        self.text_of(url, body, make).await
+    }
+
+    /// Requests a text that need not be there, and makes something of it; returns `None` if the server says that it has none.
+    /// Object stores answer 403 for what is not there.
+    ///
+    /// # Errors
+    /// In the cases of [`PlatformClient::json`], and those of `make`.
+    pub(super) async fn optional_text_as<T: Send + 'static>(
+        &self,
+        url: &Url,
+        make: impl FnOnce(&str) -> Result<T, IngestFailure> + Send + 'static,
+    ) -> Result<Option<T>, IngestFailure> {
+        let accept = HeaderValue::from_static(ACCEPT_TEXT);
+        match self.document_if(url, None, accept, self.limits.description_bytes, is_absence).await? {
+            Some(body) => self.text_of(url, body, make).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes something of a text. A byte order mark before it is none of it.
+    async fn text_of<T: Send + 'static>(
+        &self,
+        url: &Url,
+        body: ReceivedBody,
+        make: impl FnOnce(&str) -> Result<T, IngestFailure> + Send + 'static,
+    ) -> Result<T, IngestFailure> {
+        let make = move |text: &str| make(text.strip_prefix('\u{feff}').unwrap_or(text));
         let max_bytes = self.limits.description_bytes;
-        let body = self.document(url, None, HeaderValue::from_static("text/plain, */*;q=0.5"), max_bytes).await?;
         let made = self.read(body, max_bytes, move |body, _| str::from_utf8(&body).map(make)).await;
         let no_text = |_| IngestFailure::bad_answer(format!("the answer of {} is no text in UTF-8", named(url)));
         made.map_err(|error| unreadable(url, error))?.map_err(no_text)?
@@ -172,25 +188,51 @@ impl PlatformClient {
         accept: HeaderValue,
         max_bytes: usize,
     ) -> Result<ReceivedBody, IngestFailure> {
-        let authorization = token.and_then(|token| token.authorization(url));
+        let document = self.document_if(url, token, accept, max_bytes, |_| false).await?;
+        document.ok_or_else(|| IngestFailure::bad_answer(format!("{} has no answer", named(url))))
+    }
+
+    /// Requests a document, and follows redirections; returns `None` for a status of absence.
+    async fn document_if(
+        &self,
+        url: &Url,
+        token: Option<&PlatformToken>,
+        accept: HeaderValue,
+        max_bytes: usize,
+        is_absence: fn(StatusCode) -> bool,
+    ) -> Result<Option<ReceivedBody>, IngestFailure> {
+        let work = self.redirected_document(url, token, accept, max_bytes, is_absence);
+        self.exchange(url, IngestStatus::PLATFORM_ERROR, work).await
+    }
+
+    async fn redirected_document(
+        &self,
+        url: &Url,
+        token: Option<&PlatformToken>,
+        accept: HeaderValue,
+        max_bytes: usize,
+        is_absence: fn(StatusCode) -> bool,
+    ) -> Result<Option<ReceivedBody>, IngestFailure> {
+        let mut url = url.clone();
+        let authorization = token.and_then(|token| token.authorization(&url));
+        // A text may be empty, such as the manifest of an empty bag.
+        let may_be_empty = accept == ACCEPT_TEXT;
         let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
         let headers = RequestHeaders::from(headers).with_authorization(authorization.as_ref());
-        let document = async {
-            let mut url = url.clone();
-            for _ in 0..=MAX_REDIRECTS {
-                let response = self.open_when_free(&url, &headers).await?;
-                if !response.status.is_redirection() {
-                    return self.body_of_success(&url, response, max_bytes).await;
-                }
-                let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
-                let Some(next) = location.and_then(|location| url.join(location).ok()) else {
-                    return Err(IngestFailure::bad_answer(format!("{} redirects to no valid URL", named(&url))));
-                };
-                url = next;
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.open_when_free(&url, &headers).await?;
+            if is_absence(response.status) {
+                return Ok(None);
             }
-            Err(IngestFailure::bad_answer(format!("{} redirects more than {MAX_REDIRECTS} times", named(&url))))
-        };
-        self.exchange(url, IngestStatus::PLATFORM_ERROR, document).await
+            if !response.status.is_redirection() {
+                return self.body_of_success(&url, response, max_bytes, may_be_empty).await.map(Some);
+            }
+            let Some(next) = redirection_target(&response.headers, &url) else {
+                return Err(IngestFailure::bad_answer(format!("{} redirects to no valid URL", named(&url))));
+            };
+            url = next;
+        }
+        Err(IngestFailure::bad_answer(format!("{} redirects more than {MAX_REDIRECTS} times", named(&url))))
     }
 
     /// Waits for an exchange with a server: all its requests, redirections, waits and pieces of bodies.
@@ -229,12 +271,17 @@ impl PlatformClient {
                 let message = format!("{}: {}", named(url), error.for_everybody());
                 IngestFailure::transient(IngestStatus::PLATFORM_ERROR, message)
             })?;
+            let is_broken = matches!(response.status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
+            if is_broken && attempts < BROKEN_ATTEMPTS {
+                permit.pause(rate_limit_reset(&response.headers, Utc::now()).unwrap_or(BROKEN).min(LONGEST_WAIT));
+                continue;
+            }
             if !matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 return Ok(response);
             }
             let wait = rate_limit_reset(&response.headers, Utc::now()).unwrap_or(BUSY);
             permit.pause(wait);
-            if attempts == BUSY_ATTEMPTS || wait > LONGEST_WAIT {
+            if attempts >= BUSY_ATTEMPTS || wait > LONGEST_WAIT {
                 return Err(busy(url, &format!("it answers {}", response.status), wait));
             }
         }
@@ -246,6 +293,7 @@ impl PlatformClient {
         url: &Url,
         response: ResponseStream,
         max_bytes: usize,
+        may_be_empty: bool,
     ) -> Result<ReceivedBody, IngestFailure> {
         let status = response.status;
         if status.is_client_error() || status.is_server_error() {
@@ -253,48 +301,47 @@ impl PlatformClient {
         }
         let body = self.receive(response, max_bytes).await.map_err(|error| unreadable(url, error))?;
         // A challenge for robots answers 202 without a body, or 200 with a page.
-        if status != StatusCode::OK || body.length() == 0 {
+        if status != StatusCode::OK || (body.length() == 0 && !may_be_empty) {
             let (name, bytes) = (named(url), body.length());
-            return Err(IngestFailure::bad_answer(format!(
-                "{name} answers {status} with {bytes} bytes; 200 was expected"
-            )));
+            let message = format!("{name} answers {status} with {bytes} bytes; 200 was expected");
+            return Err(IngestFailure::transient(IngestStatus::PLATFORM_BAD_ANSWER, message));
         }
         Ok(body)
     }
 
-    /// Returns the failure for an answer with the status of an error.
+    /// Returns the failure for an answer with the status of an error. The status alone is no verdict about a dataset: a
+    /// traffic filter or a proxy in front of the platform gives the same ones, so only an answer in JSON counts.
     async fn refusal(&self, url: &Url, response: ResponseStream) -> IngestFailure {
         let status = response.status;
-        let reason = self.reason(response).await.map_or_else(String::new, |reason| format!(": {reason}"));
-        let message = format!("{} answers {status}{reason}", named(url));
+        let voice = match self.receive(response, MAX_REASON_BYTES).await {
+            Ok(body) => self.read(body, MAX_REASON_BYTES, |body, _| Voice::of(&body)).await.unwrap_or(Voice::Other),
+            Err(_) => Voice::Other,
+        };
+        let message = format!("{} answers {status}{}", named(url), voice.reason());
         match status {
+            _ if !voice.is_platform() || is_transient(status) => {
+                IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message)
+            }
             StatusCode::NOT_FOUND => IngestFailure::permanent(IngestStatus::PLATFORM_404, message),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
                 IngestFailure::restricted(message, None)
             }
-            _ if status.is_server_error() => IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message),
             _ => IngestFailure::permanent(IngestStatus::PLATFORM_HTTP_ERROR, message),
         }
-    }
-
-    /// Returns the reason that a platform gives in the body of an error, in one of the usual members.
-    async fn reason(&self, response: ResponseStream) -> Option<String> {
-        let body = self.receive(response, MAX_REASON_BYTES).await.ok()?;
-        let reason = self.read_json(body, MAX_REASON_BYTES, |Reason { message, error, errors }| {
-            let detail = errors.into_iter().next().and_then(|error| error.detail.0);
-            message.0.or(error.0).or(detail)
-        });
-        let reason = reason.await.ok()?.ok()??;
-        Some(line(&reason, QUOTED_CHARS).to_string())
     }
 
     /// Checks the target of a request.
     pub(super) fn target(&self, url: &Url) -> Result<OutboundUrl, String> {
         let mut url = url.clone();
         url.set_fragment(None);
-        let parsed = OutboundUrl::parse(url.as_str(), &self.policy);
+        let parsed = OutboundUrl::of_server(url.as_str(), &self.policy);
         parsed.map_err(|error| format!("{}: {}", named(&url), error.for_everybody()))
     }
+}
+
+/// Returns whether a status says that a server has no such file.
+fn is_absence(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE)
 }
 
 /// Returns the failure of a server that wants no requests for this time.
@@ -307,21 +354,59 @@ pub(super) fn busy(url: &Url, how: &str, wait: Duration) -> IngestFailure {
 /// Documents of errors.
 pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Reason>];
 
-/// Reasons in the body of an error.
-#[derive(Deserialize)]
+/// Who speaks in the body of an error.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Voice {
+    /// The interface of the platform, perhaps with a reason.
+    Platform(Option<String>),
+    /// Something else, such as a traffic filter with a page.
+    Other,
+}
+
+impl Voice {
+    /// Reads the body of an error, which is small. All platforms answer in JSON.
+    pub(super) fn of(body: &[u8]) -> Self {
+        match document::<Reason>(body) {
+            Ok(Reason { message, error, errors }) => {
+                let errors = if let TextOrList::List(errors) = errors { errors } else { List::default() };
+                let first = errors.into_iter().next().and_then(TextOr::object);
+                let detail = first.and_then(|error| error.detail.0.or(error.title.0));
+                let reason = message.0.or(error.0).or(detail);
+                Self::Platform(reason.map(|reason| line(&reason, QUOTED_CHARS).to_string()))
+            }
+            Err(NoDocument::Form(_)) => Self::Platform(None),
+            Err(NoDocument::Syntax(_)) => Self::Other,
+        }
+    }
+
+    pub(super) fn is_platform(&self) -> bool {
+        matches!(self, Self::Platform(_))
+    }
+
+    /// Returns the reason after a colon, or nothing.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Platform(Some(reason)) => format!(": {reason}"),
+            Self::Platform(None) | Self::Other => String::new(),
+        }
+    }
+}
+
+/// Reasons in the body of an error, in one of the usual members.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Reason {
-    #[serde(default)]
     message: Text,
-    #[serde(default)]
     error: Text,
-    #[serde(default)]
-    errors: List<ReasonDetail>,
+    errors: TextOrList<TextOr<ReasonDetail>>,
 }
 
 #[derive(Deserialize)]
 struct ReasonDetail {
     #[serde(default)]
     detail: Text,
+    #[serde(default)]
+    title: Text,
 }
 
 /// Returns the failure for an answer of an interface that cannot be read.

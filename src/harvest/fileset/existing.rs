@@ -79,7 +79,7 @@ impl<'a> ExistingFiles<'a> {
             ..entry
         };
         let stored = StoredFile { digest, size, media_type: None, is_new: false };
-        Ok(Some(ArchivedFile { manifest, stored, headers, time }))
+        Ok(Some(ArchivedFile { manifest, stored, headers, time, redirections: Vec::new() }))
     }
 
     /// Reads a file of the store, and returns its MD5 and SHA-1.

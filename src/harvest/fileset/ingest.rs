@@ -13,10 +13,11 @@ use url::Url;
 use super::{
     ClientLimits, IngestFailure, IngestProgress, JobPlace, PlatformClient, PlatformToken, RetryRule,
     archiving::{self, store_failure},
+    check::Totals,
     existing::ExistingFiles,
     files::{self, ArchivedFile, DownloadContext, FileFailure},
     item::ItemSettings,
-    platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of},
+    platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of, paths},
     strategy::Thresholds,
     wayback::WaybackSettings,
 };
@@ -61,6 +62,8 @@ pub struct IngestSettings {
     pub wayback: Option<WaybackSettings>,
     /// Upload of items to archive.org, instead of items in the file store.
     pub items: Option<ItemSettings>,
+    /// Mail address or URL of the operator, for those of the platforms.
+    pub contact: Option<Arc<str>>,
     /// URL below which the stored files are served, without a trailing slash; `None` if they are not.
     pub files_url: Option<Arc<str>>,
 }
@@ -94,6 +97,8 @@ pub struct Ingested {
     pub retry: Option<RetryRule>,
     /// Size of the files that the store did not have, in bytes.
     pub new_bytes: u64,
+    /// Number of files that were downloaded, also by an ingest that has failed.
+    pub gained_files: u64,
 }
 
 impl Ingested {
@@ -102,7 +107,7 @@ impl Ingested {
         let message = "the ingest has ended because of a bug; the log has the reason, please report it".to_owned();
         let result = FilesetResult::new(request, IngestStatus::PLATFORM_BAD_ANSWER);
         let result = FilesetResult { error_message: Some(message), ..result };
-        Self { result, retry: Some(RetryRule::AfterFix), new_bytes: 0 }
+        Self { result, retry: Some(RetryRule::AfterFix), new_bytes: 0, gained_files: 0 }
     }
 }
 
@@ -123,11 +128,13 @@ impl Ingester {
         let client = Client::new(ClientSettings {
             response_timeout: TRANSFER_TIMEOUT,
             body_timeout: TRANSFER_TIMEOUT,
+            contact: settings.contact.clone(),
             ..ClientSettings::new(policy.clone())
         });
         let transfers =
             Arc::new(Transfers { client: client.await?, policy: policy.clone(), hosts: hosts.clone(), files });
-        let client = PlatformClient::new(policy, hosts, settings.client, budget).await?;
+        let contact = settings.contact.clone();
+        let client = PlatformClient::new(policy, hosts, settings.client, budget, contact).await?;
         Ok(Self { client, transfers, uploads, settings })
     }
 
@@ -141,7 +148,7 @@ impl Ingester {
         match self.recorded(request).await {
             Ok(Some(result)) if result.request == *request => {
                 let new_bytes = result.total_size.unwrap_or_default();
-                Ingested { result, retry: None, new_bytes }
+                Ingested { result, retry: None, new_bytes, gained_files: 0 }
             }
             // An unreadable store is a failure of the ingest.
             Ok(_) | Err(_) => self.ingest(request, context, progress).await,
@@ -188,7 +195,8 @@ impl Ingester {
         if let Err(error) = cleaned {
             tracing::debug!(%error, "cannot clean the workspace of an ingest");
         }
-        Ingested { result, retry, new_bytes }
+        let gained_files = progress.gained_files.load(Ordering::Relaxed);
+        Ingested { result, retry, new_bytes, gained_files }
     }
 
     /// Writes the files of a result to the disk.
@@ -236,30 +244,45 @@ impl Ingester {
     ) -> Result<IngestStatus, IngestFailure> {
         let start = Url::parse(result.request.base_url.as_str())
             .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;
-        let page = self.client.landing_page(&start, &context.place).await?;
+        let mut page = self.client.landing_page(&start, &context.place).await?;
+        page.requested_doi = result.request.doi().map(str::to_owned);
+        let page = page;
         result.describe_page(&page);
-        let (platform, dataset) = dataset_of(&page, &self.settings.platforms, &self.client).await?;
+        let (platform, mut dataset) = dataset_of(&page, &self.settings.platforms, &self.client).await?;
+        let former = context.previous.as_ref().and_then(|previous| dataset.item_of(previous));
+        if let Some(former) = former {
+            let owner = self.transfers.files.owner(&former).await.map_err(|error| store_failure(&error))?;
+            if owner.is_none_or(|owner| owner == dataset.identity()) {
+                dataset.archiveorg_item_name = former;
+            }
+        }
         result.describe_dataset(&dataset);
         progress.files.store(dataset.files.len() as u64, Ordering::Relaxed);
         progress.bytes.store(dataset.total_size(), Ordering::Relaxed);
         dataset.check(&self.settings.limits)?;
         let mut strategy = platform.strategy(&dataset, &self.settings.thresholds);
         result.ingest_strategy = Some(strategy);
+        if !strategy.is_web() {
+            paths::check_item(dataset.paths())?;
+        }
         let previous = context.previous.as_ref().filter(|_| result.request.force_recrawl != Some(true));
         let existing = ExistingFiles { previous, store: &self.transfers.files };
         if let Some(previous) = existing.result(&dataset).await.map_err(|error| store_failure(&error))? {
             result.take_over(previous);
             return Ok(IngestStatus::SUCCESS_EXISTING);
         }
-        let download = DownloadContext { max_bytes: self.settings.max_file_bytes, progress, workspace };
+        let free = self.settings.max_stored_bytes.saturating_sub(context.stored_bytes);
+        let totals = Totals { dataset: self.settings.limits.max_total_size, store: free };
+        let download = DownloadContext { max_bytes: self.settings.max_file_bytes, totals, progress, workspace };
         if let Some(items) = self.items().filter(|_| !strategy.is_web())
             && let Some(manifest) = items.existing(&dataset).await?
         {
             result.archive_url = Some(items.url(&dataset.archiveorg_item_name, ""));
             result.manifest = Some(manifest);
+            self.archive_page(&page, result).await.map_err(|error| store_failure(&error))?;
             return Ok(IngestStatus::SUCCESS_EXISTING);
         }
-        check_free(&dataset, self.settings.max_stored_bytes.saturating_sub(context.stored_bytes))?;
+        check_free(&dataset, free)?;
         if strategy.is_bundled() {
             if let Some(size) = self.ingest_bundle(&page, &dataset, strategy, result, download).await? {
                 *new_bytes = size;
@@ -271,6 +294,7 @@ impl Ingester {
         if let Some(settings) = self.settings.wayback.as_ref().filter(|_| strategy.is_web()) {
             let (captures, size) = self.capture(settings, &dataset.files, result, download).await?;
             *new_bytes = size;
+            self.archive_page(&page, result).await.map_err(|error| store_failure(&error))?;
             if strategy.is_file() {
                 result.fileset_file = captures.into_iter().next();
                 return Ok(IngestStatus::SUCCESS_FILE);
@@ -279,11 +303,17 @@ impl Ingester {
         }
         let files = self.download(&dataset, existing, download, result).await?;
         *new_bytes = archiving::new_bytes(&files);
+        dataset.check_bytes(&files)?;
+        // Only now all sizes are known.
+        strategy = platform.strategy(&dataset.with_sizes(&files), &self.settings.thresholds).unbundled();
+        result.ingest_strategy = Some(strategy);
         let index = if strategy.is_web() {
             self.archive_in_warc(&page, &files, result).await.map_err(|error| store_failure(&error))?
         } else {
             let paths: Vec<_> = files.iter().map(|file| (file.manifest.path.clone(), file)).collect();
+            paths::check_item(paths.iter().map(|(path, _)| path.as_str()))?;
             self.archive_in_item(&page, &dataset, &paths, result).await?;
+            self.archive_page(&page, result).await.map_err(|error| store_failure(&error))?;
             Vec::new()
         };
         if strategy.is_file() {
@@ -294,7 +324,7 @@ impl Ingester {
     }
 
     /// Returns the token for a file.
-    pub(super) fn token(&self, dataset: &Dataset, file: &PlatformFile) -> Option<&PlatformToken> {
+    pub(super) fn token(&self, dataset: &Dataset, file: &PlatformFile) -> Option<PlatformToken> {
         let url = Url::parse(file.manifest.platform_url.as_deref()?).ok()?;
         self.settings.platforms.token_for(dataset.platform_name, &url)
     }
@@ -335,7 +365,12 @@ impl Ingester {
                 }
             }
         }
-        let files: Vec<ArchivedFile> = files.into_iter().flatten().collect();
+        let mut files: Vec<ArchivedFile> = files.into_iter().flatten().collect();
+        // Responses may have named several files alike.
+        paths::number(files.iter_mut().map(|file| &mut file.manifest));
+        for (entry, file) in result.manifest.iter_mut().flatten().zip(&files) {
+            entry.clone_from(&file.manifest);
+        }
         result.total_size = Some(files.iter().map(|file| file.stored.size).sum());
         Ok(files)
     }
@@ -359,10 +394,10 @@ impl Ingester {
         }
         // A task of its own, because hashing would hold up the other transfers.
         let (transfers, workspace) = (Arc::clone(&self.transfers), context.workspace.clone());
-        let (progress, max_bytes) = (Arc::clone(context.progress), context.max_bytes);
-        let (downloaded_file, token) = (file.clone(), self.token(dataset, file).cloned());
+        let (progress, max_bytes, totals) = (Arc::clone(context.progress), context.max_bytes, context.totals);
+        let (downloaded_file, token) = (file.clone(), self.token(dataset, file));
         let download = tokio::spawn(async move {
-            let context = DownloadContext { max_bytes, progress: &progress, workspace: &workspace };
+            let context = DownloadContext { max_bytes, totals, progress: &progress, workspace: &workspace };
             files::fetch(&downloaded_file, &transfers, token.as_ref(), context).await
         });
         match AbortOnDropHandle::new(download).await {

@@ -13,20 +13,33 @@ use serde::{
 /// Maximum number of entries of a list that are used. One more is kept, so that its reader sees that there are more.
 pub(super) const MAX_ENTRIES: usize = 10_000;
 
+/// Reason why a body is not the expected document.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoDocument {
+    /// It is no JSON, so that it may be of somebody else than the platform, or cut.
+    #[error("{0}")]
+    Syntax(String),
+    /// It has another form. The text says where.
+    #[error("{0}")]
+    Form(String),
+}
+
 /// Reads a JSON document.
 ///
 /// # Errors
 /// Fails if it is no JSON or has another form. The text says where and why.
-pub(super) fn document<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+pub(super) fn document<T: DeserializeOwned>(body: &[u8]) -> Result<T, NoDocument> {
+    // Some platforms write a byte order mark.
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let mut document = serde_json::Deserializer::from_slice(body);
     serde_path_to_error::deserialize(&mut document).map_err(|error| {
         let start = &body[..body.len().min(4 * QUOTED_CHARS)];
         let start: String = String::from_utf8_lossy(start).chars().take(QUOTED_CHARS).collect();
         let place = error.path().to_string();
         if error.inner().is_data() {
-            format!("{}: {}", quoted(&place), quoted(&error.inner().to_string()))
+            NoDocument::Form(format!("{}: {}", quoted(&place), quoted(&error.inner().to_string())))
         } else {
-            format!("it is no JSON: {start:?}")
+            NoDocument::Syntax(format!("it is no JSON: {start:?}"))
         }
     })
 }
@@ -423,11 +436,11 @@ mod tests {
 
     #[test]
     fn reasons_name_the_place_and_are_short() {
-        let reason = document::<List<Members>>(br#"[{}, {"mixed": 1}]"#).unwrap_err();
+        let reason = document::<List<Members>>(br#"[{}, {"mixed": 1}]"#).unwrap_err().to_string();
         assert!(reason.starts_with("[1].mixed: invalid type"), "{reason}");
         let deep = "[".repeat(1 << 20);
         for body in [deep.as_str(), "<html>", "", &format!("{{\"text\":\"{}", "x".repeat(1 << 20))] {
-            let reason = document::<Members>(body.as_bytes()).unwrap_err();
+            let reason = document::<Members>(body.as_bytes()).unwrap_err().to_string();
             assert!(reason.len() < 500, "{reason}");
         }
     }

@@ -1,10 +1,10 @@
 //! Landing pages: the redirections from the URL of a request to the page of the dataset.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK, LOCATION},
+    header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, LINK, SET_COOKIE},
 };
 use url::Url;
 
@@ -16,9 +16,9 @@ use super::{
     page_links::PageLinks,
 };
 use crate::{
-    format::fileset::status::IngestStatus,
-    harvest::{body::ReceivedBody, budget::Cancelled},
-    http_client::{ResponseStream, is_transient},
+    format::fileset::{public_url::without_secrets, status::IngestStatus},
+    harvest::{body::ReceivedBody, budget::Cancelled, transfer::Redirection},
+    http_client::{ResponseStream, is_transient, redirection_target},
     model::Timestamp,
 };
 
@@ -36,6 +36,10 @@ const LEAST_LINK_BYTES: usize = 12;
 pub struct LandingPage {
     /// URLs from the one of the request to the one of the page.
     pub hops: Vec<Url>,
+    /// Redirections between them.
+    pub(super) redirections: Vec<Redirection>,
+    /// DOI that the request names beside its URL.
+    pub requested_doi: Option<String>,
     /// URL of the page.
     pub url: Url,
     /// Time of the response.
@@ -63,10 +67,11 @@ impl PlatformClient {
     }
 
     async fn redirected_page(&self, start: &Url, place: &JobPlace) -> Result<LandingPage, IngestFailure> {
-        let headers =
-            HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html, application/xhtml+xml, */*;q=0.5"))]);
-        let (mut url, mut hops, mut seen) = (start.clone(), vec![start.clone()], HashSet::from([start.clone()]));
+        let accept = HeaderValue::from_static("text/html, application/xhtml+xml, */*;q=0.5");
+        let (mut url, mut way, mut cookies) = (start.clone(), PageWay::new(start), Cookies::default());
         loop {
+            let mut headers = HeaderMap::from_iter([(ACCEPT, accept.clone())]);
+            headers.extend(cookies.header(&url).map(|cookie| (COOKIE, cookie)));
             let no_capture = |reason: String| IngestFailure::transient(IngestStatus::NO_CAPTURE, reason);
             let target = self
                 .target(&url)
@@ -77,44 +82,63 @@ impl PlatformClient {
             }
             let permit = self.hosts.permit_within(&target.origin(), LONGEST_WAIT).await;
             let permit = permit.map_err(|rest| busy(&url, "it accepts no requests for now", rest))?;
-            let response = self.client.open(&target, headers.clone()).await;
+            let response = self.client.open(&target, headers).await;
             let response = response.map_err(|error| no_capture(format!("{}: {error}", named(&url))))?;
             if !response.status.is_redirection() {
-                return self.page(url, hops, response).await;
+                return self.page(url, way, response, None).await;
             }
             drop(permit);
-            let location = text_header(&response.headers, LOCATION).and_then(|location| url.join(location).ok());
+            // A server that sets a cookie and redirects to the same page ends the loop when it gets the cookie.
+            if cookies.set(&url, &response.headers) {
+                way.seen.clear();
+            }
+            let location = redirection_target(&response.headers, &url);
             let is_usable = |next: &Url| next.has_host() && next.as_str().len() <= MAX_URL_BYTES;
             let Some(next) = location.filter(is_usable) else {
                 let message = format!("{} redirects to no valid URL", named(&url));
-                return Err(IngestFailure::permanent(IngestStatus::BAD_REDIRECT, message));
+                let failure = IngestFailure::permanent(IngestStatus::BAD_REDIRECT, message);
+                return self.page(url, way, response, Some(failure)).await;
             };
-            if !seen.insert(next.clone()) {
+            let failure = if !way.seen.insert(next.clone()) {
                 let message = format!("redirections lead back to {}", named(&next));
-                return Err(IngestFailure::permanent(IngestStatus::REDIRECT_LOOP, message));
-            }
-            if hops.len() > MAX_HOPS {
+                IngestFailure::permanent(IngestStatus::REDIRECT_LOOP, message)
+            } else if way.hops.len() > MAX_HOPS {
                 let message = format!("there are more than {MAX_HOPS} redirections");
-                return Err(IngestFailure::permanent(IngestStatus::REDIRECTS_EXCEEDED, message));
-            }
-            hops.push(next.clone());
-            url = next;
+                IngestFailure::permanent(IngestStatus::REDIRECTS_EXCEEDED, message)
+            } else {
+                way.add(&url, &next, response.status);
+                url = next;
+                continue;
+            };
+            return self.page(url, way, response, Some(failure)).await;
         }
     }
 
-    /// Reads the page of a response.
-    async fn page(&self, url: Url, hops: Vec<Url>, response: ResponseStream) -> Result<LandingPage, IngestFailure> {
+    /// Reads the page of a response. A way that leads nowhere is a failure of the page, because a URL on it may be one of a
+    /// known platform.
+    async fn page(
+        &self,
+        url: Url,
+        PageWay { hops, redirections, .. }: PageWay,
+        response: ResponseStream,
+        failure: Option<IngestFailure>,
+    ) -> Result<LandingPage, IngestFailure> {
         let (status, headers, name) = (response.status, response.headers.clone(), named(&url));
         let mut page = LandingPage {
             hops,
+            redirections,
+            requested_doi: None,
             url,
             time: Timestamp::now(),
             status,
             headers,
             body: None,
             links: PageLinks::default(),
-            failure: None,
+            failure,
         };
+        if page.failure.is_some() {
+            return Ok(page);
+        }
         if !matches!(status.as_u16(), 200 | 226) {
             let message = format!("{name} answers {status}");
             let retry = if is_transient(status) { RetryRule::Backoff(None) } else { RetryRule::Never };
@@ -182,7 +206,66 @@ impl PlatformClient {
     }
 }
 
+/// The way to a page.
+struct PageWay {
+    hops: Vec<Url>,
+    redirections: Vec<Redirection>,
+    /// URLs that were requested since the last new cookie.
+    seen: HashSet<Url>,
+}
+
+impl PageWay {
+    fn new(start: &Url) -> Self {
+        Self { hops: vec![start.clone()], redirections: Vec::new(), seen: HashSet::from([start.clone()]) }
+    }
+
+    fn add(&mut self, from: &Url, to: &Url, status: StatusCode) {
+        let public = |url: &Url| without_secrets(url.as_str());
+        let (url, target) = (public(from), public(to));
+        self.redirections.push(Redirection { url, target, status: status.as_u16(), time: Timestamp::now() });
+        self.hops.push(to.clone());
+    }
+}
+
+/// Maximum number of cookies of a way, and the maximum size of each in bytes.
+const MAX_COOKIES: usize = 20;
+const MAX_COOKIE_BYTES: usize = 4 << 10;
+
+/// Cookies that servers have set on the way to a page, each for its origin. They are forgotten with the way.
+#[derive(Default)]
+struct Cookies(HashMap<(url::Origin, String), String>);
+
+impl Cookies {
+    /// Keeps the cookies of a response; returns whether one is new or has another value.
+    fn set(&mut self, url: &Url, headers: &HeaderMap) -> bool {
+        let mut is_new = false;
+        for cookie in headers.get_all(SET_COOKIE) {
+            let pair = cookie.to_str().ok().and_then(|text| text.split(';').next()?.trim().split_once('='));
+            let Some((name, value)) = pair.filter(|_| cookie.len() <= MAX_COOKIE_BYTES) else { continue };
+            let key = (url.origin(), name.to_owned());
+            if self.0.len() < MAX_COOKIES || self.0.contains_key(&key) {
+                is_new |= self.0.insert(key, value.to_owned()).as_deref() != Some(value);
+            }
+        }
+        is_new
+    }
+
+    /// Returns the header with the cookies for a URL.
+    fn header(&self, url: &Url) -> Option<HeaderValue> {
+        let own = self.0.iter().filter(|((origin, _), _)| *origin == url.origin());
+        let mut pairs: Vec<_> = own.map(|((_, name), value)| format!("{name}={value}")).collect();
+        pairs.sort_unstable();
+        HeaderValue::try_from(pairs.join("; ")).ok().filter(|cookie| !cookie.is_empty())
+    }
+}
+
 impl LandingPage {
+    /// Returns the page as if the way to it had ended at an earlier URL. It has no content of its own there.
+    #[must_use]
+    pub fn at(&self, url: Url) -> Self {
+        Self { url, body: None, links: PageLinks::default(), ..self.clone() }
+    }
+
     /// Returns whether the response is a file instead of a page.
     #[must_use]
     pub fn is_file(&self) -> bool {

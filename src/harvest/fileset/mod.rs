@@ -5,23 +5,28 @@
 //!
 //! * `settings` are those of a source, `harvest` executes requests as jobs, `outcome` decides about the next attempt of a
 //!   job, `pool` has those that run, `host_places` gives each host one place, and `monitor` has the progress;
-//! * `client` sends the requests, and classifies their failures ([`IngestFailure`]); `answers` reads the bodies, and `json`
+//! * `client` sends the requests, `token` carries access tokens, and failures are classified ([`IngestFailure`]);
+//!   `answers` reads the bodies, and `json`
 //!   has parts of documents with a bound;
 //! * `landing_page` follows the redirections, `page_links` reads the links of the page, and `page_body` keeps its body;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
-//! * `ingest` executes an ingest, `description` puts its facts into the result, `existing` finds the files of earlier ones,
-//!   `files` downloads the others, and `check` compares them with the manifest;
-//! * `archiving` archives the files, `bundle` reads a file that encloses them, and `warc` writes a web archive;
+//! * `ingest` executes an ingest, `patience` waits between its attempts, `description` puts its facts into the result,
+//!   `existing` finds the files of earlier ones, `files` downloads the others, `check` compares them with the manifest, and
+//!   `disposition` reads their names;
+//! * `archiving` archives the files, `bundle` reads a file that encloses them (`bundle_name` has the names of its members),
+//!   `warc` writes a web archive, and `surt` makes the keys of its index;
 //! * `readers` has all readers of foreign documents, for fuzzing;
 //! * `wayback` uses a configured web archive instead, and `item` uploads to archive.org.
 
 mod answers;
 mod archiving;
 mod bundle;
+mod bundle_name;
 mod check;
 mod client;
 mod description;
+mod disposition;
 mod existing;
 mod files;
 mod harvest;
@@ -34,19 +39,22 @@ mod monitor;
 mod outcome;
 mod page_body;
 mod page_links;
+mod patience;
 pub mod platform;
 mod pool;
 #[doc(hidden)]
 pub mod readers;
 mod settings;
 pub mod strategy;
+mod surt;
+mod token;
 mod warc;
 mod wayback;
 
 use std::time::Duration;
 
 pub use self::{
-    client::{ClientLimits, PlatformClient, PlatformToken},
+    client::{ClientLimits, PlatformClient},
     host_places::JobPlace,
     ingest::{IngestContext, IngestSettings, Ingested, Ingester},
     item::ItemSettings,
@@ -55,6 +63,7 @@ pub use self::{
     page_body::PageBody,
     page_links::{Link, PageLinks, Relation},
     settings::FilesetHarvestSettings,
+    token::PlatformToken,
     wayback::{ArchiveKeys, WaybackSettings},
 };
 use crate::{format::fileset::status::IngestStatus, model::Timestamp};
@@ -76,7 +85,7 @@ pub struct IngestFailure {
 pub enum RetryRule {
     /// Never: the dataset must change first.
     Never,
-    /// After a wait that grows with each attempt, and at least the one that the server has asked for.
+    /// After the wait that the server has named, or else one that grows with each attempt.
     Backoff(Option<Duration>),
     /// At this time: the end of an embargo.
     At(Timestamp),

@@ -24,13 +24,15 @@ pub struct IngestProgress {
     pub done_bytes: AtomicU64,
     /// Number of these bytes that were stored before the ingest began.
     pub known_bytes: AtomicU64,
+    /// Number of files that this attempt has downloaded.
+    pub gained_files: AtomicU64,
     began: Instant,
 }
 
 impl Default for IngestProgress {
     fn default() -> Self {
-        let [files, done_files, bytes, done_bytes, known_bytes] = [const { AtomicU64::new(0) }; 5];
-        Self { files, done_files, bytes, done_bytes, known_bytes, began: Instant::now() }
+        let [files, done_files, bytes, done_bytes, known_bytes, gained_files] = [const { AtomicU64::new(0) }; 6];
+        Self { files, done_files, bytes, done_bytes, known_bytes, gained_files, began: Instant::now() }
     }
 }
 
@@ -59,7 +61,7 @@ impl IngestProgress {
     /// Returns the numbers at this moment.
     #[must_use]
     pub fn numbers(&self) -> IngestNumbers {
-        let Self { files, done_files, bytes, done_bytes, known_bytes, began } = self;
+        let Self { files, done_files, bytes, done_bytes, known_bytes, began, .. } = self;
         let [files, done_files, bytes, done_bytes, known_bytes] =
             [files, done_files, bytes, done_bytes, known_bytes].map(|count| count.load(Ordering::Relaxed));
         let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);

@@ -16,7 +16,7 @@ use html5gum::{
 use url::Url;
 
 use super::json::MAX_ENTRIES;
-use crate::{format::ldp::link_targets, harvest::budget::Cancelled};
+use crate::{format::ldp::web_links, harvest::budget::Cancelled, http_client::header_text};
 
 /// Maximum size of the target of a link, in bytes. Longer links are left out.
 const MAX_TARGET_BYTES: usize = 8 << 10;
@@ -24,8 +24,8 @@ const MAX_TARGET_BYTES: usize = 8 << 10;
 /// Maximum size of all targets of a page, in bytes, when they are joined with its URL.
 const MAX_TARGETS_BYTES: usize = 8 << 20;
 
-/// Maximum length of a media type, in bytes.
-const MAX_MEDIA_TYPE_BYTES: usize = 255;
+/// Maximum length of a media type or title, in bytes. Longer ones are left out.
+const MAX_TEXT_BYTES: usize = 255;
 
 /// Maximum number of anchors that may be the manifest of a bag.
 const MAX_MANIFESTS: usize = 100;
@@ -42,16 +42,19 @@ pub enum Relation {
     DescribedBy,
     /// The persistent identifier.
     CiteAs,
+    /// A document with further links (RFC 9264).
+    LinkSet,
 }
 
 impl Relation {
-    const ALL: [Self; 3] = [Self::Item, Self::DescribedBy, Self::CiteAs];
+    const ALL: [Self; 4] = [Self::Item, Self::DescribedBy, Self::CiteAs, Self::LinkSet];
 
     fn name(self) -> &'static str {
         match self {
             Self::Item => "item",
             Self::DescribedBy => "describedby",
             Self::CiteAs => "cite-as",
+            Self::LinkSet => "linkset",
         }
     }
 }
@@ -63,6 +66,17 @@ pub struct Link {
     pub url: Url,
     /// Media type of the target, if the link has one.
     pub media_type: Option<String>,
+    /// Title of the target, if the link has one.
+    pub title: Option<String>,
+}
+
+impl Link {
+    /// Creates a link without a title. A media type that is too long is left out.
+    #[must_use]
+    pub fn new(url: Url, media_type: Option<String>) -> Self {
+        let media_type = media_type.filter(|text| text.len() <= MAX_TEXT_BYTES);
+        Self { url, media_type, title: None }
+    }
 }
 
 /// The links of a page: at most [`MAX_ENTRIES`] and one more.
@@ -79,12 +93,10 @@ impl PageLinks {
     /// Reads the `Link` headers of a response, then the elements `link` and `a` of its page. It ends soon after it was
     /// cancelled.
     pub(super) fn read(headers: &HeaderMap, page: &[u8], url: &Url, cancelled: &Cancelled) -> Self {
-        let mut collector = Collector { base: url, links: Self::default(), seen: HashSet::new(), bytes: 0 };
-        let values = || headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
-        for relation in Relation::ALL {
-            for target in link_targets(values(), relation.name()) {
-                collector.add(relation, target, None);
-            }
+        let (base, links) = (url.clone(), Self::default());
+        let mut collector = Collector { page: url, base, has_base: false, links, seen: HashSet::new(), bytes: 0 };
+        for value in headers.get_all(LINK) {
+            collector.read_links(&header_text(value));
         }
         collector.read_page(page, cancelled);
         collector.links
@@ -96,9 +108,22 @@ impl PageLinks {
     }
 }
 
+/// Returns whether an anchor, relative to a base URL, is this page. A fragment is a part of the page.
+pub(super) fn is_about(base: &Url, anchor: &str, page: &Url) -> bool {
+    let without_fragment = |url: &Url| {
+        let mut url = url.clone();
+        url.set_fragment(None);
+        url
+    };
+    base.join(anchor).is_ok_and(|anchor| without_fragment(&anchor) == without_fragment(page))
+}
+
 /// Links that were found so far.
 struct Collector<'a> {
-    base: &'a Url,
+    page: &'a Url,
+    /// URL that the links of the elements are relative to; the one of the page, or of its element `base`.
+    base: Url,
+    has_base: bool,
     links: PageLinks,
     seen: HashSet<(Relation, String)>,
     bytes: usize,
@@ -109,29 +134,55 @@ impl Collector<'_> {
         self.links.is_cut
     }
 
-    fn add(&mut self, relation: Relation, target: &str, media_type: Option<&str>) {
-        let Some(url) = self.resolved(target) else { return };
+    /// Reads the links of a header, which are relative to the URL of the page. Those of another resource are left out.
+    fn read_links(&mut self, header: &str) {
+        for link in web_links(header) {
+            if link.anchor.as_deref().is_some_and(|anchor| !is_about(self.page, anchor, self.page)) {
+                continue;
+            }
+            let texts = [link.media_type.as_deref(), link.title.as_deref()];
+            for relation in Relation::ALL.into_iter().filter(|relation| link.has_relation(relation.name())) {
+                let url = self.resolved(&self.page.clone(), link.target);
+                self.add(relation, url, texts);
+            }
+        }
+    }
+
+    fn add(&mut self, relation: Relation, url: Option<Url>, texts: [Option<&str>; 2]) {
+        let Some(url) = url else { return };
         if !self.seen.insert((relation, url.as_str().to_owned())) {
             return;
         }
-        let media_type = media_type.filter(|text| text.len() <= MAX_MEDIA_TYPE_BYTES).map(str::to_owned);
-        self.links.links.push((relation, Link { url, media_type }));
+        let text = |text: Option<&str>| {
+            text.filter(|text| !text.is_empty() && text.len() <= MAX_TEXT_BYTES).map(str::to_owned)
+        };
+        let [media_type, title] = texts.map(text);
+        self.links.links.push((relation, Link { url, media_type, title }));
         self.links.is_cut |= self.links.links.len() > MAX_ENTRIES;
     }
 
     fn add_anchor(&mut self, target: &str) {
         if target.contains(MANIFEST) && self.links.manifests.len() < MAX_MANIFESTS {
-            let url = self.resolved(target);
+            let url = self.resolved(&self.base.clone(), target);
             self.links.manifests.extend(url);
         }
     }
 
+    /// Sets the URL that the links of elements are relative to. The first element `base` counts.
+    fn set_base(&mut self, target: &str) {
+        if !self.has_base
+            && let Some(url) = self.resolved(&self.page.clone(), target)
+        {
+            (self.base, self.has_base) = (url, true);
+        }
+    }
+
     /// Returns the URL of a target, if there is room for it.
-    fn resolved(&mut self, target: &str) -> Option<Url> {
+    fn resolved(&mut self, base: &Url, target: &str) -> Option<Url> {
         if self.is_full() || target.len() > MAX_TARGET_BYTES {
             return None;
         }
-        let url = self.base.join(target).ok()?;
+        let url = base.join(target).ok()?;
         self.bytes += url.as_str().len();
         self.links.is_cut |= self.bytes > MAX_TARGETS_BYTES;
         Some(url)
@@ -158,6 +209,7 @@ impl Collector<'_> {
 /// An element with links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    Base,
     Link,
     Anchor,
 }
@@ -168,6 +220,7 @@ enum Attribute {
     Relations,
     Target,
     MediaType,
+    Title,
 }
 
 /// The element whose start tag is being read.
@@ -175,7 +228,7 @@ enum Attribute {
 struct Element {
     kind: Option<Kind>,
     attribute: Option<Attribute>,
-    values: [Option<String>; 3],
+    values: [Option<String>; 4],
 }
 
 impl Element {
@@ -184,6 +237,7 @@ impl Element {
         match event {
             CallbackEvent::OpenStartTag { name } => {
                 let kind = match *name {
+                    b"base" => Some(Kind::Base),
                     b"link" => Some(Kind::Link),
                     b"a" => Some(Kind::Anchor),
                     _ => None,
@@ -195,6 +249,7 @@ impl Element {
                     b"rel" => Some(Attribute::Relations),
                     b"href" => Some(Attribute::Target),
                     b"type" => Some(Attribute::MediaType),
+                    b"title" => Some(Attribute::Title),
                     _ => None,
                 };
                 // The first attribute of a name counts. One without a value has no further event.
@@ -218,17 +273,19 @@ impl Element {
 
     /// Hands the links of the element on.
     fn links(&self, collector: &mut Collector<'_>) {
-        let [relations, target, media_type] = &self.values;
+        let [relations, target, media_type, title] = &self.values;
         let Some(target) = target else { return };
-        if self.kind == Some(Kind::Anchor) {
-            collector.add_anchor(target);
-            return;
+        match self.kind {
+            Some(Kind::Base) => return collector.set_base(target),
+            Some(Kind::Anchor) => return collector.add_anchor(target),
+            Some(Kind::Link) | None => {}
         }
         let names = relations.as_deref().unwrap_or_default();
         let has =
             |relation: &Relation| names.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(relation.name()));
         for relation in Relation::ALL.into_iter().filter(has) {
-            collector.add(relation, target, media_type.as_deref());
+            let url = collector.resolved(&collector.base.clone(), target);
+            collector.add(relation, url, [media_type.as_deref(), title.as_deref()]);
         }
     }
 }
@@ -251,6 +308,8 @@ impl Read for CancellableRead<'_> {
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
+
+    use axum::http::HeaderValue;
 
     use super::*;
 
@@ -280,6 +339,21 @@ mod tests {
             ]
         );
         assert_eq!(read(page.as_bytes()).of(Relation::CiteAs).count(), 1);
+    }
+
+    #[test]
+    fn base_is_respected_by_the_elements_alone() {
+        let mut headers = HeaderMap::new();
+        headers.append(LINK, "<b>; rel=item; title=\"a, rel=x\"; type=text/csv".parse().unwrap());
+        headers.append(LINK, "<other>; rel=item; anchor=\"/d/2\", <own>; rel=item; anchor=\"#x\"".parse().unwrap());
+        headers.append(LINK, HeaderValue::from_bytes("<c>; rel=item; title=\"ü\"".as_bytes()).unwrap());
+        let url = Url::parse("https://h.example/d/1").unwrap();
+        let page = b"<base href=/files/><base href=/other/><link rel=item href=a>";
+        let links = PageLinks::read(&headers, page, &url, &Cancelled::default());
+        let paths: Vec<_> = links.of(Relation::Item).map(|link| link.url.path()).collect();
+        assert_eq!(paths, ["/d/b", "/d/own", "/d/c", "/files/a"]);
+        let first = links.of(Relation::Item).next().unwrap();
+        assert_eq!((first.media_type.as_deref(), first.title.as_deref()), (Some("text/csv"), Some("a, rel=x")));
     }
 
     #[test]

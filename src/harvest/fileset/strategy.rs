@@ -110,6 +110,8 @@ mod tests {
             platform_domain: String::new(),
             platform_id: String::new(),
             archiveorg_item_name: String::new(),
+            former_item_name: None,
+            told_bytes: None,
             base_url: None,
             bundle_url: Some("https://h.example/all.zip".to_owned()),
             files,

@@ -5,24 +5,27 @@
 
 use std::io::Write;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue, header::LOCATION};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures_util::TryStreamExt;
 use serde_json::json;
-use url::Url;
 use uuid::Uuid;
 
-use super::page_body::PageBody;
+use super::{page_body::PageBody, surt::surt};
 use crate::{
     files::{FileDigest, FileStore, FileStoreError, NewFile, StoredFile},
     format::fileset::message::CdxLine,
+    harvest::transfer::Redirection,
     model::Timestamp,
 };
 
-/// Headers of responses that are not true of the record: the body is stored without encodings, and cookies are credentials.
-const OMITTED_HEADERS: [&str; 5] =
-    ["transfer-encoding", "content-encoding", "content-length", "set-cookie", "connection"];
+/// Headers of responses that are not true of the record: the body is stored without the encodings of the transfer, and
+/// cookies are credentials. Whoever has decoded a body has removed its encoding too.
+const OMITTED_HEADERS: [&str; 4] = ["transfer-encoding", "content-length", "set-cookie", "connection"];
+
+/// SHA-1 of no bytes, in hexadecimal.
+const SHA1_OF_NOTHING: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
 
 /// A WARC file that is being written.
 pub(super) struct WarcWriter {
@@ -76,7 +79,7 @@ impl WarcWriter {
         &mut self,
         response: &RecordedResponse<'_>,
         body: &PageBody,
-    ) -> Result<(), FileStoreError> {
+    ) -> Result<CdxLine, FileStoreError> {
         let failed = |error: std::io::Error| FileStoreError::Failed {
             location: "of the landing page".to_owned(),
             reason: error.to_string(),
@@ -96,7 +99,27 @@ impl WarcWriter {
             position += piece.len() as u64;
         }
         record.finish().await?;
-        self.index_record(response, start);
+        Ok(self.index_record(response, start))
+    }
+
+    /// Adds redirections, so that the URLs before the last one replay too. One that is there already is not repeated.
+    pub(super) async fn redirections(&mut self, redirections: &[Redirection]) -> Result<(), FileStoreError> {
+        for Redirection { url, target, status, time } in redirections {
+            if self.index.iter().any(|line| line.url == *url) {
+                continue;
+            }
+            let location = HeaderValue::try_from(target).ok().map(|target| (LOCATION, target));
+            let headers = HeaderMap::from_iter(location);
+            let sha1 = SHA1_OF_NOTHING;
+            let response =
+                RecordedResponse { url, time: *time, status: *status, headers: &headers, sha1, media_type: None };
+            let (start, (head, block)) = (self.offset, response.head(0));
+            let mut record = Record::new(self);
+            record.write(head.as_bytes()).await?;
+            record.write(block.as_bytes()).await?;
+            record.finish().await?;
+            self.index_record(&response, start);
+        }
         Ok(())
     }
 
@@ -106,7 +129,7 @@ impl WarcWriter {
         response: &RecordedResponse<'_>,
         store: &FileStore,
         digest: FileDigest,
-    ) -> Result<(), FileStoreError> {
+    ) -> Result<CdxLine, FileStoreError> {
         let start = self.offset;
         let missing =
             || FileStoreError::Failed { location: "of the ingest".to_owned(), reason: format!("{digest} is missing") };
@@ -119,13 +142,13 @@ impl WarcWriter {
             record.write(&piece).await?;
         }
         record.finish().await?;
-        self.index_record(response, start);
-        Ok(())
+        Ok(self.index_record(response, start))
     }
 
-    fn index_record(&mut self, response: &RecordedResponse<'_>, start: u64) {
+    /// Adds a record to the index, and returns its line. The name of the file is known at its end.
+    fn index_record(&mut self, response: &RecordedResponse<'_>, start: u64) -> CdxLine {
         let RecordedResponse { url, time, status, sha1, media_type, .. } = response;
-        self.index.push(CdxLine {
+        let line = CdxLine {
             surt: surt(url),
             datetime: time.datetime().format("%Y%m%d%H%M%S").to_string(),
             url: (*url).to_owned(),
@@ -136,29 +159,45 @@ impl WarcWriter {
             warc_csize: Some(self.offset - start),
             warc_offset: Some(start),
             warc_path: None,
-        });
+        };
+        self.index.push(line.clone());
+        line
     }
 
     /// Moves the file to its name in the store.
     pub(super) async fn finish(self) -> Result<StoredWarc, FileStoreError> {
         let Self { file, mut index, .. } = self;
         let stored = file.finish().await?;
-        let path = format!("{}.warc.gz", stored.digest);
+        let path = path_of(&stored);
         index.iter_mut().for_each(|line| line.warc_path = Some(path.clone()));
         Ok(StoredWarc { stored, index })
     }
 }
 
+/// Returns the path under which an index names a WARC file.
+fn path_of(stored: &StoredFile) -> String {
+    format!("{}.warc.gz", stored.digest)
+}
+
 impl StoredWarc {
+    /// Returns the path under which an index names the file.
+    pub(super) fn path(&self) -> String {
+        path_of(&self.stored)
+    }
+
     /// Returns the index as a sorted file of CDXJ lines.
     pub(super) fn cdxj(&self) -> Vec<u8> {
         let line = |line: &CdxLine| {
             let text = |number: Option<u64>| number.unwrap_or_default().to_string();
-            let fields = json!({
+            let mut fields = json!({
                 "url": line.url, "mime": line.mimetype, "status": line.status_code.unwrap_or_default().to_string(),
                 "digest": format!("sha1:{}", line.sha1b32), "length": text(line.warc_csize),
                 "offset": text(line.warc_offset), "filename": line.warc_path,
             });
+            // A redirection has no media type.
+            if let Some(fields) = fields.as_object_mut() {
+                fields.retain(|_, value| !value.is_null());
+            }
             format!("{} {} {fields}\n", line.surt, line.datetime)
         };
         let mut lines: Vec<_> = self.index.iter().map(line).collect();
@@ -237,47 +276,9 @@ fn base32(hex_digest: &str) -> String {
     data_encoding::BASE32.encode(&bytes)
 }
 
-/// Returns a URL in the form that sorts by host (SURT), as indexes of web archives write it: `org,example)/path?query`.
-fn surt(text: &str) -> String {
-    let Ok(url) = Url::parse(text) else { return text.to_lowercase() };
-    let host = url.host_str().unwrap_or_default().to_lowercase();
-    let is_www = |label: &str| label.strip_prefix("www").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
-    let host = match host.split_once('.') {
-        Some((first, rest)) if is_www(first) && rest.contains('.') => rest.to_owned(),
-        _ => host,
-    };
-    let reversed = host.rsplit('.').collect::<Vec<_>>().join(",");
-    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-    let path = url.path().to_lowercase();
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { &path };
-    let path = if path.is_empty() { "/" } else { path };
-    let query = url.query().filter(|query| !query.is_empty()).map_or_else(String::new, |query| {
-        let query = query.to_lowercase();
-        let mut parameters: Vec<_> = query.split('&').collect();
-        parameters.sort_unstable();
-        format!("?{}", parameters.join("&"))
-    });
-    format!("{reversed}{port}){path}{query}")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{base32, surt};
-
-    #[test]
-    fn urls_sort_by_host() {
-        for (url, key) in [
-            ("https://zenodo.org/record/1028059", "org,zenodo)/record/1028059"),
-            ("https://www.Example.com:8443/A/?b=2&A=1#x", "com,example:8443)/a?a=1&b=2"),
-            ("http://127.0.0.1:80/", "1,0,0,127)/"),
-            (
-                "https://s3-eu-west-1.amazonaws.com/pfigshare-u-files/1798358/MutationInheritance.pdf",
-                "com,amazonaws,s3-eu-west-1)/pfigshare-u-files/1798358/mutationinheritance.pdf",
-            ),
-        ] {
-            assert_eq!(surt(url), key);
-        }
-    }
+    use super::base32;
 
     /// Both forms of the digest of a result in the tests of fatcat.
     #[test]

@@ -129,7 +129,7 @@ pub(super) const DOCUMENTS: &[Document] = &[
     platform("/long-links", "too-many-files", || {
         numbered("", 4000, |n| format!("<link rel=item href=\"{n}{}\">", "ü".repeat(1900)), "")
     }),
-    platform("/anchors", "platform-404", || {
+    platform("/anchors", "platform-http-error", || {
         numbered("", 400_000, |n| format!("<a href=\"{n}/manifest-md5.txt\">x</a>"), "")
     }),
     platform("/entities/ro-crate-metadata.json", "empty-manifest", || {

@@ -88,7 +88,9 @@ async fn fileset_platforms_dataverse_tables_are_downloaded_as_deposited() {
         ]
     );
     assert_eq!(dataset.files[4].manifest.extra.as_ref().unwrap()["sha512"], "0d");
-    assert!(dataset.archiveorg_item_name.ends_with("-TKCFEF-v1.2"), "{}", dataset.archiveorg_item_name);
+    let name = &dataset.archiveorg_item_name;
+    assert!(name.contains("-doi_10.5072_DATA_TKCFEF-v1.2-"), "{name}");
+    assert!(dataset.former_item_name.as_ref().unwrap().ends_with("-TKCFEF-v1.2"));
     assert_eq!(dataset.metadata.title.as_deref(), Some("A dataset"));
     let version = dataverse(&listed)["data"]["latestVersion"].clone();
     let answers = [("/api/datasets/:persistentId/versions/1.2", Answer::json(&json!({ "data": version })))];
@@ -114,12 +116,32 @@ async fn fileset_platforms_dataverse_refusals_have_a_status() {
         (pid, draft, "platform-scope"),
         (pid, json!({ "data": { "id": 1 } }), "platform-scope"),
         (pid, other, "platform-bad-answer"),
-        ("doi:10.5072/TKCFEF/AUYGU0", dataverse(&json!([])), "platform-scope"),
         ("doi:10.5072/DVN/TKCFEF/AUYGU0", dataverse(&json!([])), "platform-scope"),
     ] {
         let answers = [("/dataset.xhtml", page()), ("/api/datasets/:persistentId/", Answer::json(&answer))];
         let path = format!("/dataset.xhtml?persistentId={pid}");
         assert_eq!(platforms.refusal(&path, &answers).await.0, status, "{pid} {answer}");
+    }
+    // The shoulder of a dataset may be as long as a dataset, so the interface decides.
+    for (pid, answer, status) in [
+        ("doi:10.5072/TKCFEF/AUYGU0", Answer::new(404, "{}"), "platform-scope"),
+        ("doi:10.5072/DVN/AUYGU0", Answer::new(404, "{}"), "platform-404"),
+        ("doi:10.5072/TKCFEF/AUYGU0", Answer::new(404, "<html>"), "platform-http-error"),
+    ] {
+        let answers = [("/dataset.xhtml", page()), ("/api/datasets/:persistentId/", answer)];
+        assert_eq!(platforms.refusal(&format!("/dataset.xhtml?persistentId={pid}"), &answers).await.0, status, "{pid}");
+    }
+    for path in ["/file.xhtml?fileId=5", "/dataverse/name"] {
+        let place = path.split('?').next().unwrap();
+        assert_eq!(platforms.refusal(path, &[(place, page())]).await.0, "platform-scope", "{path}");
+    }
+    let listed = dataverse(&json!([{ "label": "a", "dataFile": { "id": 1 } }]));
+    let answers = [("/dataset.xhtml", page()), ("/api/datasets/:persistentId/", Answer::json(&listed))];
+    for query in
+        ["persistentId=DOI:10.5072/data/TKCFEF", "persistentid=10.5072/data/TKCFEF", "globalId=doi:10.5072/data/TKCFEF"]
+    {
+        let (dataset, _) = platforms.read(&format!("/dataset.xhtml?{query}"), &answers).await.unwrap();
+        assert_eq!(dataset.platform_id, "doi:10.5072/DATA/TKCFEF", "{query}");
     }
 }
 
@@ -131,12 +153,19 @@ async fn fileset_platforms_archive_org_lists_the_files_of_the_depositor() {
         { "name": "a.mpg", "source": "original", "size": "3", "md5": "0a", "sha1": "0d", "format": "MPEG2" },
         { "name": "a.gif", "source": "derivative", "size": "3", "md5": "0a", "sha1": "0d" },
         { "name": "thing_meta.xml", "source": "original", "size": "3", "md5": "0a" },
-        { "name": "_reviews.xml", "source": "original", "size": "3", "md5": "0a" } ] });
+        { "name": "thing_reviews.xml", "source": "original", "size": "3", "md5": "0a" },
+        { "name": "__ia_thumb.jpg", "source": "original", "size": "3", "md5": "0a" },
+        { "name": "history/files/a.mpg.~1~", "source": "original", "size": "3", "md5": "0a", "old_version": "true" },
+        { "name": "_README.txt", "source": "original", "size": "3", "sha1": "0e" } ] });
     let answers = [("/ia/details/thing", page()), ("/ia/metadata/thing", Answer::json(&item))];
     let (dataset, strategy) = platforms.read("/ia/details/thing", &answers).await.unwrap();
     assert_eq!(
         files(&dataset, &platforms.server),
-        ["a b/c.csv 12 0b /ia/download/thing/a%20b/c.csv", "a.mpg 3 0d /ia/download/thing/a.mpg"]
+        [
+            "a b/c.csv 12 0b /ia/download/thing/a%20b/c.csv",
+            "a.mpg 3 0d /ia/download/thing/a.mpg",
+            "_README.txt 3 0e /ia/download/thing/_README.txt"
+        ]
     );
     assert_eq!((strategy, dataset.metadata.creators.len()), (IngestStrategy::ArchiveorgFileset, 2));
     for (path, answer, status) in [
@@ -222,6 +251,7 @@ async fn fileset_platforms_osf_folders_are_walked() {
         ]
     );
     let refused = |status, detail: &str| Answer::new(status, json!({ "errors": [{ "detail": detail }] }).to_string());
+    platforms.server.put("/osf-api/v2/registrations/ab3de/", refused(404, "Not found."));
     let elsewhere = json!({ "data": [folder("https://elsewhere.example/".to_owned())], "links": {} });
     for (place, answer, status) in [
         ("/osf-api/v2/nodes/ab3de/files/osfstorage/", Answer::json(&elsewhere), "platform-bad-answer"),

@@ -42,11 +42,11 @@ async fn fileset_ingest_writes_a_web_archive_that_others_read() {
     let judged = tokio::task::spawn_blocking(move || python::read_warc(&named)).await.unwrap();
     let records = judged["records"].as_array().unwrap();
     let kinds: Vec<_> = records.iter().map(|record| record["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["warcinfo", "response", "response", "response"]);
+    assert_eq!(kinds, ["warcinfo", "response", "response", "response", "response"]);
     assert_eq!(judged["digests"], json!(true), "warcio checks block and payload digests");
     let bodies: Vec<_> = records[1..].iter().map(|record| record["sha256"].as_str().unwrap().to_owned()).collect();
     let page = sha256(b"<html><title>A dataset</title></html>");
-    assert_eq!(bodies, [page, sha256(b"one"), sha256(big.as_bytes())]);
+    assert_eq!(bodies, [sha256(b""), page, sha256(b"one"), sha256(big.as_bytes())], "the redirection first");
     assert!(records.iter().all(|record| !record.to_string().contains("secret")));
     let lines = |text: &str| {
         let parse = |line: &str| {
@@ -70,7 +70,9 @@ async fn fileset_ingest_of_a_large_dataset_fills_an_item() {
     let paths = ingest.stored();
     assert!(paths.contains(&format!("items/{item}/a.csv")) && paths.contains(&format!("items/{item}/deep/er/b.csv")));
     let others = paths.iter().filter(|path| path.starts_with("work/") && path.ends_with("/result"));
-    assert_eq!((paths.len(), others.count()), (5, 1), "each file under its digest and in the item: {paths:?}");
+    let page = [&result.warc_sha256, &result.cdx_sha256].into_iter().flatten().count();
+    assert_eq!((page, paths.iter().filter(|path| path.starts_with("owners/")).count()), (2, 1), "{paths:?}");
+    assert_eq!((paths.len(), others.count()), (8, 1), "each file under its digest and in the item: {paths:?}");
     let Ingested { result, .. } = ingest.ingest(&[("a.csv", table("one"), json!({}))]).await;
     assert_eq!(result.status.as_str(), "success-file");
     let file = result.fileset_file.unwrap();
@@ -90,14 +92,8 @@ async fn fileset_ingest_tells_how_a_file_differs() {
         (table("one"), json!({ "checksum": format!("sha1:{wrong}00000000") }), "mismatch-sha1"),
         (table("one"), json!({ "checksum": format!("sha256:{wrong}{wrong}") }), "mismatch-sha256"),
         (table(&"x".repeat(101)), json!({}), "too-large-size"),
-        (Answer::new(202, ""), json!({}), "error-platform-download"),
-        (
-            Answer::new(200, "<html>Are you a robot?").with("content-type", "text/html"),
-            json!({}),
-            "error-platform-download",
-        ),
-        (Answer::new(404, "no"), json!({}), "error-platform-download"),
-        (Answer::new(401, "no"), json!({}), "error-platform-download"),
+        (Answer::new(404, "{}"), json!({}), "error-platform-download"),
+        (Answer::new(401, "{}"), json!({}), "platform-restricted"),
         (Answer::redirect("http://10.0.0.1/"), json!({}), "error-platform-download"),
         (Answer::redirect("file:///etc/passwd"), json!({}), "error-platform-download"),
     ] {
@@ -109,10 +105,8 @@ async fn fileset_ingest_tells_how_a_file_differs() {
         assert!(result.error_message.unwrap().contains("x.csv"), "the message names the file");
         assert_eq!(retry, Some(RetryRule::Never), "{answer:?}");
     }
-    for answer in [Answer::new(500, "x"), Answer::new(429, "").with("retry-after", "0")] {
-        let Ingested { result, retry, .. } = ingest.ingest(&[("x.csv", answer, json!({}))]).await;
-        assert_eq!((result.status.as_str(), retry), ("error-platform-download", Some(RetryRule::Backoff(None))));
-    }
+    let Ingested { result, retry, .. } = ingest.ingest(&[("x.csv", Answer::new(500, "x"), json!({}))]).await;
+    assert_eq!((result.status.as_str(), retry), ("error-platform-download", Some(RetryRule::Backoff(None))));
     let good = sha256(b"good");
     assert!(
         ingest.stored().iter().all(|path| path.ends_with(&good)),
@@ -126,6 +120,7 @@ async fn fileset_ingest_tells_how_a_file_differs() {
 async fn fileset_ingest_is_a_command() {
     let ingest = IngestFixture::start(|_, _| {}).await;
     ingest.ingest(&[("a b.csv", table("one"), json!({ "size": 3 }))]).await;
+    ingest.server.put("/api/records/18", Answer::new(404, "{}"));
     let (url, folder) = (ingest.server.url.clone(), tempfile::tempdir().unwrap());
     let config = folder.path().join("tidings.toml");
     let text = format!("[delivery]\nallow = [\"127.0.0.1\"]\n[filesets.platforms]\nzenodo = [\"{url}\"]\n");
@@ -156,7 +151,10 @@ async fn fileset_ingest_is_a_command() {
     let (code, _, errors) = run(&["my data"], None);
     assert!(code == 2 && errors.contains("write an http or https URL, or a DOI"), "{errors}");
     let (code, _, errors) = run(&[], Some("{\"ingest_type\": \"pdf\", \"base_url\": \"https://h.example/1\"}"));
-    assert!(code == 2 && errors.contains("only \"dataset\" is archived"), "{errors}");
+    assert!(code == 1 && errors.contains("only \"dataset\" is archived"), "{errors}");
+    // A bad line does not end the list.
+    let (code, output, errors) = run(&[], Some(&format!("no dataset\n{good}\n")));
+    assert!(code == 1 && errors.contains("no dataset: ") && output.starts_with("success-"), "{errors} {output}");
 }
 
 /// Presses Ctrl-C after the first dataset, while the command waits for the next line.

@@ -59,12 +59,12 @@ async fn fileset_items_are_uploaded_verified_and_known_the_next_time() {
     assert!(uploads[1].headers.get("x-archive-meta00-title").is_none(), "the metadata is sent with the first file");
     let title = uploads[0].headers["x-archive-meta00-title"].to_str().unwrap().to_owned();
     assert_eq!(title, "uri(Ein%20Datensatz%20%C3%BCber%20X)");
-    let source = format!("{}/records/17", fixture.server.url);
+    let (source, host) = (format!("{}/records/17", fixture.server.url), fixture.server.url.replace("http://", ""));
     let ours: Vec<_> =
         uploads[0].headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
     let metadata = json!({ "collection": "datasets", "mediatype": "data", "title": "Ein Datensatz über X",
         "creator": ["Author, A.", "Author, B."], "date": "2026-01-02", "doi": "10.5072/zenodo.17",
-        "license": "cc-by-4.0", "source": source });
+        "license": "cc-by-4.0", "source": source, "external-identifier": format!("urn:tidings:zenodo:{host}:17") });
     let theirs = tokio::task::spawn_blocking(move || python::internetarchive_headers(&metadata)).await.unwrap();
     let decoded = |text: &str| {
         let inner = text.strip_prefix("uri(").and_then(|text| text.strip_suffix(')'));

@@ -216,13 +216,13 @@ async fn fileset_that_is_watched_is_updated_with_the_files_that_have_changed() {
 async fn fileset_job_is_repeated_by_its_kind_of_failure() {
     let (folder, server) = (tempfile::tempdir().unwrap(), DatasetServer::start().await);
     server.put("a.csv", "one");
-    server.refuse(Some((200, "<html>Are you a robot?")));
+    server.refuse(Some((200, "{\"id\": 17}")));
     let more = "";
     let gateway = start(folder.path(), &server, more);
     post_request(&gateway, &server, 1).await;
     let blocked = wait_for_job(&gateway, is_in("blocked")).await;
     assert_eq!(blocked["status"], "platform-bad-answer");
-    assert!(blocked["message"].as_str().unwrap().contains("Are you a robot?"), "{blocked}");
+    assert!(blocked["message"].as_str().unwrap().contains("metadata"), "{blocked}");
     assert_eq!(states(&gateway.changes().await, &server.dataset()), ["REQUESTED", "PLATFORM_BAD_ANSWER"]);
     assert!(gateway.stop().success());
     // Another configuration may be the fix, so the job begins again, and then fails in a way that passes.

@@ -51,8 +51,7 @@ async fn fileset_platforms_bags_are_read_from_their_manifests() {
         (text(&format!("{one}  ../up\n")), text("x: y"), "unsafe-path"),
         (text(&format!("{one}  /etc/passwd\n")), text("x: y"), "unsafe-path"),
         (text(&format!("{one}  a%0Ab\n")), text("x: y"), "unsafe-path"),
-        (text(&format!("{one}  a\n{one}  a\n")), text("x: y"), "platform-bad-answer"),
-        (text(""), text("x: y"), "platform-bad-answer"),
+        (text(""), text("x: y"), "empty-manifest"),
         (text("\n"), text("x: y"), "empty-manifest"),
         (Answer::new(200, vec![0xff; 10]), text("x: y"), "platform-bad-answer"),
         (text(&manifest), Answer::new(500, ""), "platform-http-error"),
@@ -149,6 +148,7 @@ async fn fileset_platforms_of_today_are_understood() {
     let node = json!({ "data": { "attributes": { "title": "R" } } });
     let answers = [
         ("/osf/zz3de/", page()),
+        ("/osf-api/v2/nodes/zz3de/", Answer::new(404, "{}")),
         ("/osf-api/v2/registrations/zz3de/", Answer::json(&node)),
         ("/osf-api/v2/registrations/zz3de/files/osfstorage/", Answer::json(&json!({ "data": [entry], "links": {} }))),
     ];
@@ -183,23 +183,37 @@ async fn fileset_ingest_of_misbehaving_platforms_ends_with_a_status() {
         (
             "cut page",
             cut().with("content-type", "text/html"),
-            Answer::new(404, ""),
+            Answer::new(404, "{}"),
             table("one"),
             "platform-404",
             RetryRule::Never,
         ),
         ("cut answer", page(), cut(), table("one"), "platform-error", RetryRule::Backoff(None)),
-        ("binary", page(), Answer::new(200, vec![0xff; 100]), table("one"), "platform-bad-answer", RetryRule::AfterFix),
-        ("deep", page(), Answer::new(200, "[".repeat(9000)), table("one"), "platform-bad-answer", RetryRule::AfterFix),
+        (
+            "binary",
+            page(),
+            Answer::new(200, vec![0xff; 100]),
+            table("one"),
+            "platform-bad-answer",
+            RetryRule::Backoff(None),
+        ),
+        (
+            "deep",
+            page(),
+            Answer::new(200, "[".repeat(9000)),
+            table("one"),
+            "platform-bad-answer",
+            RetryRule::Backoff(None),
+        ),
         ("endless", page(), Answer::zeros(1 << 26), table("one"), "platform-bad-answer", RetryRule::AfterFix),
         ("list", page(), Answer::json(&json!([])), table("one"), "platform-bad-answer", RetryRule::AfterFix),
         (
             "negative",
             page(),
-            record(json!({ "key": "a", "size": -1 })),
-            table("one"),
-            "platform-bad-answer",
-            RetryRule::AfterFix,
+            record(json!({ "key": "a.csv", "size": -1, "links": { "content": url } })),
+            Answer::new(500, ""),
+            "error-platform-download",
+            RetryRule::Backoff(None),
         ),
         ("inside", page(), record(inside), table("one"), "error-platform-download", RetryRule::Never),
         (
@@ -219,9 +233,16 @@ async fn fileset_ingest_of_misbehaving_platforms_ends_with_a_status() {
             RetryRule::Backoff(None),
         ),
         ("file grows", page(), record(entry()), Answer::zeros(2 << 20), "mismatch-size", RetryRule::Never),
-        ("empty 202", page(), record(entry()), Answer::new(202, ""), "error-platform-download", RetryRule::Never),
-        ("robot", page(), record(entry()), Answer::html("<html>"), "error-platform-download", RetryRule::Never),
-        ("part", page(), record(entry()), Answer::new(206, "one"), "error-platform-download", RetryRule::Never),
+        (
+            "empty 202",
+            page(),
+            record(entry()),
+            Answer::new(202, ""),
+            "error-platform-download",
+            RetryRule::Backoff(None),
+        ),
+        ("robot", page(), record(entry()), Answer::html("<html>"), "error-platform-download", RetryRule::Backoff(None)),
+        ("part", page(), record(entry()), Answer::new(206, "one"), "error-platform-download", RetryRule::Backoff(None)),
     ] {
         fixture.server.put("/records/17", landing);
         fixture.server.put("/api/records/17", interface);
@@ -312,6 +333,7 @@ async fn fileset_platforms_list_the_files_that_datahugger_lists() {
         ("/osf-api/v2/nodes/ab3de/files/osfstorage/", Answer::json(&root)),
         ("/osf-api/v2/nodes/ab3de/files/osfstorage/d/", Answer::json(&first)),
         ("/osf-api/v2/nodes/ab3de/files/osfstorage/d/?page=2", Answer::json(&second)),
+        ("/osf-api/v2/nodes/ab3de/files/osfstorage/d/?page=2&sort=name&page%5Bsize%5D=100", Answer::json(&second)),
         ("/zenodo/records/17", page()),
         ("/zenodo/api/records/17", Answer::json(&zenodo(17, &files_of_record))),
     ];

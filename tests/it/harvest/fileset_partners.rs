@@ -44,7 +44,7 @@ async fn requests_with_token(place_of: impl FnOnce(&str) -> String) -> (Vec<Stri
         let mut places: Vec<_> = server
             .requests()
             .into_iter()
-            .filter(|request| request.token.is_some())
+            .filter(|request| request.token.is_some() || request.key.is_some())
             .map(|request| request.place)
             .collect();
         places.sort();

@@ -169,6 +169,8 @@ async fn bundles(produced: &mut Produced) {
     let mut header = tar::Header::new_gnu();
     header.set_size(3);
     tar.append_data(&mut header, "a", &b"one"[..]).unwrap();
+    let gone = Answer::json(&json!({ "message": "File not found" }));
+    let two = [two[0].clone(), ("b", gone.status(404), json!({}))];
     for (bundle, status) in [(tar.into_inner().unwrap(), "missing-in-bundle"), (b"text".to_vec(), "bad-bundle")] {
         fixture.server.put("/api/records/17/files-archive", Answer::new(200, bundle));
         produced.expect(&fixture.ingest(&two).await, status, status);

@@ -95,7 +95,7 @@ async fn fileset_captures_that_exist_are_used() {
         assert_eq!((cdx.sha1hex, cdx.mimetype.as_deref()), (Some(one.clone()), Some("text/csv")));
         assert_eq!(file.revisit_cdx.map(|line| line.datetime), has_revisit.then(|| time.to_owned()));
         assert_eq!((terminal.terminal_url, terminal.terminal_dt.as_deref()), (url.clone(), Some(time)));
-        assert!(result.warc_sha256.is_none());
+        assert!(result.warc_sha256.is_some(), "the landing page is kept");
     }
     let requests = fixture.server.requests();
     assert!(requests.iter().all(|request| !request.place.starts_with("/f/") && request.token.is_none()));
@@ -127,6 +127,12 @@ async fn fileset_captures_are_followed_and_chosen_by_digest() {
     fixture.server.put(&replay("20250101000000", &url), table("one"));
     let checksum = json!({ "checksum": format!("sha1:{}", sha1(b"one")) });
     let Ingested { result, .. } = fixture.ingest(&[("a.csv", table("x"), checksum)]).await;
+    assert_eq!(result.manifest.unwrap()[0].terminal_dt.as_deref(), Some("20250101000000"));
+    // The index has other digests than the list, so the captures are tried one after the other.
+    fixture.server.put(&replay(TIME, &url), table("two"));
+    let checksum = json!({ "checksum": format!("md5:{}", md5(b"one")) });
+    let Ingested { result, .. } = fixture.ingest(&[("a.csv", table("x"), checksum)]).await;
+    assert_eq!(result.status.as_str(), "success-file", "{:?}", result.error_message);
     assert_eq!(result.manifest.unwrap()[0].terminal_dt.as_deref(), Some("20250101000000"));
 }
 
@@ -215,6 +221,6 @@ async fn fileset_bundle_is_captured_as_one_file() {
     assert_eq!(result.status.as_str(), "success", "{:?}", result.error_message);
     let of_bundle = result.fileset_bundle.unwrap();
     assert_eq!(of_bundle.capture.terminal.unwrap().terminal_dt.as_deref(), Some(TIME));
-    assert!(of_bundle.capture.cdx.is_some() && result.warc_sha256.is_none());
+    assert!(of_bundle.capture.cdx.is_some() && result.warc_sha256.is_some());
     assert_eq!(result.manifest.unwrap()[1].sha1, Some(sha1(b"one")));
 }

@@ -36,7 +36,7 @@ impl Platforms {
             ..ClientLimits::default()
         };
         let budget = HarvestBudget::new(64 << 20, &std::env::temp_dir());
-        let client = PlatformClient::new(policy, Hosts::default(), limits, budget).await.unwrap();
+        let client = PlatformClient::new(policy, Hosts::default(), limits, budget, None).await.unwrap();
         let at = |path: &str| Url::parse(&format!("{}{path}", server.url)).unwrap();
         let settings = PlatformSettings {
             invenio: vec![at("/zenodo/")],

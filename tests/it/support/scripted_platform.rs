@@ -11,7 +11,7 @@ use axum::{
     Router,
     body::Body,
     extract::State,
-    http::{HeaderMap, Request, Response, header::AUTHORIZATION},
+    http::{HeaderMap, Request, Response},
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -41,6 +41,16 @@ impl Answer {
         Self::new(200, document.to_string()).with("content-type", "application/json")
     }
 
+    /// Returns the answer with another body.
+    pub(crate) fn body(self, body: Vec<u8>) -> Self {
+        Self { body, ..self }
+    }
+
+    /// Returns the answer with another status.
+    pub(crate) fn status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
     pub(crate) fn html(page: &str) -> Self {
         Self::new(200, page).with("content-type", "text/html; charset=utf-8")
     }
@@ -63,6 +73,12 @@ pub(crate) struct PlatformRequest {
     pub(crate) method: String,
     /// The header `Authorization`.
     pub(crate) token: Option<String>,
+    /// The header `X-Dataverse-key`.
+    pub(crate) key: Option<String>,
+    /// The header `Cookie`.
+    pub(crate) cookie: Option<String>,
+    /// The header `Range`.
+    pub(crate) range: Option<String>,
     pub(crate) body: String,
 }
 
@@ -111,9 +127,10 @@ impl PlatformServer {
 
     fn answer(&self, method: &str, place: &str, headers: &HeaderMap, body: &[u8]) -> Answer {
         let mut script = self.script.lock().unwrap();
-        let token = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
+        let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+        let [token, key, cookie, range] = ["authorization", "x-dataverse-key", "cookie", "range"].map(header);
         let (method, body) = (method.to_owned(), String::from_utf8_lossy(body).into_owned());
-        script.requests.push(PlatformRequest { place: place.to_owned(), method, token, body });
+        script.requests.push(PlatformRequest { place: place.to_owned(), method, token, key, cookie, range, body });
         let path = place.split('?').next().unwrap();
         let known = [place, path].into_iter().find(|place| script.answers.contains_key(*place));
         let Some(answers) = known.and_then(|known| script.answers.get_mut(known)) else {

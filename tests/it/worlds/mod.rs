@@ -15,6 +15,7 @@ mod folder;
 mod islandora;
 mod judge;
 mod oai_pmh;
+mod platform;
 mod plug_in;
 mod rig;
 mod sfm;

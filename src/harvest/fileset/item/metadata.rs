@@ -4,13 +4,22 @@ use axum::http::{HeaderName, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
-use crate::harvest::fileset::platform::Dataset;
+use crate::{format::fileset::public_url::without_secrets, harvest::fileset::platform::Dataset};
 
 /// Maximum length of a value of the metadata, as it is sent.
 const MAX_VALUE_BYTES: usize = 8 * 1024;
 
 /// Maximum number of values of one kind, such as authors.
 const MAX_VALUES: usize = 100;
+
+/// Beginning of the identifier by which an item names its dataset.
+pub(super) const OWNER: &str = "urn:tidings:";
+
+/// Returns the identifier by which an item names its dataset. It identifies the version too, where an item is one of a
+/// version.
+pub(super) fn owner(dataset: &Dataset) -> String {
+    format!("{OWNER}{}", dataset.identity())
+}
 
 /// Returns the headers with the metadata of a new item.
 pub(super) fn headers(dataset: &Dataset, collection: &str, source: &Url) -> Vec<(HeaderName, HeaderValue)> {
@@ -25,7 +34,8 @@ pub(super) fn headers(dataset: &Dataset, collection: &str, source: &Url) -> Vec<
         ("description", one(&of.description)),
         ("doi", one(&of.doi)),
         ("license", one(&of.license)),
-        ("source", vec![source.to_string()]),
+        ("source", vec![without_secrets(source.as_str())]),
+        ("external-identifier", vec![owner(dataset)]),
         ("version", one(&of.version)),
     ];
     let mut headers = Vec::new();

@@ -20,7 +20,7 @@ use super::{
     ArchiveKeys, IngestFailure, PlatformClient, RetryRule,
     client::named,
     files::ArchivedFile,
-    json::{self, List, Number, Text},
+    json::{self, List, Number, Text, TextOr, Texts},
     platform::{Dataset, PlatformFile, below},
 };
 use crate::{
@@ -111,6 +111,16 @@ struct ItemMetadata {
     is_dark: bool,
     #[serde(default)]
     files: Option<List<KnownFile>>,
+    #[serde(default)]
+    metadata: TextOr<ItemFacts>,
+}
+
+/// Metadata of an item.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ItemFacts {
+    #[serde(rename = "external-identifier")]
+    identifiers: Texts,
 }
 
 /// A file of an item.
@@ -146,7 +156,7 @@ struct Load {
 impl Items<'_> {
     /// Returns the manifest of a dataset if the item has all its files already.
     pub(super) async fn existing(&self, dataset: &Dataset) -> Result<Option<Vec<ManifestFile>>, IngestFailure> {
-        let known = self.files(&dataset.archiveorg_item_name).await?;
+        let known = self.files(&dataset.archiveorg_item_name, dataset).await?;
         let entry = |PlatformFile { manifest, .. }: &PlatformFile| {
             let found = known.get(&manifest.path)?;
             let is_same = found.is(manifest.size, manifest.md5.as_deref(), manifest.sha1.as_deref())?;
@@ -169,7 +179,7 @@ impl Items<'_> {
         dataset: &Dataset,
         source: &Url,
     ) -> Result<Vec<bool>, ItemFailure> {
-        let known = self.files(item).await?;
+        let known = self.files(item, dataset).await?;
         let is_same = |file: &ItemFile| {
             known.get(&file.path)?.is(Some(file.size), Some(file.md5.as_str()), Some(file.sha1.as_str()))
         };
@@ -191,7 +201,7 @@ impl Items<'_> {
             is_new = false;
         }
         if missing().next().is_some() {
-            self.verify(item, files).await?;
+            self.verify(item, files, dataset).await?;
         }
         Ok(existing)
     }
@@ -202,10 +212,13 @@ impl Items<'_> {
     }
 
     /// Returns the files of an item. It has none if it does not exist.
-    async fn files(&self, item: &str) -> Result<KnownFiles, IngestFailure> {
+    ///
+    /// # Errors
+    /// Fails if the item is one of another dataset. Items of earlier versions of the program do not name theirs.
+    async fn files(&self, item: &str, dataset: &Dataset) -> Result<KnownFiles, IngestFailure> {
         let place = below(self.archiveorg, ["metadata", item]);
         let answer = self.client.json::<ItemMetadata>(&place, None).await;
-        let ItemMetadata { is_dark, files } =
+        let ItemMetadata { is_dark, files, metadata } =
             answer.map_err(|failure| IngestFailure { status: IngestStatus::ERROR_ARCHIVEORG_UPLOAD, ..failure })?;
         if is_dark {
             return Err(IngestFailure::permanent(
@@ -213,17 +226,26 @@ impl Items<'_> {
                 format!("the item {item} is not public"),
             ));
         }
+        let owners = metadata.object().unwrap_or_default().identifiers.0.into_iter();
+        let mut owners = owners.filter(|owner| owner.starts_with(metadata::OWNER)).peekable();
+        let own = metadata::owner(dataset);
+        if let Some(other) = owners.peek().cloned()
+            && owners.all(|owner| owner != own)
+        {
+            let message = format!("the item {item} is of {other}, and not of {own}");
+            return Err(IngestFailure::permanent(IngestStatus::MISMATCH_EXISTING, message));
+        }
         Ok(files.into_iter().flatten().map(|file| (file.name.clone(), file)).collect())
     }
 
     /// Waits until the item has all files.
-    async fn verify(&self, item: &str, files: &[ItemFile]) -> Result<(), ItemFailure> {
+    async fn verify(&self, item: &str, files: &[ItemFile], dataset: &Dataset) -> Result<(), ItemFailure> {
         let mut missing = Vec::new();
         for verification in 0..VERIFICATIONS {
             if verification > 0 {
                 tokio::time::sleep(self.settings.verification).await;
             }
-            let known = self.files(item).await?;
+            let known = self.files(item, dataset).await?;
             let is_there = |file: &ItemFile| {
                 let is_same =
                     known.get(&file.path)?.is(Some(file.size), Some(file.md5.as_str()), Some(file.sha1.as_str()));

@@ -26,8 +26,22 @@ pub(super) struct ArchiveOrg;
 pub(super) const NAME: &str = "archiveorg";
 
 /// Ends of the names of the files that archive.org itself adds to an item.
-const OWN_FILES: [&str; 6] =
-    ["_meta.sqlite", "_archive.torrent", "_itemimage.jpg", "_meta.xml", "_thumb.png", "_files.xml"];
+const OWN_FILES: [&str; 8] = [
+    "_meta.sqlite",
+    "_archive.torrent",
+    "_itemimage.jpg",
+    "_meta.xml",
+    "_thumb.png",
+    "_files.xml",
+    "_reviews.xml",
+    "_rules.conf",
+];
+
+/// Picture that archive.org makes of an item.
+const THUMBNAIL: &str = "__ia_thumb.jpg";
+
+/// Folder with former versions of files.
+const HISTORY: &str = "history/";
 
 /// Documents of the interface.
 pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Item>];
@@ -70,6 +84,8 @@ struct File {
     #[serde(default)]
     format: Option<String>,
     #[serde(default)]
+    old_version: Option<IgnoredAny>,
+    #[serde(default)]
     private: Option<IgnoredAny>,
 }
 
@@ -94,7 +110,7 @@ impl PlatformHelper for ArchiveOrg {
             let [name] = path.as_slice() else {
                 return Err(out_of_scope("the page is a part of an item; request the item"));
             };
-            let item: Item = client.json(&below(base, ["metadata", name]), token).await?;
+            let item: Item = client.json(&below(base, ["metadata", name]), token.as_ref()).await?;
             let (name, base) = (name.clone(), base.clone());
             client.convert(item.files.as_deref().map_or(0, <[_]>::len), move || item.dataset(&name, &base)).await
         })
@@ -135,6 +151,8 @@ impl Item {
             platform_domain: domain(base),
             platform_id: name.to_owned(),
             archiveorg_item_name: name.to_owned(),
+            former_item_name: None,
+            told_bytes: None,
             base_url: Some(below(base, ["download", name]).to_string()),
             bundle_url: None,
             files: files.into_iter().map(|file| file.manifest(name, base)).collect(),
@@ -157,8 +175,9 @@ impl File {
         let is_own = OWN_FILES.iter().any(|end| self.name.strip_suffix(end).is_some_and(|start| start == item));
         let is_torrent = item.starts_with("academictorrents_")
             && [".torrent", "_torrent.txt", ".bib"].iter().any(|end| self.name.ends_with(end));
+        let is_former = self.old_version.is_some() && self.name.starts_with(HISTORY);
         let is_original = self.source.as_deref() == Some("original");
-        is_original && !self.name.starts_with('_') && !is_own && !is_torrent
+        is_original && self.name != THUMBNAIL && !is_former && !is_own && !is_torrent
     }
 
     fn manifest(self, item: &str, base: &Url) -> PlatformFile {

@@ -8,11 +8,11 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, MAX_LIST_BYTES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name,
-    name_of, segments, set_digest, too_long_list,
+    Dataset, DatasetMetadata, MAX_LIST_BYTES, PlatformFile, PlatformHelper, PlatformSettings, Recognition, domain,
+    former_name, item_name_of_page, name_of, partial_list, segments, set_digest, too_long_list,
 };
 use crate::{
-    format::fileset::{message::ManifestFile, status::IngestStatus},
+    format::fileset::message::ManifestFile,
     harvest::fileset::{IngestFailure, LandingPage, PlatformClient, Relation, json::MAX_ENTRIES},
 };
 
@@ -33,6 +33,10 @@ impl PlatformHelper for Bag {
         NAME
     }
 
+    fn recognizes_by(&self) -> Recognition {
+        Recognition::Page
+    }
+
     fn matches(&self, page: &LandingPage, _: &PlatformSettings) -> bool {
         manifest(page).is_some()
     }
@@ -47,18 +51,20 @@ impl PlatformHelper for Bag {
             let no_bag = || IngestFailure::bad_answer("the page links no manifest of a bag");
             let (place, algorithm) = manifest(page).ok_or_else(no_bag)?;
             let tag_file = |name: &str| place.join(name).map_err(|error| IngestFailure::bad_answer(error.to_string()));
-            let fetched = client.text_as(&tag_file("fetch.txt")?, |text| Ok(fetched(text))).await;
-            let fetched = optional(fetched)?.unwrap_or_default();
-            let info = client.text_as(&tag_file("bag-info.txt")?, |text| Ok(BagInfo::read(text))).await;
-            let info = optional(info)?.unwrap_or_default();
+            let fetched = client.optional_text_as(&tag_file("fetch.txt")?, |text| Ok(fetched(text))).await?;
+            let fetched = fetched.unwrap_or_default();
+            let info = client.optional_text_as(&tag_file("bag-info.txt")?, |text| Ok(BagInfo::read(text))).await?;
+            let info = info.unwrap_or_default();
             let manifest_place = place.clone();
             let files = client.text_as(&place, move |text| files(text, algorithm, &manifest_place, &fetched)).await?;
-            info.check_count(files.len())?;
+            info.check(&files)?;
             let folder = place.join(".").unwrap_or_else(|_| place.clone());
-            let (host, path) = (domain(&folder), segments(&folder).join("-"));
+            let host = domain(&folder);
             Ok(Dataset {
                 platform_name: NAME,
-                archiveorg_item_name: item_name(&[&host, &path]),
+                archiveorg_item_name: item_name_of_page(&folder),
+                former_item_name: Some(former_name(&[&host, &segments(&folder).join("-")])),
+                told_bytes: info.oxum.map(|(bytes, _)| bytes),
                 platform_domain: host,
                 platform_id: folder.path().to_owned(),
                 base_url: Some(folder.into()),
@@ -87,15 +93,6 @@ fn manifest(page: &LandingPage) -> Option<(Url, &'static str)> {
     let all = std::iter::once(&page.url).chain(linked).chain(&links.manifests);
     let best = all.filter_map(|url| Some((algorithm(url)?, url))).min_by_key(|(rank, _)| *rank)?;
     Some((best.1.clone(), ALGORITHMS[best.0]))
-}
-
-/// Returns what was read from a file that a bag need not have.
-fn optional<T>(read: Result<T, IngestFailure>) -> Result<Option<T>, IngestFailure> {
-    match read {
-        Ok(read) => Ok(Some(read)),
-        Err(failure) if failure.status == IngestStatus::PLATFORM_404 => Ok(None),
-        Err(failure) => Err(failure),
-    }
 }
 
 /// Returns URL and size of the files that are elsewhere, by their paths.
@@ -143,8 +140,8 @@ fn files(
 /// Facts of a bag (`bag-info.txt`).
 #[derive(Default)]
 struct BagInfo {
-    /// Number of files.
-    count: Option<usize>,
+    /// Number of bytes and of files.
+    oxum: Option<(u64, usize)>,
     identifier: Option<String>,
     organization: Option<String>,
     date: Option<String>,
@@ -154,9 +151,11 @@ struct BagInfo {
 impl BagInfo {
     fn read(text: &str) -> Self {
         // `Payload-Oxum: BYTES.FILES`
-        let count = field(text, "Payload-Oxum").and_then(|oxum| oxum.split_once('.')?.1.parse().ok());
+        let oxum = field(text, "Payload-Oxum");
+        let oxum = oxum.as_deref().and_then(|oxum| oxum.split_once('.'));
+        let oxum = oxum.and_then(|(bytes, files)| Some((bytes.parse().ok()?, files.parse().ok()?)));
         Self {
-            count,
+            oxum,
             identifier: field(text, "External-Identifier"),
             organization: field(text, "Source-Organization"),
             date: field(text, "Bagging-Date"),
@@ -164,10 +163,18 @@ impl BagInfo {
         }
     }
 
-    /// Compares the number of files with the one of the bag. A list that was cut has too many in any case.
-    fn check_count(&self, listed: usize) -> Result<(), IngestFailure> {
-        match self.count.filter(|told| *told != listed && listed <= MAX_ENTRIES) {
-            Some(told) => Err(IngestFailure::bad_answer(format!("the bag has {told} files, and lists {listed}"))),
+    /// Compares the numbers of files and bytes with those of the bag. A list that was cut has too many in any case, and the
+    /// sizes of a bag are rarely known before the files are there.
+    fn check(&self, files: &[PlatformFile]) -> Result<(), IngestFailure> {
+        let Some((bytes, count)) = self.oxum else { return Ok(()) };
+        let listed = files.len();
+        if count != listed && listed <= MAX_ENTRIES {
+            return Err(partial_list(format!("the bag has {count} files, and lists {listed}")));
+        }
+        let sizes = files.iter().map(|file| file.manifest.size);
+        let known = sizes.sum::<Option<u64>>();
+        match known.filter(|known| *known != bytes) {
+            Some(known) => Err(partial_list(format!("the bag has {bytes} bytes, and lists {known}"))),
             None => Ok(()),
         }
     }

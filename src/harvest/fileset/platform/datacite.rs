@@ -5,8 +5,8 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, PlatformHelper, PlatformSettings, below, domain, item_name, no_match, segments,
-    signposting::linked_files,
+    Dataset, DatasetMetadata, PlatformHelper, PlatformSettings, Recognition, below, domain, former_name, item_name,
+    no_match, segments, signposting::linked_files,
 };
 use crate::{
     format::fileset::status::IngestStatus,
@@ -79,6 +79,10 @@ impl PlatformHelper for DataCite {
         NAME
     }
 
+    fn recognizes_by(&self) -> Recognition {
+        Recognition::Identifier
+    }
+
     fn matches(&self, page: &LandingPage, _: &PlatformSettings) -> bool {
         doi(page).is_some()
     }
@@ -104,7 +108,7 @@ impl PlatformHelper for DataCite {
                 let place = below(&settings.datacite, ["dois", &doi, "media"]);
                 let media = client.json::<Answer<List<Media>>>(&place, None).await.map_err(unknown)?.data;
                 let link = |Media { attributes: MediaAttributes { url, media_type } }: Media| {
-                    Some(Link { url: Url::parse(&url).ok()?, media_type })
+                    Some(Link::new(Url::parse(&url).ok()?, media_type))
                 };
                 links = client.convert(media.len(), move || media.into_iter().filter_map(link).collect()).await;
             }
@@ -114,7 +118,9 @@ impl PlatformHelper for DataCite {
             let host = domain(&page.url);
             Ok(Dataset {
                 platform_name: NAME,
-                archiveorg_item_name: item_name(&[&host, &doi]),
+                archiveorg_item_name: item_name(&host, &[&doi]),
+                former_item_name: Some(former_name(&[&host, &doi])),
+                told_bytes: None,
                 platform_domain: host,
                 base_url: None,
                 bundle_url: None,
@@ -147,6 +153,6 @@ fn doi(page: &LandingPage) -> Option<String> {
 }
 
 fn content_links(content: Texts) -> Vec<Link> {
-    let link = |url: String| Some(Link { url: Url::parse(&url).ok()?, media_type: None });
+    let link = |url: String| Some(Link::new(Url::parse(&url).ok()?, None));
     content.0.into_iter().filter_map(link).collect()
 }

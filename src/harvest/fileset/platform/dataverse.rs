@@ -9,11 +9,11 @@ use serde_json::json;
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, PlatformFile, PlatformHelper, PlatformSettings, below, domain, extra, item_name,
-    out_of_scope, segments, set_digest,
+    Dataset, DatasetMetadata, PlatformFile, PlatformHelper, PlatformSettings, below, domain, extra, former_name,
+    item_name, out_of_scope, segments, set_digest,
 };
 use crate::{
-    format::fileset::message::ManifestFile,
+    format::fileset::{message::ManifestFile, status::IngestStatus},
     harvest::fileset::{
         IngestFailure, LandingPage, PlatformClient,
         json::{self, List, Text, TextOr, TextOrList},
@@ -24,7 +24,7 @@ use crate::{
 /// Dataverse.
 pub(super) struct Dataverse;
 
-const NAME: &str = "dataverse";
+pub(super) const NAME: &str = "dataverse";
 
 /// Length of the identifiers of datasets and files at most installations.
 const ID_CHARS: usize = 6;
@@ -169,7 +169,7 @@ impl PlatformHelper for Dataverse {
     }
 
     fn matches(&self, page: &LandingPage, _: &PlatformSettings) -> bool {
-        persistent_id(&page.url).is_some()
+        persistent_id(&page.url).is_some() || is_other_place(&page.url)
     }
 
     fn dataset<'a>(
@@ -179,56 +179,82 @@ impl PlatformHelper for Dataverse {
         client: &'a PlatformClient,
     ) -> BoxFuture<'a, Result<Dataset, IngestFailure>> {
         Box::pin(async move {
-            let pid = persistent_id(&page.url).ok_or_else(|| out_of_scope("the page has no persistentId"))?;
-            if is_file(&pid, &page.url) {
-                return Err(out_of_scope(format!("{pid} is a single file of a dataset; request the dataset")));
+            let pid = persistent_id(&page.url)
+                .ok_or_else(|| out_of_scope("the page is a single file or a collection; request a dataset"))?;
+            let is_file = || out_of_scope(format!("{pid} is a single file of a dataset; request the dataset"));
+            if is_file_page(&page.url) || has_file_part(&pid) {
+                return Err(is_file());
             }
             let site = page.url.join("/").map_err(|error| IngestFailure::bad_answer(error.to_string()))?;
             let token = settings.token_for(NAME, &site);
             let of = |url: Url| with_query(url, &[("persistentId", &pid)]);
             let wanted =
                 query(&page.url, "version").filter(|version| !version.is_empty() && !version.contains("DRAFT"));
+            // A file with an identifier of its own looks like a dataset with a long shoulder, so the interface decides.
+            let unknown = |failure: IngestFailure| {
+                let is_unknown = failure.status == IngestStatus::PLATFORM_404 && may_be_file(&pid);
+                if is_unknown { is_file() } else { failure }
+            };
             let version = match wanted {
                 Some(version) => {
                     let place = of(below(&site, ["api", "datasets", ":persistentId", "versions", &version]));
-                    client.json::<Answer<Version>>(&place, token).await?.data
+                    client.json::<Answer<Version>>(&place, token.as_ref()).await.map_err(unknown)?.data
                 }
                 None => {
                     let place = of(below(&site, ["api", "datasets", ":persistentId", ""]));
-                    let answer = client.json::<Answer<LatestVersion>>(&place, token).await?;
+                    let answer = client.json::<Answer<LatestVersion>>(&place, token.as_ref()).await.map_err(unknown)?;
                     let no_version = || out_of_scope(format!("{pid} has no published version"));
                     answer.data.latest_version.ok_or_else(no_version)?
                 }
             };
-            client
-                .convert(version.files.len(), move || version.check().and_then(|()| version.dataset(&pid, &site)))
-                .await
+            let (has_token, entries) = (token.is_some(), version.files.len());
+            let dataset = move || version.check(has_token).and_then(|()| version.dataset(&pid, &site));
+            client.convert(entries, dataset).await
         })
     }
 }
 
 /// Returns the persistent identifier of a page.
+///
+/// Older installations and links write the name and the scheme in other ways, or leave the scheme of a DOI out.
 fn persistent_id(url: &Url) -> Option<String> {
-    query(url, "persistentId").filter(|pid| {
-        let (scheme, id) = pid.split_once(':').unwrap_or_default();
-        matches!(scheme, "doi" | "hdl") && id.contains('/') && !id.ends_with('/') && pid.len() < 500
-    })
+    let pid = query(url, "persistentId").or_else(|| query(url, "globalId"))?;
+    let pid = match pid.split_once(':') {
+        Some((scheme, id)) => format!("{}:{id}", scheme.to_ascii_lowercase()),
+        None if pid.starts_with("10.") => format!("doi:{pid}"),
+        None => return None,
+    };
+    let (scheme, id) = pid.split_once(':')?;
+    let is_known = matches!(scheme, "doi" | "hdl") && id.contains('/') || scheme == "perma" && !id.is_empty();
+    (is_known && !id.ends_with('/') && pid.len() < 500).then_some(pid)
 }
 
-/// Returns whether a persistent identifier is the one of a file: one more part after the one of the dataset.
-fn is_file(pid: &str, page: &Url) -> bool {
-    if segments(page).last().is_some_and(|last| last.starts_with("file.")) {
-        return true;
-    }
+/// Returns whether a page of Dataverse is one of a collection, or of a file without an identifier of its own.
+fn is_other_place(url: &Url) -> bool {
+    let path = segments(url);
+    let is_collection = matches!(path.as_slice(), [first, _] if first == "dataverse");
+    is_collection || (is_file_page(url) && query(url, "fileId").is_some())
+}
+
+fn is_file_page(url: &Url) -> bool {
+    segments(url).last().is_some_and(|last| last == "file.xhtml")
+}
+
+/// Returns whether a persistent identifier has more parts than authority, shoulder and dataset.
+fn has_file_part(pid: &str) -> bool {
+    pid.split('/').count() > 3
+}
+
+/// Returns whether a persistent identifier without a shoulder would be the one of a file: two parts of the usual length.
+fn may_be_file(pid: &str) -> bool {
     let is_id =
-        |part: &&str| part.len() == ID_CHARS && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+        |part: &str| part.len() == ID_CHARS && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
     let parts: Vec<_> = pid.split('/').skip(1).collect();
-    // A shoulder such as DVN is shorter than an identifier.
-    parts.len() > 2 || (parts.len() == 2 && parts.iter().all(is_id))
+    parts.len() == 2 && parts.into_iter().all(is_id)
 }
 
 fn query(url: &Url, name: &str) -> Option<String> {
-    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    url.query_pairs().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.into_owned())
 }
 
 fn with_query(mut url: Url, parameters: &[(&str, &str)]) -> Url {
@@ -237,7 +263,8 @@ fn with_query(mut url: Url, parameters: &[(&str, &str)]) -> Url {
 }
 
 impl Version {
-    fn check(&self) -> Result<(), IngestFailure> {
+    /// Checks that the version is published, and open unless a token opens it.
+    fn check(&self, has_token: bool) -> Result<(), IngestFailure> {
         if let Some(state) = self.version_state.as_deref().filter(|state| *state != "RELEASED") {
             return Err(out_of_scope(format!("the version is {state}")));
         }
@@ -249,7 +276,7 @@ impl Version {
         };
         let is_closed = |file: &&File| file.restricted || is_embargoed(file);
         let (closed, all) = (self.files.iter().filter(is_closed).count(), self.files.len());
-        if closed == 0 {
+        if closed == 0 || has_token {
             return Ok(());
         }
         let until =
@@ -272,7 +299,9 @@ impl Version {
         let metadata = self.bibliography(&own, &number);
         Ok(Dataset {
             platform_name: NAME,
-            archiveorg_item_name: item_name(&[&host, &last, &format!("v{number}")]),
+            archiveorg_item_name: item_name(&host, &[&own, &format!("v{number}")]),
+            former_item_name: Some(former_name(&[&host, &last, &format!("v{number}")])),
+            told_bytes: None,
             platform_domain: host,
             base_url: None,
             bundle_url: Some(with_query(bundle, &[("persistentId", &own), ("format", "original")]).to_string()),
@@ -316,6 +345,7 @@ impl File {
         let Self { label, directory_label, version, data_file: data, .. } = self;
         let is_table = data.original_file_size.is_some() || data.original_file_format.is_some();
         let stored_name = label.or(data.filename).unwrap_or_else(|| data.id.to_string());
+        let stored = stored_name.clone();
         let name = match data.original_file_name {
             Some(name) if is_table => name,
             _ if is_table => original_name(stored_name, data.original_file_format.as_deref()),
@@ -332,8 +362,9 @@ impl File {
         if is_table {
             url = with_query(url, &[("format", "original")]);
         }
+        let in_folder = |name: &str| folder.map_or_else(|| name.to_owned(), |folder| format!("{folder}/{name}"));
         let mut file = ManifestFile {
-            path: folder.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}")),
+            path: in_folder(&name),
             size: if is_table { data.original_file_size } else { data.filesize },
             mimetype: if is_table { data.original_file_format } else { data.content_type },
             extra: extra([("version", version.map(|v| json!(v))), ("description", data.description.map(|d| json!(d)))]),
@@ -346,7 +377,9 @@ impl File {
                 set_digest(&mut file, &algorithm, &value);
             }
         }
-        PlatformFile { manifest: file, is_soft: is_table }
+        // The names of the stored forms differ.
+        let alternative = is_table.then(|| in_folder(&stored));
+        PlatformFile { is_soft: is_table, alternative, ..PlatformFile::new(file) }
     }
 }
 

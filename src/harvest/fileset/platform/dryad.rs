@@ -5,15 +5,16 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, is_below, item_name,
-    out_of_scope, own_link, segments, set_digest,
+    Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, former_name,
+    is_below, item_name, out_of_scope, own_link, partial_list, segments, set_digest,
 };
 use crate::{
     format::fileset::message::ManifestFile,
     harvest::fileset::{
         IngestFailure, LandingPage, PlatformClient, PlatformToken,
-        json::{self, List},
+        json::{self, List, TextOr},
     },
+    model::Timestamp,
 };
 
 /// Dryad.
@@ -79,8 +80,16 @@ struct Target {
 struct Page {
     #[serde(default)]
     total: Option<usize>,
+    #[serde(default, rename = "_links")]
+    links: PageLinks,
     #[serde(rename = "_embedded")]
     embedded: Embedded,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PageLinks {
+    next: TextOr<Target>,
 }
 
 #[derive(Deserialize)]
@@ -127,18 +136,22 @@ impl PlatformHelper for Dryad {
             let doi = doi(&page.url).ok_or_else(|| out_of_scope("the page is no dataset"))?;
             // The identifier is one segment, so its slash is encoded.
             let encoded = percent_encoding::utf8_percent_encode(&doi, percent_encoding::NON_ALPHANUMERIC);
-            let record: Record = client.json(&own_link(base, &format!("/api/v2/datasets/{encoded}"))?, token).await?;
+            let record: Record =
+                client.json(&own_link(base, &format!("/api/v2/datasets/{encoded}"))?, token.as_ref()).await?;
             if !record.identifier.eq_ignore_ascii_case(&doi) {
                 let own = &record.identifier;
                 return Err(IngestFailure::bad_answer(format!("the answer is about {own}, not about {doi}")));
             }
             if record.visibility.as_deref().is_some_and(|visibility| visibility != "public") {
                 let status = record.curation_status.as_deref().unwrap_or("restricted");
-                return Err(IngestFailure::restricted(format!("the dataset is {status}"), None));
+                let today = Timestamp::now().datetime().format("%Y-%m-%d").to_string();
+                // An embargo ends with the publication.
+                let end = record.publication_date.as_deref().filter(|date| *date > &*today);
+                return Err(IngestFailure::restricted(format!("the dataset is {status}"), end));
             }
             let version = record.links.version.as_ref();
             let version = version.ok_or_else(|| out_of_scope("the dataset has no published version"))?;
-            let files = files(&own_link(base, &format!("{}/files", version.href))?, client, token).await?;
+            let files = files(&own_link(base, &format!("{}/files", version.href))?, client, token.as_ref()).await?;
             let (host, number) = (domain(base), record.version_number.unwrap_or(1));
             let interface = base.clone();
             let manifests = client.convert(files.len(), move || {
@@ -146,10 +159,12 @@ impl PlatformHelper for Dryad {
                 files.map(|file| file.manifest(&interface)).collect::<Result<Vec<_>, _>>()
             });
             let manifests = manifests.await?;
-            let last = doi.rsplit('/').next().unwrap_or_default();
+            let (last, version_name) = (doi.rsplit('/').next().unwrap_or_default(), format!("v{number}"));
             Ok(Dataset {
                 platform_name: NAME,
-                archiveorg_item_name: item_name(&[&host, last, &format!("v{number}")]),
+                archiveorg_item_name: item_name(&host, &[&doi, &version_name]),
+                former_item_name: Some(former_name(&[&host, last, &version_name])),
+                told_bytes: None,
                 platform_domain: host,
                 base_url: None,
                 bundle_url: Some(own_link(base, &format!("{}/download", version.href))?.to_string()),
@@ -161,12 +176,16 @@ impl PlatformHelper for Dryad {
     }
 }
 
-/// Returns the DOI of a page, with `doi:` before it.
+/// Returns the DOI of a page, with `doi:` before it: in the path after `dataset`, or in the query of older links.
 fn doi(url: &Url) -> Option<String> {
     let path = segments(url).join("/");
-    let at = path.find("dataset/doi:")?;
-    let doi = path.get(at + "dataset/".len()..)?;
-    doi.contains('/').then(|| doi.to_owned())
+    let of_path = path.find("dataset/doi:").and_then(|at| path.get(at + "dataset/".len()..));
+    let of_query = || {
+        let id = url.query_pairs().find(|(name, _)| name == "id").map(|(_, id)| id.into_owned());
+        id.filter(|_| path.ends_with("landing/show"))
+    };
+    let doi = of_path.map(str::to_owned).or_else(of_query)?;
+    (doi.starts_with("doi:") && doi.contains('/')).then_some(doi)
 }
 
 /// Requests all pages of the list of files.
@@ -179,11 +198,21 @@ async fn files(
     for page in 1.. {
         let mut url = place.clone();
         url.set_query(Some(&format!("page={page}&per_page={PAGE_FILES}")));
-        let Page { total, embedded } = client.json(&url, token).await?;
-        let is_last = embedded.files.is_empty();
+        let Page { total, links, embedded } = client.json(&url, token).await?;
+        let (is_empty, has_next) = (embedded.files.is_empty(), links.next.object().is_some());
         files.extend(embedded.files);
-        if is_last || total.is_none_or(|total| files.len() >= total) || files.len() > MAX_ENTRIES {
+        if files.len() > MAX_ENTRIES {
             break;
+        }
+        let has_all = total.is_some_and(|total| files.len() >= total);
+        if is_empty || has_all || (total.is_none() && !has_next) {
+            match total.filter(|total| *total != files.len()) {
+                Some(total) => {
+                    let listed = files.len();
+                    return Err(partial_list(format!("the version has {total} files, and lists {listed}")));
+                }
+                None => break,
+            }
         }
     }
     Ok(files)

@@ -8,13 +8,13 @@ use url::Url;
 
 use super::{
     Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, below, domain, item_name,
-    out_of_scope, segments,
+    out_of_scope, partial_list, paths::with_id, segments,
 };
 use crate::{
     format::fileset::message::ManifestFile,
     harvest::fileset::{
         IngestFailure, LandingPage, PlatformClient, PlatformToken,
-        json::{self, List, Text, TextMap},
+        json::{self, List, Text, TextMap, TextOr},
     },
 };
 
@@ -55,7 +55,7 @@ struct Article {
     #[serde(default)]
     files: List<File>,
     #[serde(default)]
-    folder_structure: Option<TextMap>,
+    folder_structure: TextOr<TextMap>,
     #[serde(default)]
     authors: List<Author>,
     #[serde(default)]
@@ -107,11 +107,14 @@ impl PlatformHelper for Figshare {
 
     fn matches(&self, page: &LandingPage, settings: &PlatformSettings) -> bool {
         let domain = domain(&page.url);
+        let is_place = |first: &String| {
+            matches!(first.as_str(), "articles" | "collections" | "projects" | "s" | "account" | "authors")
+        };
         let is_host = |pattern: &String| match pattern.strip_prefix('*') {
             Some(end) => domain.ends_with(end),
             None => domain == *pattern,
         };
-        settings.figshare_hosts.iter().any(is_host) && article_id(&page.url).is_some()
+        settings.figshare_hosts.iter().any(is_host) && segments(&page.url).first().is_some_and(is_place)
     }
 
     fn dataset<'a>(
@@ -127,27 +130,29 @@ impl PlatformHelper for Figshare {
                 Some(version) => below(api, ["articles", &id, "versions", version]),
                 None => below(api, ["articles", &id]),
             };
-            let mut article: Article = client.json(&place, token).await?;
+            let mut article: Article = client.json(&place, token.as_ref()).await?;
             article.check()?;
             let version = version.or(article.version.map(|version| version.to_string()));
             let version = version.ok_or_else(|| IngestFailure::bad_answer("the article has no version"))?;
             let list = below(api, ["articles", &id, "versions", &version, "files"]);
-            let files = article.all_files(&list, client, token).await?;
+            let files = article.all_files(&list, client, token.as_ref()).await?;
             if let Some(linked) = files.iter().find(|file| file.is_link_only) {
                 return Err(out_of_scope(format!("{:?} is only a link to another place", linked.name)));
             }
             let sum = files.iter().filter_map(|file| file.size).fold(0, u64::saturating_add);
             if let Some(size) = article.size.filter(|size| *size != sum) {
-                return Err(IngestFailure::bad_answer(format!("the files have {sum} bytes, and the article {size}")));
+                return Err(partial_list(format!("the files have {sum} bytes, and the article {size}")));
             }
-            let (folders, host) = (article.folder_structure.take(), domain(&page.url));
+            let (folders, host) = (std::mem::take(&mut article.folder_structure).object(), domain(&page.url));
             let interface = api.clone();
             let manifests = client.convert(files.len(), move || {
                 files.into_iter().map(|file| file.manifest(folders.as_ref(), &interface)).collect()
             });
             Ok(Dataset {
                 platform_name: NAME,
-                archiveorg_item_name: item_name(&[&host, &id, &format!("v{version}")]),
+                archiveorg_item_name: item_name(&host, &[&id, &format!("v{version}")]),
+                former_item_name: None,
+                told_bytes: None,
                 platform_domain: host,
                 base_url: None,
                 bundle_url: Some(
@@ -244,16 +249,21 @@ impl File {
         };
         // Downloads at the host of the landing pages answer robots with a challenge.
         let usable = |url: &String| !url.contains("://figshare.com/ndownloader/");
-        let by_id = || below(api, ["file", "download", &self.id.to_string()]).to_string();
-        let url = self.download_url.filter(usable).unwrap_or_else(by_id);
+        let by_id = below(api, ["file", "download", &self.id.to_string()]).to_string();
+        let url = self.download_url.filter(usable).unwrap_or_else(|| by_id.clone());
         let md5 = self.computed_md5.or(self.supplied_md5).filter(|md5| !md5.is_empty());
-        PlatformFile::new(ManifestFile {
-            path,
-            size: self.size,
-            md5: md5.map(|md5| md5.to_ascii_lowercase()),
-            mimetype: self.mimetype,
-            platform_url: Some(url),
-            ..ManifestFile::default()
-        })
+        PlatformFile {
+            alternative: with_id(&path, self.id),
+            // At the hosts of institutions, the interface may send what their downloads refuse.
+            other_url: (by_id != url).then_some(by_id),
+            ..PlatformFile::new(ManifestFile {
+                path,
+                size: self.size,
+                md5: md5.map(|md5| md5.to_ascii_lowercase()),
+                mimetype: self.mimetype,
+                platform_url: Some(url),
+                ..ManifestFile::default()
+            })
+        }
     }
 }

@@ -4,25 +4,21 @@
 //! days of October 2023); a map by key (the native form); and a list of its own, `/files`. A work has a record for each
 //! version, and an identifier of its own, which stands for the newest one.
 
-use std::fmt;
+pub(super) mod files;
 
 use futures_util::future::BoxFuture;
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
+use serde::Deserialize;
 use url::Url;
 
+use self::files::Files;
 use super::{
-    Dataset, DatasetMetadata, PlatformFile, PlatformHelper, PlatformSettings, below, domain, is_below, item_name,
-    out_of_scope, segments, set_digest,
+    Dataset, DatasetMetadata, PlatformHelper, PlatformSettings, below, domain, is_below, item_name, out_of_scope,
+    segments,
 };
-use crate::{
-    format::fileset::message::ManifestFile,
-    harvest::fileset::{
-        IngestFailure, LandingPage, PlatformClient,
-        json::{self, List, Text, TextOr},
-    },
+use crate::harvest::fileset::{
+    IngestFailure, LandingPage, PlatformClient,
+    client::named,
+    json::{self, List, Text, TextOr},
 };
 
 /// Zenodo.
@@ -31,7 +27,7 @@ pub(super) struct Invenio;
 pub(super) const NAME: &str = "zenodo";
 
 /// Documents of the interface.
-pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Record>, json::is::<Files>];
+pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Record>];
 
 /// A record in any of the forms.
 #[derive(Deserialize)]
@@ -43,6 +39,9 @@ struct Record {
     parent: Option<Parent>,
     #[serde(default)]
     doi: Option<String>,
+    /// DOI of the work.
+    #[serde(default)]
+    conceptdoi: Text,
     metadata: Metadata,
     #[serde(default)]
     access: Option<Access>,
@@ -64,6 +63,20 @@ impl Identifier {
 #[derive(Deserialize)]
 struct Parent {
     id: Identifier,
+    #[serde(default)]
+    pids: TextOr<Pids>,
+}
+
+#[derive(Deserialize)]
+struct Pids {
+    #[serde(default)]
+    doi: TextOr<Pid>,
+}
+
+#[derive(Deserialize)]
+struct Pid {
+    #[serde(default)]
+    identifier: Text,
 }
 
 #[derive(Deserialize)]
@@ -123,115 +136,14 @@ struct Embargo {
     until: Option<String>,
 }
 
-/// Files in any of the forms: a list, or an object whose member `entries` is a list or an object by name.
-#[derive(Default)]
-struct Files {
-    list: List<File>,
-    /// Number of files that the object says.
-    count: Option<usize>,
-}
-
-impl<'de> Deserialize<'de> for Files {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FilesVisitor;
-        impl<'de> Visitor<'de> for FilesVisitor {
-            type Value = Files;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of files, or an object with one")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, files: A) -> Result<Files, A::Error> {
-                Ok(Files { list: List::of_seq(files)?, count: None })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Files, A::Error> {
-                let mut files = Files::default();
-                while let Some(member) = members.next_key::<Text>()? {
-                    match member.0.as_deref() {
-                        Some("entries") => files.list = members.next_value::<Option<Entries>>()?.unwrap_or_default().0,
-                        Some("count") => files.count = members.next_value()?,
-                        _ => {
-                            members.next_value::<IgnoredAny>()?;
-                        }
-                    }
-                }
-                Ok(files)
-            }
-        }
-        deserializer.deserialize_any(FilesVisitor)
-    }
-}
-
-/// Files as a list, or by their names.
-#[derive(Default)]
-struct Entries(List<File>);
-
-impl<'de> Deserialize<'de> for Entries {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EntriesVisitor;
-        impl<'de> Visitor<'de> for EntriesVisitor {
-            type Value = Entries;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of files, or an object with files")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, files: A) -> Result<Entries, A::Error> {
-                List::of_seq(files).map(Entries)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, files: A) -> Result<Entries, A::Error> {
-                List::of_values(files).map(Entries)
-            }
-        }
-        deserializer.deserialize_any(EntriesVisitor)
-    }
-}
-
-#[derive(Deserialize)]
-struct File {
-    #[serde(alias = "filename")]
-    key: String,
-    #[serde(default, alias = "filesize")]
-    size: Option<u64>,
-    #[serde(default)]
-    checksum: Option<String>,
-    #[serde(default)]
-    mimetype: Option<String>,
-    #[serde(default)]
-    links: Links,
-}
-
-#[derive(Default, Deserialize)]
-struct Links {
-    #[serde(rename = "self", default)]
-    own: Option<String>,
-    #[serde(default)]
-    content: Option<String>,
-}
-
-impl Files {
-    /// Returns the files.
-    ///
-    /// # Errors
-    /// Fails if the list has another number of files than it says.
-    fn list(self) -> Result<List<File>, IngestFailure> {
-        let listed = self.list.count;
-        match self.count.filter(|count| *count != listed) {
-            Some(count) => Err(IngestFailure::bad_answer(format!("the record has {count} files, and lists {listed}"))),
-            None => Ok(self.list),
-        }
-    }
-}
-
 impl PlatformHelper for Invenio {
     fn name(&self) -> &'static str {
         NAME
     }
 
     fn matches(&self, page: &LandingPage, settings: &PlatformSettings) -> bool {
-        base(&page.url, settings).is_some_and(|base| record_id(&page.url, base).is_some())
+        let is_place = |base: &Url| record_id(&page.url, base).is_some() || is_other_place(&page.url, base);
+        base(&page.url, settings).is_some_and(is_place)
     }
 
     fn dataset<'a>(
@@ -244,25 +156,29 @@ impl PlatformHelper for Invenio {
             let base = base(&page.url, settings).ok_or_else(|| out_of_scope("the page is no record"))?;
             let token = settings.token_for(NAME, base);
             let id = record_id(&page.url, base).unwrap_or(Err(out_of_scope("the page is no record")))?;
-            let record: Record = client.json(&below(base, ["api", "records", &id]), token).await?;
+            let record: Record = client.json(&below(base, ["api", "records", &id]), token.as_ref()).await?;
             record.check(&id, base)?;
+            record.check_way(page, base)?;
+            let has_no_files = record.files.as_ref().is_some_and(|files| files.is_disabled);
             let mut files = record.files.map(Files::list).transpose()?.unwrap_or_default();
-            if files.is_empty() {
-                let list: Files = client.json(&below(base, ["api", "records", &id, "files"]), token).await?;
+            if files.is_empty() && !has_no_files {
+                let list: Files = client.json(&below(base, ["api", "records", &id, "files"]), token.as_ref()).await?;
                 files = list.list()?;
             }
             let (doi, host) = (record.doi.clone(), domain(base));
             let (installation, record_id) = (base.clone(), id.clone());
             let manifests = client.convert(files.len(), move || {
-                files.into_iter().map(|file| file.manifest(&installation, &record_id)).collect()
+                files.into_iter().map(|file| file.manifest(&installation, &record_id)).collect::<Result<_, _>>()
             });
             Ok(Dataset {
                 platform_name: NAME,
                 platform_domain: host.clone(),
-                archiveorg_item_name: item_name(&[&host, &id]),
+                archiveorg_item_name: item_name(&host, &[&id]),
+                former_item_name: None,
+                told_bytes: None,
                 base_url: Some(below(base, ["records", &id, "files"]).to_string()),
                 bundle_url: Some(below(base, ["api", "records", &id, "files-archive"]).to_string()),
-                files: manifests.await,
+                files: manifests.await?,
                 metadata: record.metadata.bibliography(doi),
                 platform_id: id,
             })
@@ -275,14 +191,28 @@ fn base<'s>(url: &Url, settings: &'s PlatformSettings) -> Option<&'s Url> {
     settings.invenio.iter().find(|base| is_below(url, base))
 }
 
+/// Returns whether a page of an installation is none of a record, such as the one of a community.
+fn is_other_place(url: &Url, base: &Url) -> bool {
+    const PLACES: [&str; 5] = ["communities", "collections", "collection", "search", "deposit"];
+    segments(url).get(segments(base).len()).is_some_and(|first| PLACES.contains(&first.as_str()))
+}
+
 /// Returns the identifier of the record of a page; `None` if it is no record, and an error for a part of one.
 fn record_id(url: &Url, base: &Url) -> Option<Result<String, IngestFailure>> {
     let before = segments(base).len();
     let path = segments(url);
     let id = match path.get(before..)? {
         [kind, id, rest @ ..] if matches!(kind.as_str(), "record" | "records") => {
-            if rest.first().is_some_and(|part| part == "files") {
-                return Some(Err(out_of_scope("the page is a single file of a record; request the record")));
+            match rest.first().map(String::as_str) {
+                Some("files") => {
+                    return Some(Err(out_of_scope("the page is a single file of a record; request the record")));
+                }
+                Some("latest") => {
+                    return Some(Err(out_of_scope(
+                        "the page is the newest version, whichever it is; request a version",
+                    )));
+                }
+                _ => {}
             }
             id.as_str()
         }
@@ -299,8 +229,7 @@ impl Record {
         let own = self.id.text();
         let work = self.conceptrecid.as_ref().or(self.parent.as_ref().map(|parent| &parent.id));
         if own != id || work.is_some_and(|work| work.text() == id) {
-            let newest = below(base, ["records", own]);
-            return Err(out_of_scope(format!("{id} stands for all versions; the newest one is {newest}")));
+            return Err(self.all_versions(id, base));
         }
         let Metadata { access_right, embargo_date, .. } = &self.metadata;
         if let Some(right) = access_right.as_deref().filter(|right| *right != "open") {
@@ -315,6 +244,44 @@ impl Record {
             return Err(IngestFailure::restricted("access to the files is restricted", until));
         }
         Ok(())
+    }
+
+    /// Checks that no URL on the way to the record, and no DOI of the request, stands for all versions.
+    fn check_way(&self, page: &LandingPage, base: &Url) -> Result<(), IngestFailure> {
+        let Self { conceptrecid, parent, conceptdoi, .. } = self;
+        let ids = [conceptrecid.as_ref(), parent.as_ref().map(|parent| &parent.id)].into_iter().flatten();
+        let ids: Vec<&str> = ids.map(Identifier::text).filter(|id| !id.is_empty()).collect();
+        let pid = match parent.as_ref().map(|parent| &parent.pids) {
+            Some(TextOr::Object(Pids { doi: TextOr::Object(Pid { identifier }) })) => identifier.0.as_deref(),
+            _ => None,
+        };
+        let dois: Vec<&str> = conceptdoi.0.as_deref().into_iter().chain(pid).filter(|doi| !doi.is_empty()).collect();
+        let is_doi = |text: &str| dois.iter().any(|doi| text.eq_ignore_ascii_case(doi));
+        for hop in &page.hops {
+            let path = segments(hop);
+            let start = path.iter().position(|part| part.starts_with("10."));
+            let doi = start.map(|start| path[start..].join("/"));
+            let is_newest =
+                matches!(record_id(hop, base), Some(Err(_))) && path.last().is_some_and(|part| part == "latest");
+            let id = match record_id(hop, base) {
+                Some(Ok(id)) => Some(id),
+                // The DOI of a record ends with its identifier.
+                _ => doi.as_deref().and_then(|doi| Some(doi.rsplit_once('.')?.1.to_owned())),
+            };
+            if is_newest || id.is_some_and(|id| ids.contains(&&*id)) || doi.is_some_and(|doi| is_doi(&doi)) {
+                return Err(self.all_versions(&named(hop), base));
+            }
+        }
+        match page.requested_doi.as_deref().filter(|doi| is_doi(doi)) {
+            Some(doi) => Err(self.all_versions(doi, base)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails for an identifier of a work.
+    fn all_versions(&self, what: &str, base: &Url) -> IngestFailure {
+        let newest = below(base, ["records", self.id.text()]);
+        out_of_scope(format!("{what} stands for all versions; the newest one is {newest}"))
     }
 }
 
@@ -331,26 +298,5 @@ impl Metadata {
             version: self.version,
             doi,
         }
-    }
-}
-
-impl File {
-    fn manifest(self, base: &Url, id: &str) -> PlatformFile {
-        let Self { key, size, checksum, mimetype, links } = self;
-        // `links.self` was the content until 2023, and is a description now.
-        let is_content = |link: &String| link.ends_with("/content") || link.contains("/api/files/");
-        let url = links.content.or(links.own.filter(is_content)).unwrap_or_else(|| {
-            let mut url = below(base, ["api", "records", id, "files"]);
-            if let Ok(mut path) = url.path_segments_mut() {
-                path.push(&key).push("content");
-            }
-            url.to_string()
-        });
-        let mut file = ManifestFile { path: key, size, mimetype, platform_url: Some(url), ..ManifestFile::default() };
-        if let Some(checksum) = checksum {
-            let (algorithm, value) = checksum.split_once(':').unwrap_or(("md5", &checksum));
-            set_digest(&mut file, algorithm, value);
-        }
-        PlatformFile::new(file)
     }
 }

@@ -9,12 +9,14 @@ mod dataverse;
 mod dryad;
 mod figshare;
 mod invenio;
+mod item_name;
+mod linkset;
 mod osf;
+pub(super) mod paths;
 mod signposting;
 mod tokens;
 
-use std::collections::HashSet;
-
+use self::item_name::{former_name, item_name, item_name_of_page};
 pub use self::tokens::{InvalidTokenPlace, TokenPlace};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -23,11 +25,12 @@ use url::Url;
 use super::{
     IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule,
     client::named,
+    files::ArchivedFile,
     json::{MAX_ENTRIES, Reads},
     strategy::Thresholds,
 };
 use crate::format::fileset::{
-    message::{IngestStrategy, ManifestFile},
+    message::{FilesetResult, IngestStrategy, ManifestFile},
     status::IngestStatus,
 };
 
@@ -52,10 +55,12 @@ pub(super) static DOCUMENTS: &[&[Reads]] = &[
     dataverse::DOCUMENTS,
     figshare::DOCUMENTS,
     invenio::DOCUMENTS,
+    invenio::files::DOCUMENTS,
     archiveorg::DOCUMENTS,
     dryad::DOCUMENTS,
     osf::DOCUMENTS,
     signposting::DOCUMENTS,
+    linkset::DOCUMENTS,
     datacite::DOCUMENTS,
 ];
 
@@ -64,7 +69,12 @@ pub trait PlatformHelper: Send + Sync {
     /// Returns the name of the platform in results.
     fn name(&self) -> &'static str;
 
-    /// Returns whether a landing page is one of this platform.
+    /// Returns what the platform recognizes a dataset by.
+    fn recognizes_by(&self) -> Recognition {
+        Recognition::Url
+    }
+
+    /// Returns whether a landing page is one of this platform, even if it is none of a dataset.
     fn matches(&self, page: &LandingPage, settings: &PlatformSettings) -> bool;
 
     /// Reads the dataset of a landing page from the interface of the platform.
@@ -81,7 +91,20 @@ pub trait PlatformHelper: Send + Sync {
     }
 }
 
-/// Reads the dataset of a landing page from the platform that recognizes it.
+/// What a platform recognizes a dataset by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recognition {
+    /// The URL of a page, whatever its content.
+    Url,
+    /// The content of the page.
+    Page,
+    /// An identifier on the way to the page.
+    Identifier,
+}
+
+/// Reads the dataset of a landing page from the platform that recognizes it: by the URL of the page, by its content, by an
+/// earlier URL on the way to it, the newest one first, or by an identifier. So a challenge or a loop after the URL of a
+/// known platform does not matter.
 ///
 /// # Errors
 /// Fails with `no-platform-match`, with the failure of the landing page, or with the one of the platform.
@@ -90,11 +113,26 @@ pub async fn dataset_of(
     settings: &PlatformSettings,
     client: &PlatformClient,
 ) -> Result<(&'static dyn PlatformHelper, Dataset), IngestFailure> {
-    let platform = PLATFORMS.iter().find(|platform| platform.matches(page, settings));
-    let Some(platform) = platform else { return Err(no_match(page)) };
-    let mut dataset = platform.dataset(page, settings, client).await?;
-    dataset.bound()?;
-    Ok((*platform, dataset))
+    let earlier = page.hops.iter().rev().filter(|hop| **hop != page.url).map(|hop| page.at(hop.clone()));
+    let steps = std::iter::once((Recognition::Url, page.clone()))
+        .chain([(Recognition::Page, page.clone())])
+        .chain(earlier.map(|page| (Recognition::Url, page)))
+        .chain([(Recognition::Identifier, page.clone())]);
+    for (recognition, page) in steps {
+        let mut platforms = PLATFORMS.iter().filter(|platform| platform.recognizes_by() == recognition);
+        let Some(platform) = platforms.find(|platform| platform.matches(&page, settings)) else { continue };
+        match platform.dataset(&page, settings, client).await {
+            // A page that seemed to name files names none.
+            Err(failure) if failure.status == IngestStatus::NO_PLATFORM_MATCH => {}
+            Err(failure) => return Err(failure),
+            Ok(mut dataset) => {
+                paths::separate(&mut dataset.files);
+                dataset.bound()?;
+                return Ok((*platform, dataset));
+            }
+        }
+    }
+    Err(no_match(page))
 }
 
 /// Returns the failure of a page that is none of a platform: its own, if it has one.
@@ -144,6 +182,10 @@ pub struct Dataset {
     pub platform_id: String,
     /// Name of the item at archive.org.
     pub archiveorg_item_name: String,
+    /// Name that an item of this dataset may have from an earlier version of the program.
+    pub former_item_name: Option<String>,
+    /// Size of all files that the platform tells, where the sizes of the files are not in its list.
+    pub told_bytes: Option<u64>,
     /// URL below which the files are.
     pub base_url: Option<String>,
     /// URL of a file with all files.
@@ -161,10 +203,52 @@ impl Dataset {
         self.files.iter().filter_map(|file| file.manifest.size).fold(0, u64::saturating_add)
     }
 
+    /// Returns what identifies the dataset among those of all platforms.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        let Self { platform_name, platform_domain, platform_id, .. } = self;
+        format!("{platform_name}:{platform_domain}:{platform_id}")
+    }
+
+    /// Returns the name of the item that an earlier version of the program has made for this dataset.
+    pub(super) fn item_of(&self, previous: &FilesetResult) -> Option<String> {
+        let is_same = previous.hit
+            && previous.platform_name.as_deref() == Some(self.platform_name)
+            && previous.platform_id.as_ref() == Some(&self.platform_id)
+            && previous.ingest_strategy.is_some_and(|strategy| !strategy.is_web());
+        let former =
+            self.former_item_name.as_ref().filter(|former| previous.archiveorg_item_name.as_ref() == Some(*former));
+        former.filter(|_| is_same).cloned()
+    }
+
+    /// Returns the dataset with the sizes of the files that were downloaded.
+    pub(super) fn with_sizes(&self, files: &[ArchivedFile]) -> Self {
+        let mut dataset = self.clone();
+        for (file, archived) in dataset.files.iter_mut().zip(files) {
+            file.manifest.size = Some(archived.stored.size);
+        }
+        dataset
+    }
+
+    /// Compares the size of the downloaded files with the one that the platform tells for all.
+    ///
+    /// # Errors
+    /// Fails with `mismatch-size` if it is another one.
+    pub(super) fn check_bytes(&self, files: &[ArchivedFile]) -> Result<(), IngestFailure> {
+        let bytes: u64 = files.iter().map(|file| file.stored.size).sum();
+        match self.told_bytes.filter(|told| *told != bytes) {
+            Some(told) => {
+                let message = format!("the files have {bytes} bytes; the platform tells {told}");
+                Err(IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Checks the number and the size of the files, and their paths.
     ///
     /// # Errors
-    /// Fails if there are none or more than the limits, a path leaves the dataset, or two files have the same path.
+    /// Fails if there are none or more than the limits, or a path leaves the dataset.
     pub fn check(&self, limits: &DatasetLimits) -> Result<(), IngestFailure> {
         let (count, size) = (self.files.len(), self.total_size());
         let DatasetLimits { max_total_size, max_file_count } = *limits;
@@ -174,14 +258,10 @@ impl Dataset {
             (IngestStatus::TOO_LARGE_SIZE, format!("the files have {size} bytes; max_total_size is {max_total_size}"))
         } else if count > max_file_count {
             (IngestStatus::TOO_MANY_FILES, format!("there are {count} files; max_file_count is {max_file_count}"))
-        } else if let Some(path) = self.paths().find(|path| !is_safe(path)) {
+        } else if let Some(path) = self.paths().find(|path| !paths::is_safe(path)) {
             (IngestStatus::UNSAFE_PATH, format!("the path {path:?} is no path of a file in a folder"))
         } else {
-            let mut seen = HashSet::new();
-            return match self.paths().find(|path| !seen.insert(*path)) {
-                Some(path) => Err(IngestFailure::bad_answer(format!("two files have the path {path:?}"))),
-                None => Ok(()),
-            };
+            return Ok(());
         };
         Err(IngestFailure::permanent(status, message))
     }
@@ -210,19 +290,9 @@ impl Dataset {
         Ok(())
     }
 
-    fn paths(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(|file| &*file.manifest.path)
     }
-}
-
-/// Maximum length of a path, in bytes.
-const MAX_PATH_BYTES: usize = 1024;
-
-/// Returns whether a path is relative and stays below its folder, on every operating system.
-pub(super) fn is_safe(path: &str) -> bool {
-    let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.chars().any(|c| c.is_control() || c == '\\');
-    let has_drive = path.as_bytes().get(1) == Some(&b':');
-    path.len() <= MAX_PATH_BYTES && !has_drive && path.split('/').all(is_name)
 }
 
 /// Limits of a dataset.
@@ -248,13 +318,19 @@ pub struct PlatformFile {
     pub manifest: ManifestFile,
     /// Whether size or digests are known to be those of another form of the file, so that a difference is no failure.
     pub is_soft: bool,
+    /// Path for the case that another file has the same one.
+    pub alternative: Option<String>,
+    /// URL of the same file, for the case that the first one is refused.
+    pub other_url: Option<String>,
+    /// Whether the path is made of a URL, so that the response with the file names it better.
+    pub is_unnamed: bool,
 }
 
 impl PlatformFile {
     /// Creates a file with hard figures.
     #[must_use]
     pub fn new(manifest: ManifestFile) -> Self {
-        Self { manifest, is_soft: false }
+        Self { manifest, ..Self::default() }
     }
 }
 
@@ -320,12 +396,6 @@ fn domain(url: &Url) -> String {
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Returns a name for an item at archive.org, which has only letters, digits, `.`, `_` and `-`.
-fn item_name(parts: &[&str]) -> String {
-    let name = parts.join("-");
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).take(100).collect()
-}
-
 /// Returns the last segment of a URL, or the host if there is none.
 fn name_of(url: &Url) -> String {
     segments(url).pop().unwrap_or_else(|| domain(url))
@@ -357,27 +427,12 @@ fn too_long_list() -> IngestFailure {
     IngestFailure::permanent(IngestStatus::TOO_MANY_FILES, message)
 }
 
+/// Fails for a list that has other totals than its entries. A later answer may be whole.
+fn partial_list(message: impl Into<String>) -> IngestFailure {
+    IngestFailure::transient(IngestStatus::PLATFORM_BAD_ANSWER, message)
+}
+
 /// Fails for a place at a platform that is not one version of a dataset.
 fn out_of_scope(message: impl Into<String>) -> IngestFailure {
     IngestFailure::permanent(IngestStatus::PLATFORM_SCOPE, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{is_safe, item_name};
-
-    #[test]
-    fn paths_stay_below_their_folder() {
-        for path in ["a", "a b/c.csv", "...", "ü/..a", "a:b"] {
-            assert_eq!(is_safe(path), path != "a:b", "{path}");
-        }
-        for path in ["", "/a", "a/", "a//b", "..", "a/../b", "./a", "a\\b", "C:x", "a\0", "a\nb", &"a".repeat(1025)] {
-            assert!(!is_safe(path), "{path:?}");
-        }
-    }
-
-    #[test]
-    fn item_names_have_plain_characters() {
-        assert_eq!(item_name(&["h:80", "ä b", "v1.0"]), "h_80-__b-v1.0");
-    }
 }

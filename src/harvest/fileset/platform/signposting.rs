@@ -11,11 +11,11 @@ use serde::{
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, MAX_LIST_BYTES, PlatformFile, PlatformHelper, PlatformSettings, domain, item_name,
-    name_of, segments, set_digest, too_long_list,
+    Dataset, DatasetMetadata, MAX_LIST_BYTES, PlatformFile, PlatformHelper, PlatformSettings, Recognition, domain,
+    former_name, item_name_of_page, linkset, name_of, no_match, paths::is_safe, segments, set_digest, too_long_list,
 };
 use crate::{
-    format::fileset::{message::ManifestFile, status::IngestStatus},
+    format::fileset::{message::ManifestFile, public_url::without_secrets, status::IngestStatus},
     harvest::fileset::{
         IngestFailure, LandingPage, Link, PlatformClient, Relation,
         client::text_header,
@@ -121,8 +121,13 @@ impl PlatformHelper for Signposting {
         NAME
     }
 
+    fn recognizes_by(&self) -> Recognition {
+        Recognition::Page
+    }
+
     fn matches(&self, page: &LandingPage, _: &PlatformSettings) -> bool {
-        page.is_file() || page.links.of(Relation::Item).next().is_some() || crate_of(page).is_some()
+        let has = |relation| page.links.of(relation).next().is_some();
+        page.is_file() || has(Relation::Item) || has(Relation::LinkSet) || crate_of(page).is_some()
     }
 
     fn dataset<'a>(
@@ -145,7 +150,15 @@ impl PlatformHelper for Signposting {
                 None if page.is_file() => (vec![only_file(page)], DatasetMetadata::default()),
                 None if page.links.is_cut => return Err(too_many_links()),
                 None => {
-                    let links: Vec<_> = page.links.of(Relation::Item).cloned().collect();
+                    let mut links: Vec<_> = page.links.of(Relation::Item).cloned().collect();
+                    let linksets = page.links.of(Relation::LinkSet).map(|link| link.url.clone()).collect();
+                    links.extend(linkset::items(linksets, page, client).await?);
+                    if links.is_empty() {
+                        return Err(no_match(page));
+                    }
+                    if links.len() > 2 * MAX_ENTRIES {
+                        return Err(too_many_links());
+                    }
                     let files = client.convert(links.len(), || linked_files(links)).await;
                     (files, DatasetMetadata::default())
                 }
@@ -153,12 +166,14 @@ impl PlatformHelper for Signposting {
             let doi = page.links.of(Relation::CiteAs).next().and_then(|link| {
                 link.url.host_str().is_some_and(|host| host.ends_with("doi.org")).then(|| segments(&link.url).join("/"))
             });
-            let (host, path) = (domain(&page.url), segments(&page.url).join("-"));
+            let host = domain(&page.url);
             Ok(Dataset {
                 platform_name: NAME,
-                archiveorg_item_name: item_name(&[&host, &path]),
+                archiveorg_item_name: item_name_of_page(&page.url),
+                former_item_name: Some(former_name(&[&host, &segments(&page.url).join("-")])),
+                told_bytes: None,
                 platform_domain: host,
-                platform_id: doi.clone().unwrap_or_else(|| page.url.path().to_owned()),
+                platform_id: doi.clone().unwrap_or_else(|| id_of_page(&page.url)),
                 base_url: None,
                 bundle_url: None,
                 files,
@@ -180,30 +195,53 @@ fn only_file(page: &LandingPage) -> PlatformFile {
     let size = text_header(&page.headers, "content-length").and_then(|length| length.parse().ok());
     let media_type =
         text_header(&page.headers, "content-type").map(|text| text.split(';').next().unwrap_or(text).trim());
-    PlatformFile::new(ManifestFile {
-        path: name_of(&page.url),
-        size,
-        mimetype: media_type.map(str::to_owned),
-        platform_url: Some(page.url.to_string()),
-        ..ManifestFile::default()
-    })
-}
-
-/// Returns the files of links. A link whose last segment another one has gets its host and whole path.
-pub(super) fn linked_files(links: Vec<Link>) -> Vec<PlatformFile> {
-    let mut names = HashSet::new();
-    let mut file = |Link { url, media_type }: Link| {
-        let short = name_of(&url);
-        let path =
-            if names.insert(short.clone()) { short } else { format!("{}/{}", domain(&url), segments(&url).join("/")) };
-        PlatformFile::new(ManifestFile {
-            path,
-            mimetype: media_type,
-            platform_url: Some(url.to_string()),
+    PlatformFile {
+        is_unnamed: true,
+        ..PlatformFile::new(ManifestFile {
+            path: name_of(&page.url),
+            size,
+            mimetype: media_type.map(str::to_owned),
+            platform_url: Some(page.url.to_string()),
             ..ManifestFile::default()
         })
+    }
+}
+
+/// Returns the files of links, each URL once. A link whose last segment another one has gets its host and whole path. The
+/// response names the file better, and so does the title of a link if it is a name.
+pub(super) fn linked_files(links: Vec<Link>) -> Vec<PlatformFile> {
+    let (mut urls, mut names) = (HashSet::new(), HashSet::new());
+    let mut file = |Link { url, media_type, title }: Link| {
+        if !urls.insert(url.clone()) {
+            return None;
+        }
+        let short = title.filter(|title| is_file_name(title)).unwrap_or_else(|| name_of(&url));
+        let path =
+            if names.insert(short.clone()) { short } else { format!("{}/{}", domain(&url), segments(&url).join("/")) };
+        Some(PlatformFile {
+            is_unnamed: true,
+            ..PlatformFile::new(ManifestFile {
+                path,
+                mimetype: media_type,
+                platform_url: Some(url.to_string()),
+                ..ManifestFile::default()
+            })
+        })
     };
-    links.into_iter().map(&mut file).collect()
+    links.into_iter().filter_map(&mut file).collect()
+}
+
+/// Returns whether the title of a link is the name of a file: one with an extension, and no sentence.
+fn is_file_name(title: &str) -> bool {
+    let extension = title.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let is_extension = (1..=8).contains(&extension.len()) && extension.bytes().all(|b| b.is_ascii_alphanumeric());
+    is_extension && !title.contains('/') && is_safe(title)
+}
+
+/// Returns the identifier of a dataset that has only a URL: path and query.
+fn id_of_page(page: &Url) -> String {
+    let query = page.query().map(|query| format!("?{query}")).unwrap_or_default();
+    without_secrets(&format!("{}{query}", page.path()))
 }
 
 /// Fails for a page with more links than are read.

@@ -4,8 +4,11 @@ use std::fmt;
 
 use url::Url;
 
-use super::{PlatformSettings, archiveorg, dryad, figshare, invenio, osf};
-use crate::{harvest::fileset::PlatformToken, http_client::Origin};
+use super::{PlatformSettings, archiveorg, dataverse, dryad, figshare, invenio, osf};
+use crate::{
+    harvest::fileset::{PlatformToken, token::TokenScheme},
+    http_client::Origin,
+};
 
 /// Platforms whose addresses are in the configuration, so that their tokens are configured under their names.
 const NAMED: [&str; 5] = [invenio::NAME, figshare::NAME, archiveorg::NAME, dryad::NAME, osf::NAME];
@@ -67,7 +70,7 @@ impl PlatformSettings {
     ///
     /// Manifests and redirections can name any URL, so this alone decides where tokens go.
     #[must_use]
-    pub fn token_for(&self, platform: &str, url: &Url) -> Option<&PlatformToken> {
+    pub fn token_for(&self, platform: &str, url: &Url) -> Option<PlatformToken> {
         let is_at = |place: &TokenPlace| match place {
             TokenPlace::Origin(origin) => origin.includes(url),
             TokenPlace::Platform(name) => {
@@ -76,7 +79,8 @@ impl PlatformSettings {
         };
         let of_origins = self.tokens.iter().filter(|(place, _)| matches!(place, TokenPlace::Origin(_)));
         let of_platforms = self.tokens.iter().filter(|(place, _)| matches!(place, TokenPlace::Platform(_)));
-        of_origins.chain(of_platforms).find(|(place, _)| is_at(place)).map(|(_, token)| token)
+        let token = of_origins.chain(of_platforms).find(|(place, _)| is_at(place)).map(|(_, token)| token);
+        token.map(|token| token.with_scheme(scheme_of(platform)))
     }
 
     /// Returns the configured addresses that a token of a platform is for.
@@ -89,6 +93,16 @@ impl PlatformSettings {
             osf::NAME => vec![&self.osf, &self.osf_api],
             _ => Vec::new(),
         }
+    }
+}
+
+/// Returns the way in which a platform reads tokens.
+fn scheme_of(platform: &str) -> TokenScheme {
+    match platform {
+        dataverse::NAME => TokenScheme::DataverseKey,
+        figshare::NAME => TokenScheme::Token,
+        archiveorg::NAME => TokenScheme::Low,
+        _ => TokenScheme::Bearer,
     }
 }
 

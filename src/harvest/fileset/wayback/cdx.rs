@@ -1,5 +1,7 @@
 //! Look-ups in the index of a web archive (CDX server), and its replay.
 
+use std::collections::HashSet;
+
 use axum::http::{StatusCode, header::LOCATION};
 use serde::Deserialize;
 use url::Url;
@@ -10,14 +12,23 @@ use crate::{
         message::{CdxLine, ManifestFile},
         status::IngestStatus,
     },
-    harvest::fileset::{
-        IngestFailure, RetryRule,
-        check::is_page_promised,
-        client::{named, text_header},
-        json::{self, List},
+    harvest::{
+        budget::Cancelled,
+        fileset::{
+            IngestFailure, RetryRule,
+            check::is_page_promised,
+            client::{named, text_header},
+            json::{self, List},
+        },
     },
     http_client::{RequestHeaders, is_transient},
 };
+
+/// Maximum number of captures of a file that are fetched until one is the file.
+const MAX_CANDIDATES: usize = 3;
+
+/// Beginning of the answer about a site that the archive does not show.
+const BLOCKED_SITE: &[u8] = b"Blocked Site Error";
 
 /// Number of the newest captures of a URL that are looked at.
 const NEWEST: &str = "-25";
@@ -92,17 +103,19 @@ pub(super) fn is_time(text: &str) -> bool {
 }
 
 impl Wayback<'_> {
-    /// Returns the best capture of a file: the one with the SHA-1 of the manifest, or else the newest one.
-    pub(super) async fn find(&self, file: &ManifestFile) -> Result<Option<FoundCapture>, IngestFailure> {
+    /// Returns the best captures of a file: the one with the SHA-1 of the manifest, or else the newest ones, which may have
+    /// other content.
+    pub(super) async fn find(&self, file: &ManifestFile) -> Result<Vec<FoundCapture>, IngestFailure> {
         let mut url = file.platform_url.clone().unwrap_or_default();
         let mut seen = vec![url.clone()];
         for _ in 0..=MAX_REDIRECTS {
             let captures = self.captures(&[("url", &url), ("matchType", "exact"), ("limit", NEWEST)]).await?;
-            if let Some(found) = best(&captures, file) {
-                return Ok(Some(found));
+            let found = best(&captures, file);
+            if !found.is_empty() {
+                return Ok(found);
             }
             let is_redirection = |line: &&CdxLine| line.status_code.is_some_and(|status| (300..400).contains(&status));
-            let Some(redirection) = captures.iter().rev().find(is_redirection) else { return Ok(None) };
+            let Some(redirection) = captures.iter().rev().find(is_redirection) else { return Ok(Vec::new()) };
             url = self.target(redirection).await?;
             if seen.contains(&url) {
                 let message = format!("the captures of {} redirect in a circle", file.path);
@@ -129,6 +142,13 @@ impl Wayback<'_> {
             let message = format!("the index {} {reason}", named(&url));
             IngestFailure { retry, ..IngestFailure::permanent(IngestStatus::CDX_ERROR, message) }
         };
+        if status == StatusCode::FORBIDDEN {
+            let is_blocked =
+                |body: Vec<u8>, _: &Cancelled| body.windows(BLOCKED_SITE.len()).any(|part| part == BLOCKED_SITE);
+            let is_blocked = self.client.read(body, self.client.limits.answer_bytes, is_blocked).await;
+            let retry = if is_blocked.unwrap_or_default() { RetryRule::Never } else { RetryRule::Backoff(None) };
+            return Err(failure("does not show the captures of this site".to_owned(), retry));
+        }
         if status != StatusCode::OK {
             let retry = if is_transient(status) { RetryRule::Backoff(None) } else { RetryRule::AfterFix };
             return Err(failure(format!("answers {status}"), retry));
@@ -177,8 +197,8 @@ impl Wayback<'_> {
     }
 }
 
-/// Returns the best capture of a file. A page is none, unless the file is one.
-fn best(captures: &[CdxLine], file: &ManifestFile) -> Option<FoundCapture> {
+/// Returns the best captures of a file. A page is none, unless the file is one.
+fn best(captures: &[CdxLine], file: &ManifestFile) -> Vec<FoundCapture> {
     let is_whole = |line: &&CdxLine| matches!(line.status_code, Some(200 | 226)) && !is_revisit(line);
     let is_page = |line: &CdxLine| line.mimetype.as_deref().is_some_and(|kind| kind.starts_with("text/html"));
     let usable = |line: &&CdxLine| is_page_promised(file) || !is_page(line);
@@ -188,14 +208,20 @@ fn best(captures: &[CdxLine], file: &ManifestFile) -> Option<FoundCapture> {
     };
     let whole = || captures.iter().rev().filter(is_whole).filter(usable);
     if let Some(expected) = whole().find(is_expected) {
-        return Some(FoundCapture { cdx: expected.clone(), revisit_cdx: None });
+        return vec![FoundCapture { cdx: expected.clone(), revisit_cdx: None }];
     }
-    let newest = captures.iter().rev().find(|line| is_whole(line) && usable(line) || is_revisit(line))?;
-    if !is_revisit(newest) {
-        return Some(FoundCapture { cdx: newest.clone(), revisit_cdx: None });
-    }
-    let original = whole().find(|line| line.sha1b32 == newest.sha1b32)?;
-    Some(FoundCapture { cdx: original.clone(), revisit_cdx: Some(newest.clone()) })
+    let found = |line: &CdxLine| {
+        if !is_revisit(line) {
+            return Some(FoundCapture { cdx: line.clone(), revisit_cdx: None });
+        }
+        let original = whole().find(|other| other.sha1b32 == line.sha1b32)?;
+        Some(FoundCapture { cdx: original.clone(), revisit_cdx: Some(line.clone()) })
+    };
+    // Captures with the same digest have the same content.
+    let mut digests = HashSet::new();
+    let usable_or_revisit = captures.iter().rev().filter(|line| is_whole(line) && usable(line) || is_revisit(line));
+    let different = usable_or_revisit.filter(|line| digests.insert(line.sha1b32.as_str()));
+    different.filter_map(found).take(MAX_CANDIDATES).collect()
 }
 
 fn is_revisit(line: &CdxLine) -> bool {

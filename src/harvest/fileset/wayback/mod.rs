@@ -9,7 +9,13 @@
 pub(super) mod cdx;
 pub(super) mod save_page_now;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::http::{HeaderValue, StatusCode};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -116,6 +122,19 @@ struct Capture {
     is_new: bool,
 }
 
+/// Returns whether a capture is not the file of the list, so that another one may be.
+fn is_other_content(failure: &IngestFailure) -> bool {
+    let others = [
+        IngestStatus::MISMATCH_SIZE,
+        IngestStatus::MISMATCH_MD5,
+        IngestStatus::MISMATCH_SHA1,
+        IngestStatus::MISMATCH_SHA256,
+        IngestStatus::EMPTY_BLOB,
+        IngestStatus::WAYBACK_CONTENT_ERROR,
+    ];
+    others.contains(&failure.status)
+}
+
 impl Wayback<'_> {
     /// Finds the captures of files or makes them, and fetches the bytes of each.
     pub(super) async fn fetch(
@@ -133,12 +152,12 @@ impl Wayback<'_> {
             .map(|(index, file)| async move { self.find(&file.manifest).await.map_err(of_file(index)) }.boxed())
             .collect::<Vec<_>>();
         let found: Vec<_> = stream::iter(lookups).buffered(concurrency).try_collect().await?;
-        let (missing, all) = (found.iter().filter(|found| found.is_none()).count(), files.len());
+        let (missing, all) = (found.iter().filter(|found| found.is_empty()).count(), files.len());
         let settings = self.settings;
         if missing > 0 && settings.keys.is_none() {
             let message = format!("{missing} of {all} files have no capture, and there are no keys to make one");
             return Err(CaptureFailure {
-                index: found.iter().position(Option::is_none),
+                index: found.iter().position(Vec::is_empty),
                 failure: IngestFailure::permanent(IngestStatus::NO_CAPTURE, message),
             });
         }
@@ -152,24 +171,64 @@ impl Wayback<'_> {
         }
         let captures = found.into_iter().enumerate().map(|(index, found)| {
             async move {
-                match found {
-                    Some(found) => Ok(Capture { found, is_new: false }),
-                    None => {
-                        let found = self.save(&files[index].manifest).await.map_err(of_file(index))?;
-                        Ok(Capture { found, is_new: true })
-                    }
+                if found.is_empty() {
+                    let found = self.save(&files[index].manifest).await.map_err(of_file(index))?;
+                    return Ok(vec![Capture { found, is_new: true }]);
                 }
+                Ok(found.into_iter().map(|found| Capture { found, is_new: false }).collect::<Vec<_>>())
             }
             .boxed()
         });
         let captures: Vec<_> =
             stream::iter(captures.collect::<Vec<_>>()).buffered(CAPTURES_AT_ONCE).try_collect().await?;
-        let replays = captures.into_iter().enumerate().map(|(index, capture)| {
-            let replay =
-                async move { self.replay(&files[index], capture, transfers, context).await.map_err(of_file(index)) };
+        let left = AtomicUsize::new(settings.max_captures - missing);
+        let left = &left;
+        let replays = captures.into_iter().enumerate().map(|(index, captures)| {
+            let replay = async move {
+                let replayed = self.replay_best(&files[index], captures, left, transfers, context).await;
+                replayed.map_err(of_file(index))
+            };
             replay.boxed()
         });
         stream::iter(replays.collect::<Vec<_>>()).buffered(concurrency).try_collect().await
+    }
+
+    /// Fetches the first of some captures that is the file of the manifest. If none is, a new one is made, as long as `left`
+    /// allows.
+    async fn replay_best(
+        &self,
+        file: &PlatformFile,
+        captures: Vec<Capture>,
+        left: &AtomicUsize,
+        transfers: &Transfers,
+        context: DownloadContext<'_>,
+    ) -> Result<CapturedFile, IngestFailure> {
+        let mut other = None;
+        let was_made = captures.iter().any(|capture| capture.is_new);
+        for capture in captures {
+            match self.replay(file, capture, transfers, context).await {
+                Err(failure) if is_other_content(&failure) => other = Some(failure),
+                ended => return ended,
+            }
+        }
+        let may_capture = self.settings.keys.is_some() && !was_made;
+        let takes = |left: usize| left.checked_sub(1);
+        if may_capture && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, takes).is_ok() {
+            let found = match self.save(&file.manifest).await {
+                Ok(found) => found,
+                // The captures that exist are the better reason.
+                Err(failure) => {
+                    return Err(
+                        other.map_or_else(|| failure.clone(), |other| IngestFailure { retry: failure.retry, ..other })
+                    );
+                }
+            };
+            return self.replay(file, Capture { found, is_new: true }, transfers, context).await;
+        }
+        Err(other.unwrap_or_else(|| {
+            let message = format!("{} has no capture", file.manifest.path);
+            IngestFailure::permanent(IngestStatus::NO_CAPTURE, message)
+        }))
     }
 
     /// Fetches the bytes of a capture, and compares them with the manifest and with the index.
@@ -182,7 +241,7 @@ impl Wayback<'_> {
     ) -> Result<CapturedFile, IngestFailure> {
         let url = self.replay_url(found.last())?;
         let replayed = ManifestFile { platform_url: Some(url.to_string()), ..file.manifest.clone() };
-        let replayed = PlatformFile { manifest: replayed, is_soft: file.is_soft };
+        let replayed = PlatformFile { is_soft: file.is_soft, ..PlatformFile::new(replayed) };
         let downloaded = files::download(&replayed, transfers, None, context).await;
         let mut downloaded = downloaded.map_err(|(_, failure)| {
             if failure.status != IngestStatus::ERROR_PLATFORM_DOWNLOAD {
@@ -224,7 +283,8 @@ impl Wayback<'_> {
         make: impl FnOnce(D) -> T + Send + 'static,
     ) -> Result<Result<T, String>, IngestFailure> {
         let made = self.client.read_json(body, self.client.limits.answer_bytes, make).await;
-        made.map_err(|error| unreadable(url, error))
+        let made = made.map_err(|error| unreadable(url, error))?;
+        Ok(made.map_err(|reason| reason.to_string()))
     }
 }
 

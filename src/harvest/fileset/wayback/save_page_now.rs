@@ -88,7 +88,10 @@ impl Wayback<'_> {
             Step::Recent(reason) => {
                 let found = self.find(file).await?;
                 let message = format!("{}: there is a recent capture that the index lacks: {reason}", file.path);
-                return found.ok_or_else(|| IngestFailure::transient(IngestStatus::SPN2_RECENT_CAPTURE, message));
+                return found
+                    .into_iter()
+                    .next()
+                    .ok_or_else(|| IngestFailure::transient(IngestStatus::SPN2_RECENT_CAPTURE, message));
             }
         };
         let JobStatus { original_url, timestamp, .. } = self.finished(&job).await?;
@@ -157,7 +160,7 @@ impl Wayback<'_> {
             return Err(status_failure(&place, response.status));
         }
         let accepted = json::document(&response.body_start);
-        let accepted: Accepted = accepted.map_err(|reason| bad_document(&place, &reason))?;
+        let accepted: Accepted = accepted.map_err(|reason| bad_document(&place, &reason.to_string()))?;
         let message = accepted.message.unwrap_or_default();
         if message.contains("limit of active sessions") {
             return Ok(Step::Busy(message));
@@ -260,7 +263,9 @@ fn bad_document(place: &Url, reason: &str) -> IngestFailure {
 
 fn status_failure(place: &Url, status: StatusCode) -> IngestFailure {
     let failure = spn_error(format!("{} answers {status}", named(place)));
-    if is_transient(status) { failure } else { IngestFailure { retry: RetryRule::AfterFix, ..failure } }
+    // The service forgets sessions of users whose keys are right.
+    let is_passing = is_transient(status) || status == StatusCode::UNAUTHORIZED;
+    if is_passing { failure } else { IngestFailure { retry: RetryRule::AfterFix, ..failure } }
 }
 
 fn spn_error(message: impl Into<String>) -> IngestFailure {
