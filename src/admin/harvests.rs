@@ -24,7 +24,7 @@ use crate::{
         subscriptions::MadeBy,
     },
     model::{SourceName, Timestamp},
-    web::{Body, Path, Problem, ProblemCode, problems},
+    web::{Body, Path, Problem, ProblemCode, Query, problems},
 };
 
 /// All harvests.
@@ -219,6 +219,7 @@ pub(super) fn problem(error: HarvestOperationError) -> Problem {
 
 problems!(Problems: Unavailable);
 problems!(NamedProblems: NotFound, Unavailable);
+problems!(RunProblems: NotFound, InvalidQuery, Unavailable);
 problems!(AddProblems: BadRequest, BodyTooLarge, UnsupportedEncoding, Conflict, InvalidHarvest, Unavailable);
 problems!(RemoveProblems: NotFound, Conflict, Unavailable);
 
@@ -357,10 +358,39 @@ pub async fn resume(State(harvests): State<Harvests>, Path(source): Path<SourceN
     path = "/harvests/{name}/run",
     operation_id = "runHarvest",
     tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source."), RunQuery),
+    responses((status = 202, description = "The run is requested."), RunProblems),
+)]
+pub async fn run(
+    State(harvests): State<Harvests>,
+    Path(source): Path<SourceName>,
+    Query(RunQuery { full }): Query<RunQuery>,
+) -> Result<Response, Problem> {
+    let requested = if full { harvests.request_full(&source).await } else { harvests.request(&source).await };
+    requested.map_err(problem)?;
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+/// Query of a request for a run.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct RunQuery {
+    /// Lists all records again, also those that are older than the mark of the last run. For harvests over OAI-PMH.
+    #[serde(default)]
+    full: bool,
+}
+
+/// Requests a run that deletes the records of former settings: of another `url` or `metadata_prefix`.
+#[utoipa::path(
+    post,
+    path = "/harvests/{name}/retire",
+    operation_id = "retireHarvest",
+    tag = "administration",
     params(("name" = SourceName, Path, description = "Name of the source.")),
     responses((status = 202, description = "The run is requested."), NamedProblems),
 )]
-pub async fn run(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
-    harvests.request(&source).await.map_err(problem)?;
+pub async fn retire(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
+    harvests.retire(&source).await.map_err(problem)?;
     Ok(StatusCode::ACCEPTED.into_response())
 }

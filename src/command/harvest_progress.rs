@@ -33,12 +33,15 @@ const BAR: &str = "{bar:30} {percent}% {msg}";
 /// Exit code after Ctrl-C, as of a program that the signal ends.
 const INTERRUPTED: i32 = 130;
 
-/// Requests a run and waits until one has ended that had not ended before. Ctrl-C ends the wait and not the run.
-pub(super) async fn run_and_wait(gateway: &Gateway, name: &SourceName) -> Result<(), Failure> {
+/// Requests a run, which lists all records again if `is_full`, and waits until one has ended that had not ended before. Ctrl-C ends the wait and not the run.
+pub(super) async fn run_and_wait(gateway: &Gateway, name: &SourceName, is_full: bool) -> Result<(), Failure> {
     let path = format!("/harvests/{name}");
     let failed = |error: GatewayError| Failure::Failed(error.reason);
     let before = ended_run(&gateway.request(Method::GET, &path, None).await.map_err(failed)?);
-    gateway.request(Method::POST, &format!("{path}/run"), None).await.map_err(failed)?;
+    gateway
+        .request(Method::POST, &format!("{path}/run{}", if is_full { "?full=true" } else { "" }), None)
+        .await
+        .map_err(failed)?;
     // Before the line that announces it, so that no signal ends the program instead.
     let interrupted = signal(SignalKind::interrupt());
     let mut interrupted = interrupted.map_err(|error| Failure::Failed(format!("cannot handle Ctrl-C: {error}")))?;

@@ -24,6 +24,8 @@ Examples:
   tidings harvests history upm
   tidings harvests run upm
   tidings harvests run upm --wait
+  tidings harvests run upm --full
+  tidings harvests retire upm
   tidings harvests add upm --set transport=oai-pmh --set dialect=oai-pmh \\
       --set url=https://repository.example.org/oai --set every=1h
   tidings harvests add upm definition.json
@@ -66,7 +68,12 @@ enum Action {
         /// Wait until the run has ended, and show its progress. The exit code is 1 if the run fails.
         #[arg(long)]
         wait: bool,
+        /// List all records again, also those that are older than the mark of the last run.
+        #[arg(long)]
+        full: bool,
     },
+    /// Delete the records of former settings: of another url or metadata_prefix.
+    Retire(NameArg),
     /// Make a harvest, which begins at once.
     Add {
         #[command(flatten)]
@@ -100,8 +107,8 @@ impl Harvests {
         let Self { action, gateway, json } = self;
         let (at, gateway) = gateway.connect()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
-        if let Action::Run { source, wait: true } = &action {
-            let ended = runtime.block_on(run_and_wait(&gateway, &source.name));
+        if let Action::Run { source, wait: true, full } = &action {
+            let ended = runtime.block_on(run_and_wait(&gateway, &source.name, *full));
             runtime.shutdown_background();
             return ended;
         }
@@ -131,7 +138,9 @@ impl Action {
         Ok(match self {
             Self::List => (Method::GET, "/harvests".to_owned(), None),
             Self::History(source) => (Method::GET, format!("/harvests/{}", source.name), None),
+            Self::Run { source, full: true, .. } => post(source, "run?full=true"),
             Self::Run { source, .. } => post(source, "run"),
+            Self::Retire(source) => post(source, "retire"),
             Self::Pause(source) => post(source, "pause"),
             Self::Resume(source) => post(source, "resume"),
             Self::Remove(source) => (Method::DELETE, format!("/harvests/{}", source.name), None),
@@ -148,6 +157,9 @@ impl Action {
         let (source, what) = match self {
             Self::List | Self::History(_) => return None,
             Self::Run { source, .. } => return Some(format!("a run of the harvest of {} is requested", source.name)),
+            Self::Retire(source) => {
+                return Some(format!("a run that deletes the former records of {} is requested", source.name));
+            }
             Self::Add { source, .. } => (source, "made"),
             Self::Remove(source) => (source, "removed"),
             Self::Pause(source) => (source, "paused"),

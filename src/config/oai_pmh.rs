@@ -12,9 +12,12 @@ use super::{
     source::named,
     transport::{Connection, TransportKey, TransportKind},
 };
-use crate::harvest::{
-    HarvestSettings, Hours, Timeouts,
-    oai_pmh::{ListVerb, OaiPmhSettings},
+use crate::{
+    harvest::{
+        HarvestSettings, Hours, Timeouts,
+        oai_pmh::{ListVerb, OaiPmhSettings},
+    },
+    model::Uri,
 };
 
 /// Default maximum size of a page, in bytes.
@@ -27,6 +30,8 @@ pub(super) static OAI_PMH: TransportKind = TransportKind {
         TransportKey::of::<IgnoredAny>("url"),
         TransportKey::of::<String>("ca"),
         TransportKey::of::<String>("contact"),
+        TransportKey::of::<String>("formerly"),
+        TransportKey::of::<Vec<String>>("secret_parameters"),
         TransportKey::of::<String>("metadata_prefix"),
         TransportKey::of::<Vec<String>>("sets"),
         TransportKey::of::<String>("mode"),
@@ -56,6 +61,15 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
         let reason = format!("{set:?} is not a set; give the setSpec of ListSets, such as \"math:algebra\"");
         return Err(table.entry("sets")?.invalid(reason));
     }
+    if let Some(name) = url.expose().query_pairs().map(|(name, _)| name).find(|name| name == "verb") {
+        let reason = format!("it has the parameter {name}; give the base URL, without the parameters of a request");
+        return Err(table.entry("url")?.invalid(reason));
+    }
+    let formerly = table.get::<String>("formerly")?;
+    if formerly.as_ref().is_some_and(|url| Uri::parse(url).is_err()) {
+        return Err(table.entry("formerly")?.invalid("it is not a URL; give the former base URL, without credentials"));
+    }
+    let secret_parameters = table.get::<Vec<String>>("secret_parameters")?.unwrap_or_default();
     let time = |name| Ok::<_, ConfigError>(table.get::<Time>(name)?.map(|Time(time)| time));
     let Percent(max_deleted_percent) = table.get("max_deleted_percent")?.unwrap_or_default();
     let PageBytes(page_bytes) = table.get("page_bytes")?.unwrap_or(PAGE_BYTES);
@@ -63,6 +77,8 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
         url,
         ca,
         contact: contact(table)?,
+        formerly,
+        secret_parameters: secret_parameters.iter().map(|name| name.to_ascii_lowercase()).collect(),
         metadata_prefix,
         sets,
         overlap: time("overlap")?,

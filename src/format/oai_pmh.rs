@@ -33,6 +33,10 @@ pub const NAMESPACE: &str = "http://www.openarchives.org/OAI/2.0/";
 /// Header with the base URL of the repository, without credentials.
 pub const BASE_URL: &str = "oai-base-url";
 
+/// Header with the base URL at which records are requested, if it is not the one of their URIs: the repository has moved, or
+/// the records had URIs without the query of the base URL before.
+pub const FETCH_URL: &str = "oai-fetch-url";
+
 /// Header with the prefix of the metadata format.
 pub const METADATA_PREFIX: &str = "oai-metadata-prefix";
 
@@ -120,6 +124,8 @@ impl Dialect for OaiPmh {
         let address = get_record_url(base_url, prefix, &identifier).map_err(|error| {
             Rejection::unprocessable(Location::Message, format!("the URL of the record is not a URI: {error}"))
         })?;
+        let fetch_url = message.headers.get(FETCH_URL).map(|base| get_record_url(base, prefix, &identifier));
+        let fetch_url = fetch_url.and_then(Result::ok).unwrap_or_else(|| address.clone());
         let items = match digest {
             _ if is_deleted => Vec::new(),
             None => return Err(missing("metadata, and is not deleted")),
@@ -128,7 +134,7 @@ impl Dialect for OaiPmh {
                 let present = |file: ContentLocation| {
                     DraftItem::new(file.url.clone(), DraftChange::Present { content: Some(file), state: None })
                 };
-                std::iter::once(metadata_item(&address, &digest)).chain(files.map(present)).collect()
+                std::iter::once(metadata_item(&address, fetch_url, &digest)).chain(files.map(present)).collect()
             }
         };
         let date = datestamp_of(&datestamp).or_else(|| datestamp_of(message.headers.get(RESPONSE_DATE)?));
@@ -198,13 +204,13 @@ impl OaiPmh {
     }
 }
 
-/// Returns the item for the metadata. Registries of former versions have another digest of it, which is recognised.
-fn metadata_item(address: &Uri, ElementDigest { digest, former }: &ElementDigest) -> DraftItem {
+/// Returns the item for the metadata, whose content is at `url`. Registries of former versions have another digest of it, which is recognised.
+fn metadata_item(address: &Uri, url: Uri, ElementDigest { digest, former }: &ElementDigest) -> DraftItem {
     let parse = |digest: &str| Digest::parse(DigestAlgorithm::Sha256, digest).ok();
     let content = ContentLocation {
         media_type: MediaType::parse("text/xml").ok(),
         digest: parse(digest),
-        ..ContentLocation::at(address.clone())
+        ..ContentLocation::at(url)
     };
     let change = match parse(former).filter(|_| former != digest) {
         Some(former) => DraftChange::Redigested { content, former },
@@ -268,13 +274,18 @@ fn description(identifier: &str, origins: &[OriginDescription]) -> Text {
     Text::new(&text)
 }
 
-/// Returns the URL of `GetRecord` for a record.
+/// Returns the URL of `GetRecord` for a record. A base URL may have a query.
 ///
 /// # Errors
 /// Fails if the URL is too long, or the base URL is not a URL.
 pub fn get_record_url(base_url: &str, prefix: &str, identifier: &str) -> Result<Uri, crate::model::InvalidUri> {
     let [prefix, identifier] = [prefix, identifier].map(|value| utf8_percent_encode(value, NOT_UNRESERVED));
-    Uri::parse(&format!("{base_url}?verb=GetRecord&metadataPrefix={prefix}&identifier={identifier}"))
+    let separator = match base_url.split_once('?') {
+        Some((_, query)) if query.is_empty() || query.ends_with('&') => "",
+        Some(_) => "&",
+        None => "?",
+    };
+    Uri::parse(&format!("{base_url}{separator}verb=GetRecord&metadataPrefix={prefix}&identifier={identifier}"))
 }
 
 /// Parses a datestamp in the two forms of the protocol (section 3.3), and in the forms that repositories send: with a
@@ -318,6 +329,16 @@ mod tests {
             "http://h.example/oai?verb=GetRecord&metadataPrefix=oai_dc&identifier=oai%3Ah%3Aa%2Fb%253C%2Bc"
         );
         assert_eq!(draft.description.as_str(), "record oai:h:a/b%3C+c");
+    }
+
+    #[test]
+    fn query_of_the_base_url_is_part_of_the_record() {
+        for (base, expected) in [
+            ("http://h/oai?db=maps", "http://h/oai?db=maps&verb=GetRecord&metadataPrefix=p&identifier=i"),
+            ("http://h/oai?", "http://h/oai?verb=GetRecord&metadataPrefix=p&identifier=i"),
+        ] {
+            assert_eq!(super::get_record_url(base, "p", "i").unwrap().as_str(), expected);
+        }
     }
 
     #[test]

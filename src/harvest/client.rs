@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, COOKIE},
 };
 use chrono::Utc;
 use tokio::{sync::Mutex, time::timeout};
@@ -12,6 +12,7 @@ use tokio::{sync::Mutex, time::timeout};
 use super::{
     BudgetShare, HarvestBudget, HarvestError, HarvesterContext, HostPermit,
     body::{HeldBody, OpenError, ReceiveError, ReceivedBody, receive},
+    cookies::Cookies,
 };
 use crate::http_client::{
     Client, ClientError, ClientSettings, InvalidOutboundUrl, NameResolver, Origin, OutboundPolicy, OutboundUrl,
@@ -72,6 +73,7 @@ pub(super) struct PlaceClient {
     own_policy: OutboundPolicy,
     /// For other origins, which the place names.
     foreign: Client,
+    cookies: Cookies,
     context: HarvesterContext,
 }
 
@@ -196,7 +198,7 @@ impl PlaceClient {
             false => context.file_policy.clone(),
         };
         let (own, foreign) = (client(&own_policy).await?, client(&context.redirects).await?);
-        Ok(Self { own, own_policy, foreign, settings, context })
+        Ok(Self { own, own_policy, foreign, cookies: Cookies::default(), settings, context })
     }
 
     /// Returns the maximum size of a record, in bytes.
@@ -212,6 +214,11 @@ impl PlaceClient {
     /// Returns the budget for the answers of other servers.
     pub(super) fn budget(&self) -> &HarvestBudget {
         &self.context.budget
+    }
+
+    /// Forgets the cookies of the run, which has ended.
+    pub(super) fn rest(&self) {
+        self.cookies.forget();
     }
 
     /// Waits for the permission to send a request.
@@ -259,7 +266,13 @@ impl PlaceClient {
         let mut url = query.map_or_else(|| at.clone(), |query| at.with_encoded_query(query));
         let mut remark = None;
         for _ in 0..=MAX_REDIRECTS {
-            let raw = self.send(&url, headers).await?;
+            let origin = url.origin();
+            let mut headers = headers.clone();
+            if let Some(cookies) = self.cookies.header(&origin) {
+                headers.insert(COOKIE, cookies);
+            }
+            let raw = self.send(&url, &headers).await?;
+            self.cookies.note(&origin, &raw.headers);
             if !raw.status.is_redirection() || raw.status == StatusCode::NOT_MODIFIED {
                 return Ok((raw, remark));
             }
@@ -275,7 +288,9 @@ impl PlaceClient {
             }
             if matches!(raw.status, StatusCode::MOVED_PERMANENTLY | StatusCode::PERMANENT_REDIRECT) {
                 let (origin, path) = (next.origin(), next.expose().path());
-                remark = Some(format!("the {noun} has moved to {origin}{path}; change the url of the source"));
+                remark = Some(format!(
+                    "the {noun} has moved to {origin}{path}; url with this address and formerly with the old one keep all URIs"
+                ));
             }
             url = next;
         }

@@ -4,16 +4,19 @@
 //! A page is written in parts of some hundred records, each a transaction, so that others need not wait for the page. The
 //! last part carries the position after the page and its counts, and all others the position before it. After a crash in
 //! between, the page is requested again: records that are on disk are unchanged then, or duplicates, and their changes are
-//! counted once. Records that cannot be read are in the quarantine again.
+//! counted once. Records that cannot be read are in the quarantine again, unless their identifiers are noted as unreadable.
+
+mod part;
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, ready, try_join};
 use tokio_util::sync::CancellationToken;
 
+use self::part::ReadPart;
 use super::{
     BudgetShare, HarvestBudget, HarvestError, Harvester, Page, PageEnd, Schedule, metrics,
-    page::{PagePart, PageRest, PageResult},
+    page::{PageRest, PageResult},
     status::{HarvestState, HarvestStatus},
     waits::RunStart,
 };
@@ -79,16 +82,8 @@ pub struct Engine {
 struct Progress {
     run: HarvestRun,
     position: Arc<str>,
-}
-
-/// A part of a page, as it is written.
-struct ReadPart {
-    /// Number of the messages.
-    records: usize,
-    batch: Batch,
-    listed: ListedRecords,
-    /// Room for the messages of the part.
-    _share: BudgetShare,
+    /// True if the run has found records that cannot be read, and that were not known before.
+    has_new_unreadable: bool,
 }
 
 /// Reason why a run does not continue at present.
@@ -161,7 +156,9 @@ impl Engine {
                 }
             }
         };
-        let Some(ended) = self.pages(Progress { run, position }, stop).await? else { return Ok(()) };
+        let Some(ended) = self.pages(Progress { run, position, has_new_unreadable: false }, stop).await? else {
+            return Ok(());
+        };
         self.log_end(&ended);
         metrics::ended(&ended);
         Ok(())
@@ -280,30 +277,32 @@ impl Engine {
 
     /// Writes a page and the position after it.
     async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
-        let Page { records, position, end, is_repaired, remarks, listed, jobs } = page;
+        let Page { records, position, end, is_listed, is_repaired, remarks, listed, jobs } = page;
         for remark in remarks.iter().map(|remark| Text::new(remark)) {
             if self.status.remark(&remark) {
                 tracing::warn!(source = %self.source.name(), remark = remark.as_str(), "remark about a harvested repository");
             }
         }
-        let number = records.len() as u64;
         let run_before = before.run.clone();
         let mut written = before;
         let (mut part, mut rest) = self.next_part(PageRest::new(records, listed)).await?;
+        let mut number = part.records;
         while !rest.is_empty() {
             written.run.updated = Timestamp::now();
             // The records count when the page is complete, because they are requested again after a crash.
             let write = self.write_part(part, written, Vec::new(), stop);
             (written, (part, rest)) = try_join(write, self.next_part(rest)).await?;
+            number += part.records;
             if stop.is_cancelled() {
                 return Err(Interruption::Stopped);
             }
         }
         written.position = position.into();
-        self.end_page(&mut written.run, end);
-        written.run.counts.pages += 1;
+        written.run.counts.pages += u64::from(is_listed);
         written.run.counts.records += number;
         written.run.counts.repaired += u64::from(is_repaired);
+        let end = self.judged(&written, &part, end).await?;
+        self.end_page(&mut written.run, end);
         let written = self.write_part(part, written, jobs, stop).await?;
         if written.run.state != RunState::Failed {
             self.status.recover();
@@ -336,27 +335,17 @@ impl Engine {
         }
     }
 
-    /// Makes and reads the messages of the next part of a page, when there is room for them.
-    async fn next_part(&self, mut rest: PageRest) -> Result<(ReadPart, PageRest), Interruption> {
-        let made = self.budget.work(move |_| (rest.next_part(), rest)).await;
-        let (PagePart { messages, bytes, listed }, rest) = made.map_err(|_| JournalError::Closed)?;
-        let records = messages.len();
-        let share = self.budget.part(bytes).await;
-        let source = Arc::clone(&self.source);
-        let batch = self.budget.work(move |_| Batch::read(&source, messages)).await;
-        let batch = batch.map_err(|_| JournalError::Closed)?;
-        Ok((ReadPart { records, batch, listed, _share: share }, rest))
-    }
-
     async fn write_part(
         &self,
         part: ReadPart,
-        progress: Progress,
+        mut progress: Progress,
         jobs: Vec<IngestJob>,
         stop: &CancellationToken,
     ) -> Result<Progress, Interruption> {
-        let ReadPart { records, batch, listed, _share } = part;
-        self.write_batch((batch, records), progress, (listed, jobs), stop).await
+        let ReadPart { messages, unreadable, known, batch, listed, .. } = part;
+        progress.run.counts.quarantined += known;
+        progress.has_new_unreadable |= unreadable > known;
+        self.write_batch((batch, messages), progress, (listed, jobs), stop).await
     }
 
     /// Writes a batch of so many records with the progress of the run, and repeats a failed write until it succeeds.

@@ -12,6 +12,9 @@ use crate::{
 /// Metric name: number of ended runs by outcome.
 pub const RUNS: &str = "tidings_harvest_runs_total";
 
+/// Metric name: number of records by which repository and journal differ.
+pub const DIFFERENCE: &str = "tidings_harvest_record_difference";
+
 /// Metric name: number of harvested records by outcome.
 pub const RECORDS: &str = "tidings_harvest_records_total";
 
@@ -81,6 +84,7 @@ pub(super) fn page(before: &HarvestRun, after: &HarvestRun) {
     let (before, after) = (before.counts, after.counts);
     let changed = after.changes - before.changes;
     let quarantined = after.quarantined - before.quarantined;
+    // Records that are requested again make changes without being listed again.
     let records = after.records - before.records;
     for (outcome, number) in [
         ("changed", changed),
@@ -90,6 +94,12 @@ pub(super) fn page(before: &HarvestRun, after: &HarvestRun) {
         counter!(RECORDS, "source" => source.clone(), "outcome" => outcome).increment(number);
     }
     counter!(PAGES, "source" => source).increment(after.pages - before.pages);
+}
+
+/// Notes by how many records a repository and the journal differ.
+#[expect(clippy::cast_precision_loss, reason = "numbers of records fit into the mantissa")]
+pub(super) fn difference(source: &SourceName, records: u64) {
+    gauge!(DIFFERENCE, "source" => source.to_string()).set(records as f64);
 }
 
 /// Counts a run that has ended.

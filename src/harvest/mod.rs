@@ -5,9 +5,10 @@
 //! source in parts, writes the last part and the position in one transaction, and keeps the history of runs.
 //!
 //! * `harvests` is the set of harvests, of the configuration and made over HTTP;
+//! * `membership` knows in which sets a record was seen, and so when it is deleted;
 //! * `page` is a page and its parts, and `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
 //! * `budget` bounds the memory of everything that is read from other servers, and `body` receives bodies within it;
-//! * `hosts` limits the requests to each host, `client` sends them, `transfer` stores files, and `text` repairs the
+//! * `hosts` limits the requests to each host, `client` sends them, with the `cookies` of the run, `transfer` stores files, and `text` repairs the
 //!   text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
 //! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`folder`] the one for folders and
@@ -23,6 +24,7 @@ mod archive;
 mod body;
 mod budget;
 mod client;
+mod cookies;
 mod deletions;
 pub mod download;
 mod engine;
@@ -34,6 +36,7 @@ mod harvests;
 mod hosts;
 mod hours;
 mod journal_list;
+mod membership;
 pub mod metrics;
 pub mod oai_pmh;
 mod page;
@@ -47,6 +50,7 @@ use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use self::fileset::{IngestMonitor, IngestSettings};
 pub use self::{
@@ -60,7 +64,8 @@ pub use self::{
     },
     hosts::{HostPermit, Hosts},
     hours::Hours,
-    page::{Page, PageEnd, Records},
+    membership::{Listing, Sight},
+    page::{HarvestedRecord, Page, PageEnd, Records},
     schedule::{Mode, Schedule},
 };
 use crate::{
@@ -224,6 +229,24 @@ fn json_message(body: &impl Serialize) -> ReceivedMessage {
         redelivered: false,
         set: None,
     })
+}
+
+/// Returns the name under which the journal notes that all records of a source are to be listed.
+#[doc(hidden)]
+pub fn full_list_request(source: &SourceName) -> SourceName {
+    request_name("full", source)
+}
+
+/// Returns the name under which the journal notes that the records of former settings are to be deleted.
+#[doc(hidden)]
+pub fn retirement_request(source: &SourceName) -> SourceName {
+    request_name("retire", source)
+}
+
+fn request_name(kind: &str, source: &SourceName) -> SourceName {
+    let digest = hex::encode(&Sha256::digest(source.as_str())[..12]);
+    // A name of these characters, and shorter than the longest one, is valid.
+    SourceName::parse(&format!("{kind}_{digest}")).unwrap_or_else(|_| source.clone())
 }
 
 /// Reason why there is no page.

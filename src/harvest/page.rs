@@ -2,14 +2,14 @@
 
 use std::{fmt, mem, vec};
 
-use super::HarvestError;
+use super::{HarvestError, membership::Listing};
 use crate::{
     intake::ReceivedMessage,
     journal::{
         harvest::{ListedRecord, ListedRecords},
         ingest::IngestJob,
     },
-    model::Timestamp,
+    model::{SourceName, Timestamp},
 };
 
 /// Maximum number of records of a part of a page. Each part is a transaction, so that a message from somebody else waits
@@ -28,6 +28,8 @@ pub struct Page {
     pub position: String,
     /// Whether the run ends with this page.
     pub end: PageEnd,
+    /// Whether the page is one of a list, and counts as a page of the run. Others have records that were requested.
+    pub is_listed: bool,
     /// Whether errors of the page were repaired.
     pub is_repaired: bool,
     /// Facts that an administrator should know.
@@ -43,7 +45,7 @@ impl Page {
     #[must_use]
     pub fn new(records: impl Into<Records>, position: String, end: PageEnd) -> Self {
         let (records, remarks, listed, jobs) = (records.into(), Vec::new(), ListedRecords::default(), Vec::new());
-        Self { records, position, end, is_repaired: false, remarks, listed, jobs }
+        Self { records, position, end, is_listed: true, is_repaired: false, remarks, listed, jobs }
     }
 }
 
@@ -62,12 +64,33 @@ pub enum PageEnd {
 pub(super) type PageResult = Result<Page, HarvestError>;
 
 /// Records of a page. A page holds its text once, and makes a message when it is asked for the next one.
-pub struct Records(Box<dyn ExactSizeIterator<Item = ReceivedMessage> + Send>);
+pub struct Records(Box<dyn ExactSizeIterator<Item = HarvestedRecord> + Send>);
+
+/// A record of a page.
+#[derive(Debug)]
+pub struct HarvestedRecord {
+    /// The message for the dialect; `None` for a record that is only noted.
+    pub message: Option<ReceivedMessage>,
+    /// How the repository has shown the record, for kinds whose records have several views.
+    pub listing: Option<Listing>,
+}
+
+impl From<ReceivedMessage> for HarvestedRecord {
+    fn from(message: ReceivedMessage) -> Self {
+        Self { message: Some(message), listing: None }
+    }
+}
 
 impl Records {
     /// Creates records that this iterator makes. It may use the CPU, and runs on a blocking thread.
     #[must_use]
     pub fn new(records: impl ExactSizeIterator<Item = ReceivedMessage> + Send + 'static) -> Self {
+        Self(Box::new(records.map(HarvestedRecord::from)))
+    }
+
+    /// Creates records with their listings, as [`new`](Self::new) does.
+    #[must_use]
+    pub fn listed(records: impl ExactSizeIterator<Item = HarvestedRecord> + Send + 'static) -> Self {
         Self(Box::new(records))
     }
 
@@ -100,6 +123,7 @@ impl fmt::Debug for Records {
 pub(super) struct PageRest {
     records: Records,
     replaces: bool,
+    kept_as: Option<SourceName>,
     gone: vec::IntoIter<String>,
     present: vec::IntoIter<ListedRecord>,
     at: Option<Timestamp>,
@@ -107,7 +131,7 @@ pub(super) struct PageRest {
 
 /// A part of a page.
 pub(super) struct PagePart {
-    pub(super) messages: Vec<ReceivedMessage>,
+    pub(super) records: Vec<HarvestedRecord>,
     /// Size of the messages, in bytes.
     pub(super) bytes: usize,
     pub(super) listed: ListedRecords,
@@ -115,8 +139,8 @@ pub(super) struct PagePart {
 
 impl PageRest {
     pub(super) fn new(records: Records, listed: ListedRecords) -> Self {
-        let ListedRecords { replaces, gone, present, at } = listed;
-        Self { records, replaces, gone: gone.into_iter(), present: present.into_iter(), at }
+        let ListedRecords { replaces, kept_as, gone, present, at } = listed;
+        Self { records, replaces, kept_as, gone: gone.into_iter(), present: present.into_iter(), at }
     }
 
     /// Returns whether everything is written.
@@ -126,19 +150,23 @@ impl PageRest {
 
     /// Removes the next part, which makes the messages of its records.
     pub(super) fn next_part(&mut self) -> PagePart {
-        let (mut messages, mut bytes) = (Vec::new(), 0);
-        while messages.len() < PART_RECORDS
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while records.len() < PART_RECORDS
             && bytes < PART_BYTES
-            && let Some(message) = self.records.0.next()
+            && let Some(record) = self.records.0.next()
         {
-            let (ReceivedMessage::Readable(incoming) | ReceivedMessage::Unreadable { incoming, .. }) = &message;
-            bytes += incoming.body.len();
-            messages.push(message);
+            if let Some(ReceivedMessage::Readable(incoming) | ReceivedMessage::Unreadable { incoming, .. }) =
+                &record.message
+            {
+                bytes += incoming.body.len();
+            }
+            records.push(record);
         }
         let gone: Vec<_> = self.gone.by_ref().take(PART_RECORDS).collect();
         let present = self.present.by_ref().take(PART_RECORDS - gone.len()).collect();
-        let listed = ListedRecords { replaces: mem::take(&mut self.replaces), gone, present, at: self.at };
-        PagePart { messages, bytes, listed }
+        let (replaces, kept_as) = (mem::take(&mut self.replaces), self.kept_as.take());
+        let listed = ListedRecords { replaces, kept_as, gone, present, at: self.at };
+        PagePart { records, bytes, listed }
     }
 }
 
@@ -163,6 +191,7 @@ mod tests {
         for (bytes, records, largest) in [(1, 1200, PART_RECORDS), (PART_BYTES / 2, 10, 2), (PART_BYTES * 2, 3, 1)] {
             let listed = ListedRecords {
                 replaces: true,
+                kept_as: None,
                 gone: (0..700).map(|n| n.to_string()).collect(),
                 present: (0..700).map(|n| n.to_string().into()).collect(),
                 at: None,
@@ -172,9 +201,9 @@ mod tests {
             let (mut found, mut listed, mut replaced) = (0, 0, 0);
             while !rest.is_empty() {
                 let part = rest.next_part();
-                assert!(part.messages.len() <= largest, "{}", part.messages.len());
+                assert!(part.records.len() <= largest, "{}", part.records.len());
                 assert!(part.listed.gone.len() + part.listed.present.len() <= PART_RECORDS);
-                found += part.messages.len();
+                found += part.records.len();
                 listed += part.listed.gone.len() + part.listed.present.len();
                 replaced += u32::from(part.listed.replaces);
             }

@@ -1,8 +1,13 @@
 //! From the bytes of a response to text that an XML parser accepts: encodings, and characters that XML does not allow.
 //!
-//! A response without errors comes out unchanged. Each repair counts, so that the page is marked as repaired.
+//! A response without errors comes out unchanged, without the marks and the white space before its document. Each repair
+//! counts, so that the page is marked as repaired.
+//!
+//! The rules for encodings, in their order: a byte order mark; the pattern of zeros of UTF-16 (XML 1.0, appendix F); UTF-8
+//! if the bytes are valid UTF-8 with characters beyond ASCII, because text of another encoding practically never is; the
+//! XML declaration; the media type (RFC 7303 section 3.2 has another order, which few repositories follow); UTF-8.
 
-use encoding_rs::{CoderResult, Encoding, UTF_8, WINDOWS_1252};
+use encoding_rs::{CoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use memchr::{memchr, memmem};
 
 use crate::text::is_xml_char;
@@ -32,9 +37,9 @@ const LONGEST_REFERENCE: usize = 32;
 #[error("the text of the response is longer than {0} bytes")]
 pub(super) struct TextTooLong(usize);
 
-/// Decodes a response and repairs its text. `charset` is the parameter of the media type. A byte order mark and the XML
-/// declaration count before it (RFC 7303 section 3.2 has another order, which few repositories follow). A response that is
-/// correct UTF-8 is not copied.
+/// Decodes a response and repairs its text. `charset` is the parameter of the media type. A response that is correct UTF-8
+/// is not copied. The text begins with its document: an XML parser would drop a byte order mark without counting it, and
+/// its positions would then be wrong.
 ///
 /// # Errors
 /// Fails if the text is longer than `max_bytes`, or than twice the body: decoding and repairs make text longer, `&` five
@@ -42,18 +47,53 @@ pub(super) struct TextTooLong(usize);
 pub(super) fn read(body: Vec<u8>, charset: Option<&str>, max_bytes: usize) -> Result<RepairedText, TextTooLong> {
     let limit = max_bytes.min(body.len().saturating_mul(2).saturating_add(LEAST_TEXT_BYTES));
     let (decoded, invalid) = decode(body, charset, limit)?;
+    let (decoded, notices) = without_preamble(decoded);
     let (text, replaced) = repair(decoded, limit)?;
-    Ok(RepairedText { text, repairs: invalid + replaced })
+    Ok(RepairedText { text, repairs: invalid + notices + replaced })
 }
+
+/// Number of bytes in which a document is looked for after the messages of a program.
+const PREAMBLE_BYTES: usize = 16 * 1024;
+
+/// Removes everything before the document: white space and byte order marks, and messages that a program has printed
+/// before the XML declaration. Returns the text, and 1 if there were such messages.
+fn without_preamble(mut text: String) -> (String, usize) {
+    let mut start = text.len() - text.trim_start_matches(|c: char| c.is_whitespace() || c == MARK).len();
+    let mut notices = 0;
+    if !text[start..].starts_with("<?xml") {
+        let bytes = &text.as_bytes()[start..];
+        let before =
+            memmem::find(&bytes[..bytes.len().min(PREAMBLE_BYTES)], b"<?xml ").map(|at| &text[start..start + at]);
+        // A declaration within a document is part of a text.
+        let is_within = |before: &str| DOCUMENTS.iter().any(|name| before.contains(name));
+        if let Some(before) = before.filter(|before| !is_within(before)) {
+            (start, notices) = (start + before.len(), 1);
+        }
+    }
+    text.drain(..start);
+    (text, notices)
+}
+
+/// Byte order mark, wherever it is.
+const MARK: char = '\u{FEFF}';
+
+/// Names of the roots of documents that harvests read.
+const DOCUMENTS: [&str; 4] = ["OAI-PMH", "<rss", "feed", "RDF"];
 
 fn decode(body: Vec<u8>, charset: Option<&str>, limit: usize) -> Result<(String, usize), TextTooLong> {
     let (encoding, mark) = match Encoding::for_bom(&body) {
         Some((encoding, length)) => (encoding, length),
         None => {
             let named = |name: &str| Encoding::for_label(name.as_bytes());
-            let encoding = declared(&body).and_then(named).or_else(|| charset.and_then(named));
-            // A declaration that can be read as ASCII is never in UTF-16.
-            (encoding.filter(|encoding| encoding.is_ascii_compatible()).unwrap_or(UTF_8), 0)
+            let declared = || declared(&body).and_then(named).or_else(|| charset.and_then(named));
+            let encoding = match body.as_slice() {
+                [b'<', 0, letter, 0, ..] if *letter != 0 => Some(UTF_16LE),
+                [0, b'<', 0, letter, ..] if *letter != 0 => Some(UTF_16BE),
+                body if is_utf8_beyond_ascii(body) => Some(UTF_8),
+                // A declaration that can be read as ASCII is never in UTF-16.
+                _ => declared().filter(|encoding| encoding.is_ascii_compatible()),
+            };
+            (encoding.unwrap_or(UTF_8), 0)
         }
     };
     if encoding == UTF_8 {
@@ -73,6 +113,11 @@ fn decode(body: Vec<u8>, charset: Option<&str>, limit: usize) -> Result<(String,
             return Ok((text, usize::from(has_errors)));
         }
     }
+}
+
+/// Returns whether a body is valid UTF-8 with characters beyond ASCII.
+fn is_utf8_beyond_ascii(body: &[u8]) -> bool {
+    !body.is_ascii() && std::str::from_utf8(body).is_ok()
 }
 
 /// Returns the encoding that the XML declaration names.
@@ -352,68 +397,4 @@ const HTML: &[(&str, char)] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::{HTML, read};
-
-    fn repaired(body: &[u8]) -> (String, usize) {
-        let read = read(body.to_vec(), None, 1 << 20).unwrap();
-        (read.text, read.repairs)
-    }
-
-    #[test]
-    fn entities_are_in_order() {
-        assert!(HTML.is_sorted_by_key(|(name, _)| *name));
-    }
-
-    #[test]
-    fn well_formed_text_is_unchanged() {
-        let text =
-            "<?xml version='1.0'?><a b='&amp;&#10;&#x1F600;'>é\t<![CDATA[ & &nbsp; ]]><!-- & --><?p &?>\u{FFFD}</a>";
-        assert_eq!(repaired(text.as_bytes()), (text.to_owned(), 0));
-    }
-
-    #[test]
-    fn characters_and_references_are_repaired() {
-        for (body, expected, repairs) in [
-            ("a\u{1a}b\u{0}c", "abc", 2),
-            ("a\u{FFFE}\u{FFFF}b", "ab", 2),
-            ("&#xfffe;&#55349;&#x3;&#xD800;a", "a", 4),
-            ("R&D; A & B &", "R&amp;D; A &amp; B &amp;", 3),
-            ("a&nbsp;b&eacute;", "a\u{A0}bé", 2),
-            ("&unknown;&#;&#x;&#1114112;", "&amp;unknown;&amp;#;&amp;#x;", 4),
-            ("<![CDATA[a\u{b}&]]>&", "<![CDATA[a&]]>&amp;", 2),
-            ("<![CDATA[a&", "<![CDATA[a&", 0),
-            ("http://h/?a=1&b=2;", "http://h/?a=1&amp;b=2;", 1),
-        ] {
-            assert_eq!(repaired(body.as_bytes()), (expected.to_owned(), repairs), "{body}");
-        }
-    }
-
-    #[test]
-    fn encodings_are_recognised() {
-        for (body, charset, expected, repairs) in [
-            (&b"<?xml version='1.0' encoding='ISO-8859-1'?>\xe9"[..], Some("utf-8"), "é", 0),
-            (b"\xEF\xBB\xBF<?xml encoding=\"latin1\"?>\xC3\xA9", None, "é", 0),
-            (b"<?xml version='1.0' encoding='UTF-16'?>a", None, "a", 0),
-            (b"\xe9", Some("iso-8859-1"), "é", 0),
-            (b"\xFF\xFEa\0", None, "a", 0),
-            (b"<?xml version='1.0' encoding='UTF-8'?>caf\xe9 \x93q\x94 \xC3\xA9", None, "café “q” é", 3),
-            (b"<?xml version='1.0' encoding='no-such'?>\xC3\xA9", None, "é", 0),
-        ] {
-            let read = read(body.to_vec(), charset, 1 << 20).unwrap();
-            assert!(read.text.ends_with(expected), "{:?}", read.text);
-            assert_eq!(read.repairs, repairs, "{:?}", read.text);
-        }
-    }
-
-    #[test]
-    fn text_is_at_most_twice_as_long_as_its_body() {
-        const LENGTH: usize = 1 << 20;
-        let latin1 = [b"<?xml encoding='latin1'?>".to_vec(), vec![0xE9; LENGTH]].concat();
-        assert_eq!(read(latin1.clone(), None, 4 * LENGTH).unwrap().text.chars().filter(|c| *c == 'é').count(), LENGTH);
-        assert!(read(latin1, None, LENGTH).is_err());
-        for body in [vec![b'&'; LENGTH], vec![0x80; LENGTH]] {
-            assert!(read(body, None, 8 * LENGTH).is_err());
-        }
-    }
-}
+mod tests;

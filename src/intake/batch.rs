@@ -52,6 +52,8 @@ pub struct Batch {
     /// Time at which the newest message of the batch had arrived.
     since: Instant,
     rejected: Vec<(Incoming, Rejection)>,
+    /// Positions of the messages that could not be read.
+    unreadable: Vec<usize>,
     /// Number of messages that are in the quarantine already.
     quarantined: u64,
 }
@@ -92,8 +94,21 @@ impl Batch {
     /// Parses messages of `source`. The function does not wait, but it may use the CPU for a while.
     #[must_use]
     pub fn read(source: &Source, mut messages: Vec<ReceivedMessage>) -> Self {
-        let (read, rejected) = read_all(source, &mut messages);
-        Self { messages, read: Some(read), since: Instant::now(), rejected, quarantined: 0 }
+        let (read, rejected, unreadable) = read_all(source, &mut messages);
+        Self { messages, read: Some(read), since: Instant::now(), rejected, unreadable, quarantined: 0 }
+    }
+
+    /// Returns the positions of the messages that could not be read, in order.
+    #[must_use]
+    pub fn unreadable(&self) -> &[usize] {
+        &self.unreadable
+    }
+
+    /// Drops the messages at these positions among those that could not be read, because the quarantine has them already.
+    pub fn forget_unreadable(&mut self, known: &[usize]) {
+        let mut positions = self.unreadable.iter();
+        self.rejected.retain(|_| positions.next().is_none_or(|position| !known.contains(position)));
+        self.unreadable.retain(|position| !known.contains(position));
     }
 
     /// Bodies that the quarantine will store for messages that could not be parsed.
@@ -119,27 +134,37 @@ impl Batch {
             read.extend(next);
             read
         });
+        self.unreadable.clear();
         self.rejected.extend(next.rejected);
         self.quarantined += next.quarantined;
         self.since = self.since.max(next.since);
     }
 }
 
-fn read_all(source: &Source, messages: &mut [ReceivedMessage]) -> (Vec<ReadMessage>, Vec<(Incoming, Rejection)>) {
-    let (mut read, mut rejected) = (Vec::with_capacity(messages.len()), Vec::new());
-    for message in messages {
-        match message {
+/// Parses messages; returns those that could be read, the others, and the positions of the others.
+fn read_all(
+    source: &Source,
+    messages: &mut [ReceivedMessage],
+) -> (Vec<ReadMessage>, Vec<(Incoming, Rejection)>, Vec<usize>) {
+    let (mut read, mut rejected, mut unreadable) = (Vec::with_capacity(messages.len()), Vec::new(), Vec::new());
+    for (position, message) in messages.iter_mut().enumerate() {
+        let rejection = match message {
             ReceivedMessage::Readable(incoming) => match read_one(source, incoming) {
-                Ok(one) => read.push(one),
-                Err(rejection) => rejected.push((incoming.clone(), rejection)),
+                Ok(one) => {
+                    read.push(one);
+                    continue;
+                }
+                Err(rejection) => (incoming.clone(), rejection),
             },
             ReceivedMessage::Unreadable { incoming, rejection, encoded } => {
                 redact(source, incoming, *encoded);
-                rejected.push((incoming.clone(), rejection.clone()));
+                (incoming.clone(), rejection.clone())
             }
-        }
+        };
+        rejected.push(rejection);
+        unreadable.push(position);
     }
-    (read, rejected)
+    (read, rejected, unreadable)
 }
 
 /// Removes and returns the messages that were refused after parsing. `refused` is keyed by position among the readable

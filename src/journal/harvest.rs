@@ -129,6 +129,8 @@ pub(super) enum Progress {
 pub struct ListedRecords {
     /// Whether the former records are removed first, because they belong to another list.
     pub replaces: bool,
+    /// Name under which the former records are kept instead, because their objects are still in the registry.
+    pub kept_as: Option<SourceName>,
     /// Identifiers of the records that no longer exist.
     pub gone: Vec<String>,
     /// Records that exist.
@@ -145,11 +147,20 @@ pub struct ListedRecord {
     /// Properties by which a harvest recognizes that the record has not changed, in a format that only its kind knows;
     /// empty if they do not show that.
     pub validator: String,
+    /// Time that counts instead of the start of the run; `None` for the start of the run.
+    pub listed: Option<Timestamp>,
+}
+
+impl ListedRecord {
+    /// Returns the time of the row that a run since `at` writes, in milliseconds since 1970.
+    pub(super) fn listed_millis(&self, at: Timestamp) -> i64 {
+        self.listed.unwrap_or(at).millis()
+    }
 }
 
 impl From<String> for ListedRecord {
     fn from(identifier: String) -> Self {
-        Self { identifier, validator: String::new() }
+        Self { identifier, validator: String::new(), listed: None }
     }
 }
 
@@ -296,6 +307,21 @@ impl Journal {
         identifiers: Vec<String>,
     ) -> Result<HashMap<String, String>, JournalError> {
         self.read(move |store| store.validators(&source, &identifiers)).await
+    }
+
+    /// Returns those of these identifiers that other sources have listed too, each with the first of their names.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn claims(
+        &self,
+        source: SourceName,
+        identifiers: Vec<String>,
+    ) -> Result<HashMap<String, String>, JournalError> {
+        if identifiers.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.read(move |store| store.claims(&source, &identifiers)).await
     }
 
     /// Requests a run of a source's harvest. The node that harvests the source begins it soon.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 48] = [
+pub const METRICS: [Metric; 49] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -69,6 +69,12 @@ pub const METRICS: [Metric; 48] = [
         kind: Kind::Gauge,
         labels: &["source"],
         about: "Time of the end of the last complete run, in seconds since 1970; 0 if no run was complete.",
+    },
+    Metric {
+        name: harvest::DIFFERENCE,
+        kind: Kind::Gauge,
+        labels: &["source"],
+        about: "Records by which the number that the repository announces differs from the journal, at the last comparison.",
     },
     Metric {
         name: harvest::INGESTS,

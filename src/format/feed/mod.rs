@@ -37,6 +37,13 @@ pub const FEED_URL: &str = "feed-url";
 /// Header with the property that identifies the entry, an [`EntryKey`].
 pub const ENTRY_KEY: &str = "feed-entry-key";
 
+/// Header of entries whose ids are URIs if they look so, as in earlier versions.
+pub const ANY_SCHEME: &str = "feed-any-scheme";
+
+/// Schemes whose URIs are the same thing everywhere. An id with another one, such as `story:1`, is that of its feed.
+const GLOBAL_SCHEMES: [&str; 12] =
+    ["http", "https", "urn", "tag", "doi", "info", "hdl", "ark", "ftp", "file", "magnet", "at"];
+
 /// Header with the date of the response that contained the entry.
 pub const RESPONSE_DATE: &str = "feed-response-date";
 
@@ -100,9 +107,10 @@ impl Dialect for Feed {
             let reason = format!("the header {FEED_URL} is missing; a harvest adds it to each entry");
             Rejection::unprocessable(Location::Message, reason)
         })?;
+        let any_scheme = message.headers.get(ANY_SCHEME).is_some();
         let response_date = message.headers.get(RESPONSE_DATE).and_then(|date| Timestamp::parse(date).ok());
         if let Some(Tombstone { id, when }) = self.tombstone(message.body) {
-            let object = object_uri(feed_url, &id)?;
+            let object = object_uri(feed_url, &id, any_scheme)?;
             let description = Text::new(&format!("entry {id}"));
             let time = draft_time(when, response_date);
             return Ok(ParsedMessage::one(draft(object, description, time, Vec::new())));
@@ -117,7 +125,7 @@ impl Dialect for Feed {
         let entry = ParsedEntry::parse(message.body, feed_url)
             .map_err(|reason| Rejection::unprocessable(Location::Message, reason))?;
         let key = entry.identity().key(key);
-        let object = object_uri(feed_url, &key)?;
+        let object = object_uri(feed_url, &key, any_scheme)?;
         let attachments = entry.attachments(feed_url);
         let (items, max) = (attachments.len() + 1, self.limits.items);
         if items > max {
@@ -193,18 +201,23 @@ fn draft_time(date: Option<Timestamp>, response_date: Option<Timestamp>) -> Draf
     date.filter(is_possible).or(response_date).map_or(DraftTime::Arrival, DraftTime::Observed)
 }
 
-fn object_uri(feed_url: &str, key: &str) -> Result<Uri, Rejection> {
-    entry_uri(feed_url, key).map_err(|error| {
+fn object_uri(feed_url: &str, key: &str, any_scheme: bool) -> Result<Uri, Rejection> {
+    entry_uri(feed_url, key, any_scheme).map_err(|error| {
         Rejection::unprocessable(Location::Message, format!("the entry {key:?} has no valid URI: {error}"))
     })
 }
 
-/// Returns the URI of an entry: its key if that is a URI, and otherwise the URL of the feed with the key as fragment.
+/// Returns the URI of an entry: its key if that is a URI with a global scheme, or with any scheme if `any_scheme`, and
+/// otherwise the URL of the feed with the key as fragment.
 ///
 /// # Errors
 /// Fails if the URI is too long.
-pub fn entry_uri(feed_url: &str, key: &str) -> Result<Uri, InvalidUri> {
-    if let Ok(uri) = Uri::parse(key) {
+pub fn entry_uri(feed_url: &str, key: &str, any_scheme: bool) -> Result<Uri, InvalidUri> {
+    let is_global = |uri: &Uri| {
+        let scheme = uri.as_str().split(':').next().unwrap_or_default().to_ascii_lowercase();
+        any_scheme || GLOBAL_SCHEMES.contains(&scheme.as_str())
+    };
+    if let Some(uri) = Uri::parse(key).ok().filter(is_global) {
         return Ok(uri);
     }
     // The URL of a feed with a query has a fragment already, which stands for the query.

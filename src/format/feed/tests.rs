@@ -62,7 +62,10 @@ fn entry_has_the_uri_of_its_id_its_link_or_its_content() {
 
 #[test]
 fn key_follows_the_fragment_that_stands_for_a_query() {
-    assert_eq!(entry_uri("http://h.example/f#0a", "7").unwrap().as_str(), "http://h.example/f#0a/7");
+    assert_eq!(entry_uri("http://h.example/f", "story:1", false).unwrap().as_str(), "http://h.example/f#story%3A1");
+    assert_eq!(entry_uri("http://h.example/f", "story:1", true).unwrap().as_str(), "story:1");
+    assert_eq!(entry_uri("http://h.example/f", "tag:h,2026:1", false).unwrap().as_str(), "tag:h,2026:1");
+    assert_eq!(entry_uri("http://h.example/f#0a", "7", false).unwrap().as_str(), "http://h.example/f#0a/7");
 }
 
 #[test]

@@ -27,7 +27,11 @@ pub(super) fn select_changes(document: &FeedDocument<'_>, cancelled: &Cancelled)
             _ => changes.push((id, number..number + 1)),
         }
     }
-    let entry = |(_, parts): &(_, Range<usize>)| SelectedEntry { parts: parts.clone(), key: Some(EntryKey::Id) };
+    let entry = |(_, parts): &(_, Range<usize>)| SelectedEntry {
+        parts: parts.clone(),
+        key: Some(EntryKey::Id),
+        key_value: None,
+    };
     let entries = changes.iter().rev().map(entry).collect();
     let keys = changes.into_iter().filter_map(|(id, _)| id).collect();
     Selection { entries, keys, remarks: Vec::new(), noise: Noise::default() }

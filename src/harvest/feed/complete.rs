@@ -30,6 +30,7 @@ impl FeedHarvester {
         let mut page = document.into_page(&position, PageEnd::More);
         page.listed = ListedRecords {
             replaces,
+            kept_as: None,
             present: uris.into_iter().map(ListedRecord::from).collect(),
             at: Some(since),
             gone: Vec::new(),
@@ -65,7 +66,10 @@ impl FeedHarvester {
             return Ok(complete(position, |position, end| page(position, Vec::new(), end, Vec::new())));
         }
         position.walk = Some(Walk::Missing { since, entries, is_plausible: true });
-        let messages: Vec<_> = gone.iter().map(|uri| tombstone(uri, &self.feed_url, since)).collect();
+        // An entry that another feed shows is not gone.
+        let claims = self.journal.claims(self.source.clone(), gone.clone()).await?;
+        let unclaimed = gone.iter().filter(|uri| !claims.contains_key(*uri));
+        let messages: Vec<_> = unclaimed.map(|uri| tombstone(uri, &self.feed_url, since)).collect();
         let listed = ListedRecords { gone, ..ListedRecords::default() };
         Ok(Page { listed, ..page(&position, messages, PageEnd::More, Vec::new()) })
     }

@@ -1,6 +1,9 @@
 //! Requests of a feed, and the position after each response.
 
-use std::sync::Arc;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -17,12 +20,12 @@ use super::{
     headers::{earliest, last_modified, request_headers, validators, with_link_headers},
     message::FeedText,
     position::{DocumentFacts, HubSubscription, Position, Validators, Walk},
-    selection::{Remembered, Selection, select},
+    selection::{Remembered, SelectedEntry, Selection, select},
 };
 use crate::{
     format::feed::entry_uri,
     harvest::{
-        Callback, Cancelled, HarvestError, Harvester, Page, PageEnd, Records,
+        Callback, Cancelled, HarvestError, HarvestedRecord, Harvester, Page, PageEnd, Records,
         client::{PlaceClient, RawResponse},
         text,
     },
@@ -66,6 +69,10 @@ impl Harvester for FeedHarvester {
         Some(Callback { topic: hub.topic, token })
     }
 
+    fn rest(&self) {
+        self.client.rest();
+    }
+
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {
         Position::parse(position, &self.feed_url).earliest
     }
@@ -76,6 +83,8 @@ pub(super) struct ReadDocument {
     records: Records,
     is_repaired: bool,
     pub(super) remarks: Vec<String>,
+    /// URIs of entries that another feed describes.
+    others: Arc<Mutex<HashSet<String>>>,
     pub(super) links: FeedLinks,
     /// Whether most of the entries have a new id and the link of a known entry.
     is_renamed: bool,
@@ -83,8 +92,10 @@ pub(super) struct ReadDocument {
     is_complete: bool,
     /// Reason why the end of the document cannot be read.
     pub(super) broken: Option<String>,
-    /// URIs of all entries, if all are readable.
-    uris: Option<Vec<String>>,
+    /// URIs of the readable entries.
+    uris: Vec<String>,
+    /// Whether all entries are readable.
+    has_all_uris: bool,
     pub(super) facts: DocumentFacts,
 }
 
@@ -169,7 +180,7 @@ impl FeedHarvester {
                           link with the relation \"current\"";
             return Err(HarvestError::fail(reason));
         }
-        let uris = document.uris.take().filter(|_| document.is_complete);
+        let uris = (document.is_complete && document.has_all_uris).then(|| document.uris.clone());
         if let Some(uris) = uris.as_ref().filter(|_| !is_delta) {
             return Ok(self.complete_feed(position, document, uris.clone()));
         }
@@ -220,9 +231,11 @@ impl FeedHarvester {
             document.facts.entries.truncate(MAX_ENTRIES);
         }
         position.complete(document.facts.clone());
-        // The next complete document may no longer have the entries of this part.
-        let present = uris.unwrap_or_default().into_iter().map(ListedRecord::from).collect();
-        let listed = ListedRecords { present, at: Some(Timestamp::now()), ..ListedRecords::default() };
+        // The next complete document may no longer have the entries of this part. Other feeds may delete no entry that this
+        // one shows.
+        let replaces = !document.is_complete && !is_delta;
+        let present = document.uris.drain(..).map(ListedRecord::from).collect();
+        let listed = ListedRecords { replaces, present, at: Some(Timestamp::now()), ..ListedRecords::default() };
         Ok(Page { listed, ..document.into_page(&position, PageEnd::Complete) })
     }
 
@@ -257,7 +270,14 @@ impl FeedHarvester {
             .client
             .budget()
             .work(move |cancelled| read((raw, digest), position, &feed_url, (meaning, limits), cancelled));
-        read.await.map_err(|error| HarvestError::fail(error.to_string()))?
+        let read = read.await.map_err(|error| HarvestError::fail(error.to_string()))?;
+        let (position, document) = read?;
+        let claims = self.journal.claims(self.source.clone(), document.uris.clone()).await?;
+        // Of several feeds that show an entry, the one with the first name describes it.
+        let others = claims.into_iter().filter(|(_, other)| other.as_str() < self.source.as_str());
+        let others: HashSet<_> = others.map(|(uri, _)| uri).collect();
+        document.others.lock().unwrap_or_else(PoisonError::into_inner).extend(others);
+        Ok((position, document))
     }
 }
 
@@ -297,9 +317,14 @@ fn read(
     }
     let Selection { entries, keys, remarks, noise } = selection;
     let date = header_date(&headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
-    let uri = |key: &String| entry_uri(feed_url, key).ok().map(|uri| uri.to_string());
-    let has_uris = document.is_complete && unreadable.is_empty();
-    let uris = if has_uris { keys.iter().map(uri).collect() } else { None };
+    let any_scheme = position.any_scheme.unwrap_or_default();
+    let uri = |key: &String| entry_uri(feed_url, key, any_scheme).ok().map(|uri| uri.to_string());
+    let uris: Vec<_> = match meaning {
+        EntryMeaning::Objects => keys.iter().filter_map(uri).collect(),
+        EntryMeaning::Changes => Vec::new(),
+    };
+    let has_all_uris = position.unreadable.is_empty() && uris.len() == keys.len();
+    let others = Arc::<Mutex<HashSet<String>>>::default();
     let interval = document.interval.map(|interval| interval.as_secs());
     let is_read = noise.withheld.is_empty();
     let facts = DocumentFacts {
@@ -311,11 +336,20 @@ fn read(
         entries: keys.iter().take(MAX_ENTRIES).map(|key| hex::encode(&Sha256::digest(key)[..8])).collect(),
     };
     let FeedDocument { envelope, links, is_archive, is_complete, broken, parts, .. } = document;
-    let content = FeedText::new(text, envelope, &parts, share);
+    let content = FeedText::new(text, envelope, &parts, share, any_scheme);
     let (feed_url, max_bytes) = (feed_url.to_owned(), limits.record_bytes);
-    let message = move |entry| content.message(entry, &feed_url, date, max_bytes);
+    let shown_by_others = Arc::clone(&others);
+    let message = move |entry: SelectedEntry| {
+        let uri = entry.key_value.as_ref().and_then(|key| entry_uri(&feed_url, key, any_scheme).ok());
+        let others = shown_by_others.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_shown = uri.is_some_and(|uri| others.contains(uri.as_str()));
+        drop(others);
+        let message = (!is_shown).then(|| content.message(entry, &feed_url, date, max_bytes));
+        HarvestedRecord { message, listing: None }
+    };
     let document = ReadDocument {
-        records: Records::new(entries.into_iter().map(message)),
+        records: Records::listed(entries.into_iter().map(message)),
+        others,
         is_repaired: repairs > 0,
         remarks,
         is_renamed: noise.renamed * 2 > keys.len(),
@@ -324,6 +358,7 @@ fn read(
         is_complete,
         broken,
         uris,
+        has_all_uris,
         facts,
     };
     Ok((position, document))

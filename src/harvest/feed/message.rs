@@ -12,7 +12,7 @@ use super::{
 use crate::{
     format::{
         Location, Rejection,
-        feed::{DELETED_ENTRY, ENTRY_KEY, EntryKey, FEED_URL, RESPONSE_DATE, TOMBSTONES},
+        feed::{ANY_SCHEME, DELETED_ENTRY, ENTRY_KEY, EntryKey, FEED_URL, RESPONSE_DATE, TOMBSTONES},
     },
     harvest::BudgetShare,
     intake::{Incoming, ReceivedMessage},
@@ -30,13 +30,21 @@ pub(super) struct FeedText {
     spans: Vec<(usize, usize)>,
     /// Share of the budget, until the entries are written.
     _share: BudgetShare,
+    /// Whether every id that looks like a URI is one.
+    any_scheme: bool,
 }
 
 impl FeedText {
-    pub(super) fn new(text: String, envelope: Envelope, parts: &[FeedPart], mut share: BudgetShare) -> Self {
+    pub(super) fn new(
+        text: String,
+        envelope: Envelope,
+        parts: &[FeedPart],
+        mut share: BudgetShare,
+        any_scheme: bool,
+    ) -> Self {
         share.keep(text.capacity() + parts.len().saturating_mul(ENTRY_COST));
         let spans = parts.iter().map(|part| (part.from, part.to)).collect();
-        Self { text, envelope, spans, _share: share }
+        Self { text, envelope, spans, _share: share, any_scheme }
     }
 
     /// Returns an entry as a message for the dialect. One of more than `max_bytes` goes to the quarantine.
@@ -47,7 +55,7 @@ impl FeedText {
         date: Timestamp,
         max_bytes: usize,
     ) -> ReceivedMessage {
-        message(self.document(entry.parts, max_bytes), entry.key, feed_url, (date, max_bytes))
+        message(self.document(entry.parts, max_bytes), entry.key, (feed_url, self.any_scheme), (date, max_bytes))
     }
 
     /// Returns a document with these parts alone, and its size in bytes. One of more than `max_bytes` ends with the part that
@@ -76,17 +84,19 @@ pub(super) fn tombstone(uri: &str, feed_url: &str, when: Timestamp) -> ReceivedM
         escape(uri)
     );
     let size = document.len();
-    message((document, size), None, feed_url, (when, usize::MAX))
+    // The id is the URI of the object.
+    message((document, size), None, (feed_url, true), (when, usize::MAX))
 }
 
 /// Returns an entry as a message for the dialect. `bytes` is its size; the document may be its beginning.
 fn message(
     (mut document, bytes): (String, usize),
     key: Option<EntryKey>,
-    feed_url: &str,
+    (feed_url, any_scheme): (&str, bool),
     (date, max_record_bytes): (Timestamp, usize),
 ) -> ReceivedMessage {
     let mut headers = vec![(FEED_URL, feed_url.to_owned()), (RESPONSE_DATE, date.to_string())];
+    headers.extend(any_scheme.then(|| (ANY_SCHEME, "true".to_owned())));
     headers.extend(key.map(|key| (ENTRY_KEY, key.name().to_owned())));
     let cut = (0..=document.len().min(max_record_bytes)).rev().find(|at| document.is_char_boundary(*at));
     document.truncate(cut.unwrap_or_default());

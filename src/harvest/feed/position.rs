@@ -24,6 +24,8 @@ pub(super) struct Position {
     pub(super) settings: String,
     /// Validators of the last document that was read completely.
     pub(super) validators: Validators,
+    /// Whether every id that looks like a URI is one, as in earlier versions; `None` in their positions.
+    pub(super) any_scheme: Option<bool>,
     /// Number of successive responses with the status 304.
     pub(super) unchanged: u32,
     /// Time of the last response with a document; absent before the first one of this version.
@@ -158,7 +160,11 @@ impl Position {
     /// changes nothing in the registry.
     pub(super) fn parse(text: &str, settings: &str) -> Self {
         let stored = serde_json::from_str(text).ok().filter(|position: &Self| position.settings == settings);
-        stored.unwrap_or_else(|| Self { settings: settings.to_owned(), ..Self::default() })
+        let begin = || Self { settings: settings.to_owned(), ..Self::default() };
+        let mut position: Self = stored.unwrap_or_else(begin);
+        // The objects of an earlier version keep their URIs.
+        position.any_scheme.get_or_insert(!position.body.is_empty());
+        position
     }
 
     /// Returns the position as text.
@@ -229,7 +235,8 @@ mod tests {
 
     #[test]
     fn other_positions_begin_again() {
-        let begin = |settings: &str| Position { settings: settings.to_owned(), ..Position::default() };
+        let begin =
+            |settings: &str| Position { settings: settings.to_owned(), any_scheme: Some(false), ..Position::default() };
         let position = Position { gone: 2, ..begin("s") };
         assert_eq!(Position::parse(&position.text(), "s"), position);
         assert_eq!(Position::parse(&position.text(), "other"), begin("other"));

@@ -42,6 +42,8 @@ pub(super) struct SelectedEntry {
     pub(super) parts: Range<usize>,
     /// Property that identifies the entry; `None` for a deletion.
     pub(super) key: Option<EntryKey>,
+    /// Value of the property; `None` for a deletion and for an unreadable entry.
+    pub(super) key_value: Option<String>,
 }
 
 /// An entry that can be parsed.
@@ -91,10 +93,13 @@ pub(super) fn select(
     let noise = look(looks, newest.iter().map(|candidate| (&candidate.identity, candidate.key)), Timestamp::now());
     let mut entries: Vec<_> = new_rejections(document, &rejected, unreadable)
         .into_iter()
-        .map(|part| (part, Some(EntryKey::Id)))
-        .chain(shown(&newest, &noise).map(|candidate| (candidate.part, Some(candidate.key))))
-        .chain(deletions.into_iter().map(|part| (part, None)))
-        .map(|(part, key)| SelectedEntry { parts: part..part + 1, key })
+        .map(|part| (part, Some(EntryKey::Id), None))
+        .chain(
+            shown(&newest, &noise)
+                .map(|candidate| (candidate.part, Some(candidate.key), Some(candidate.identity.key(candidate.key)))),
+        )
+        .chain(deletions.into_iter().map(|part| (part, None, None)))
+        .map(|(part, key, key_value)| SelectedEntry { parts: part..part + 1, key, key_value })
         .collect();
     // Feeds begin with their newest entries.
     entries.reverse();

@@ -59,7 +59,7 @@ pub(super) fn read(
         }
         page.files += 1;
         let url = candidate.url.to_string();
-        let mut record = ListedRecord { identifier: url, validator: candidate.version.validator() };
+        let mut record = ListedRecord { validator: candidate.version.validator(), ..ListedRecord::from(url) };
         if known.get(&record.identifier) != Some(&record.validator) {
             match read_file(root, candidate, &mut budget, stop) {
                 Ok(Some(facts)) => {

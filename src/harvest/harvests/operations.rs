@@ -3,6 +3,7 @@
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
+use super::super::{full_list_request, retirement_request};
 use super::{
     Harvests, Inner, InvalidHarvest, MAX_HARVESTS,
     definition::{announced_by, announced_definition},
@@ -91,6 +92,28 @@ impl Harvests {
             harvest.status.hurry();
         }
         self.modify(name, HarvestWrite::Request(Timestamp::now())).await
+    }
+
+    /// Requests a run that lists all records, as [`Harvests::request`] does.
+    ///
+    /// # Errors
+    /// As [`Harvests::pause`].
+    pub async fn request_full(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
+        self.request_of(name, full_list_request(name)).await
+    }
+
+    /// Requests a run that deletes the records of former settings.
+    ///
+    /// # Errors
+    /// As [`Harvests::pause`].
+    pub async fn retire(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
+        self.request_of(name, retirement_request(name)).await
+    }
+
+    async fn request_of(&self, name: &SourceName, request: SourceName) -> Result<(), HarvestOperationError> {
+        self.get(name).ok_or_else(|| HarvestOperationError::Unknown(name.clone()))?;
+        self.0.journal.write_harvest(request, HarvestWrite::Request(Timestamp::now())).await?;
+        self.request(name).await
     }
 
     /// Requests a run because the hub of a feed has reported a change. It begins after the newest run and the least time

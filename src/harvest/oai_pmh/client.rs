@@ -55,6 +55,11 @@ impl RepositoryClient {
         Ok(Self { url, contact, client: PlaceClient::new(place, context).await?, limits })
     }
 
+    /// Forgets the cookies of the run, which has ended.
+    pub(super) fn rest(&self) {
+        self.client.rest();
+    }
+
     /// Sends a request and parses the response. Errors of the protocol count before the status of HTTP.
     pub(super) async fn request(
         &self,

@@ -1,25 +1,23 @@
 //! The next request of a harvest, and the position after its response.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
-use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 
 use super::{
     ListVerb, OaiPmhSettings,
     client::{Arguments, ReadResponse, RepositoryClient},
-    position::{DateForm, ListPosition, Position, RepositoryIdentity, Window},
-    response::{IdentifyFields, ListText, RawRecord, RecordList},
+    listing::{newest_of_each, undelivered_remark},
+    position::{
+        DateForm, ListPosition, Position, PositionSettings, RepositoryIdentity, SweepPosition, SweepStage, Window,
+    },
+    response::{IdentifyFields, ListText, RecordList},
 };
 use crate::{
-    format::{
-        Headers, Location, Rejection,
-        oai_pmh::{BASE_URL, METADATA_PREFIX, RESPONSE_DATE, datestamp_of},
-    },
-    harvest::{HarvestError, Harvester, Page, PageEnd, Records, client::RequestError},
-    intake::{Incoming, ReceivedMessage},
-    journal::Journal,
+    format::oai_pmh::datestamp_of,
+    harvest::{HarvestError, Harvester, Page, PageEnd, client::RequestError, membership::pending_before},
+    journal::{Journal, harvest::ListedRecords},
     model::{SourceName, Timestamp},
 };
 
@@ -40,7 +38,7 @@ const OVERLAP_OF_SECONDS: Duration = Duration::from_secs(15 * 60);
 /// Harvest of one repository.
 pub(super) struct OaiPmhHarvester {
     pub(super) settings: OaiPmhSettings,
-    pub(super) settings_digest: String,
+    pub(super) place: PositionSettings,
     pub(super) source: SourceName,
     pub(super) journal: Journal,
     pub(super) client: RepositoryClient,
@@ -53,25 +51,38 @@ impl Harvester for OaiPmhHarvester {
     }
 
     fn page<'a>(&'a self, position: &'a str, attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>> {
-        Box::pin(self.next_page(Position::parse(position, &self.settings_digest), attempt))
+        Box::pin(self.next_page(self.position(position), attempt))
     }
 
     fn may_request_ahead(&self, position: &str) -> bool {
         // The search for missing records reads the journal.
-        Position::parse(position, &self.settings_digest).sweep.is_none()
+        self.position(position).sweep.is_none()
+    }
+
+    fn rest(&self) {
+        self.client.rest();
     }
 
     fn announced(&self, position: &str) -> Option<u64> {
-        Position::parse(position, &self.settings_digest).list?.announced
+        self.position(position).list?.announced
     }
 }
 
 impl OaiPmhHarvester {
+    fn position(&self, text: &str) -> Position {
+        Position::parse(text, &self.place, &self.source)
+    }
+
     async fn next_page(&self, mut position: Position, attempt: u32) -> Result<Page, HarvestError> {
-        if let (Some(sweep), Some(full)) = (position.sweep.take(), position.full) {
-            return self.sweep(position, sweep, full, attempt).await;
+        if let Some(sweep) = position.sweep.take() {
+            return self.sweep(position, sweep, attempt).await;
         }
         let mut remarks = Vec::new();
+        if position.list.is_none() && self.is_retirement_requested(&position).await? {
+            return self
+                .retire(position, SweepPosition { stage: SweepStage::Former, ..SweepPosition::default() })
+                .await;
+        }
         if position.list.is_none() {
             remarks = self.begin(&mut position).await?;
         }
@@ -105,6 +116,11 @@ impl OaiPmhHarvester {
             let last = position.list.as_ref().and_then(|list| list.within.as_deref());
             let completed = self.complete_records(list.records, last, position.quirks, attempt).await?;
             (list.records, within) = completed;
+            remarks.extend(undelivered_remark(&list.records));
+        }
+        if list.records.is_empty() && list.token.is_none() {
+            text = ListText::none();
+            remarks.extend(self.empty_list_remark(&position).await);
         }
         let page = ReadPage { list, within, text, date };
         Ok(Page { is_repaired, ..self.page_of(position, page, remarks) })
@@ -140,7 +156,15 @@ impl OaiPmhHarvester {
                 }
             }
         }
-        let is_full = self.is_full_list_due(&identity, position.full);
+        remarks.extend(self.former_remarks(position).await?);
+        let is_asked = self.is_full_list_requested(position.full).await?;
+        let is_full = is_asked
+            || self.is_full_list_due(&identity.deleted_record, position.full)
+            || self.differs_in_number(position, &identity.deleted_record, &mut remarks).await?;
+        if is_full {
+            position.counted = Some(Timestamp::now());
+        }
+        let waiting = self.journal.listed_counts(self.source.clone(), pending_before()).await?.missing;
         let start = position.from.filter(|_| !is_full);
         let window = match (start, self.settings.window) {
             (None, Some(length)) => first_window(&identity, seconds(length)),
@@ -148,7 +172,8 @@ impl OaiPmhHarvester {
         };
         position.identity = Some(identity);
         let started = Some(Timestamp::now());
-        position.list = Some(ListPosition { started, is_full, window, ..ListPosition::default() });
+        let has_waiting = waiting > 0;
+        position.list = Some(ListPosition { started, is_full, window, has_waiting, ..ListPosition::default() });
         Ok(remarks)
     }
 
@@ -200,7 +225,6 @@ impl OaiPmhHarvester {
         // A repository without a valid date is trusted less, because its clock is unknown.
         let response_date = date.unwrap_or_else(|| earlier(Timestamp::now(), Duration::from_secs(60 * 60)));
         let mut list = position.list.take().unwrap_or_default();
-        let is_first_page = list.began.is_none();
         list.began.get_or_insert(response_date);
         list.pages += 1;
         list.records += records.len() as u64;
@@ -223,9 +247,12 @@ impl OaiPmhHarvester {
         } else {
             None
         };
-        let mut records = newest_of_each(records);
-        let listed = self.listed(&position, &list, &mut records, is_first_page);
-        let records = self.records(records, (text, namespaces), date);
+        list.has_waiting |= records.iter().any(|record| record.is_deleted);
+        let kept_as = position.take_new_former();
+        let records = self.with_listings(newest_of_each(records), &position, &list);
+        let place = self.place_of(&position);
+        let records = self.records(records, (text, namespaces), date, &place);
+        let listed = ListedRecords { at: list.started, kept_as, ..ListedRecords::default() };
         let end = match endless {
             // The next run begins anew at the mark of the last complete run.
             Some(reason) => PageEnd::Failed(reason),
@@ -292,65 +319,6 @@ impl OaiPmhHarvester {
         let mark = list.newest.map_or(mark, |newest| mark.min(newest));
         position.from.map_or(mark, |from| mark.max(from))
     }
-
-    /// Returns records as messages for the dialect, which are made when they are written.
-    pub(super) fn records(
-        &self,
-        records: Vec<RawRecord>,
-        (text, namespaces): (ListText, Vec<(String, String)>),
-        date: Option<Timestamp>,
-    ) -> Records {
-        let mut headers =
-            vec![(BASE_URL, self.settings.public_url()), (METADATA_PREFIX, self.settings.metadata_prefix.clone())];
-        headers.extend(date.map(|date| (RESPONSE_DATE, date.to_string())));
-        let headers: Headers = headers.into_iter().collect();
-        let max_bytes = self.max_record_bytes;
-        Records::new(records.into_iter().map(move |record| {
-            let xml = record.xml(&text, &namespaces, max_bytes);
-            message(record, xml, headers.clone(), max_bytes)
-        }))
-    }
-}
-
-/// Drops the older ones of the records that a page has several times.
-pub(super) fn newest_of_each(mut records: Vec<RawRecord>) -> Vec<RawRecord> {
-    let mut newest: HashMap<&str, (usize, Option<Timestamp>)> = HashMap::with_capacity(records.len());
-    for (index, record) in records.iter().enumerate().filter(|(_, record)| !record.identifier.is_empty()) {
-        let date = datestamp_of(&record.datestamp);
-        let known = newest.entry(&record.identifier).or_insert((index, date));
-        if date >= known.1 {
-            *known = (index, date);
-        }
-    }
-    let is_older = |(index, record): (usize, &RawRecord)| {
-        newest.get(record.identifier.as_str()).is_some_and(|(newest, _)| *newest != index)
-    };
-    let older: Vec<bool> = records.iter().enumerate().map(is_older).collect();
-    let mut older = older.into_iter();
-    records.retain(|_| !older.next().unwrap_or_default());
-    records
-}
-
-fn message(record: RawRecord, xml: String, headers: Headers, max_bytes: usize) -> ReceivedMessage {
-    let incoming = Incoming {
-        content_type: Some("text/xml".to_owned()),
-        headers,
-        body: Bytes::from(xml),
-        transport_id: None,
-        redelivered: false,
-        set: None,
-    };
-    let (bytes, mut failure) = (record.size, record.failure.map(String::from));
-    if bytes > max_bytes {
-        let reason =
-            format!("the record {} has {bytes} bytes, and limits.body_bytes is {max_bytes}", record.identifier);
-        failure = Some(reason);
-    }
-    if let Some(reason) = failure {
-        let rejection = Rejection::unprocessable(Location::Message, reason);
-        return ReceivedMessage::Unreadable { incoming, rejection, encoded: false };
-    }
-    ReceivedMessage::Readable(incoming)
 }
 
 /// A page as the repository has sent it.

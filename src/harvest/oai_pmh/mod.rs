@@ -6,10 +6,15 @@
 //! * `client` sends requests, and `response` parses responses, also broken ones;
 //! * `position` is the state between two pages;
 //! * `harvest` decides about the next request, and `recovery` about the next one after a failure;
-//! * `record` requests one record, and `sweep` looks for the records that a complete list no longer has.
+//! * `listing` makes messages of records, and notes what a list shows of them;
+//! * `record` requests one record, and `sweep` looks for the records that a complete list no longer has;
+//! * `former` deletes the records of former settings, and `count_check` compares numbers with the repository.
 
 mod client;
+mod count_check;
+mod former;
 mod harvest;
+mod listing;
 mod position;
 mod record;
 mod recovery;
@@ -26,7 +31,12 @@ use axum::http::HeaderValue;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
-use self::{client::RepositoryClient, harvest::OaiPmhHarvester, response::PageLimits};
+use self::{
+    client::RepositoryClient,
+    harvest::OaiPmhHarvester,
+    position::{Place, PositionSettings},
+    response::PageLimits,
+};
 use super::{Cancelled, Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts, text};
 use crate::{http_client::OutboundUrl, model::SourceName};
 
@@ -51,6 +61,10 @@ pub struct OaiPmhSettings {
     pub ca: Option<PathBuf>,
     /// E-mail address of the harvest's operator, which requests carry as `From`.
     pub contact: Option<HeaderValue>,
+    /// Former base URL, whose records keep their URIs; `None` if the repository has not moved.
+    pub formerly: Option<String>,
+    /// Parameters of the query of `url` that are not part of a URI, besides those with the names of secrets.
+    pub secret_parameters: Vec<String>,
     /// Prefix of the metadata format.
     pub metadata_prefix: String,
     /// Sets to harvest; empty for the whole repository.
@@ -74,16 +88,42 @@ pub struct OaiPmhSettings {
 impl OaiPmhSettings {
     /// Returns a digest of the settings that a position depends on.
     fn digest(&self) -> String {
+        self.digest_of(&self.identity_url())
+    }
+
+    fn digest_of(&self, base_url: &str) -> String {
         let Self { metadata_prefix, sets, .. } = self;
-        let settings = format!("{}\n{metadata_prefix}\n{}", self.public_url(), sets.join("\n"));
+        let settings = format!("{base_url}\n{metadata_prefix}\n{}", sets.join("\n"));
         hex::encode(&Sha256::digest(settings)[..8])
     }
 
-    /// Returns the base URL without credentials and query, for records and people.
-    fn public_url(&self) -> String {
+    /// Returns the base URL without credentials and query, which earlier versions used.
+    fn url_without_query(&self) -> String {
         format!("{}{}", self.url.origin(), self.url.expose().path())
     }
+
+    /// Returns the base URL without credentials, for records and people. Of its query, secret parameters are left out, because
+    /// the URL is published.
+    fn public_url(&self) -> String {
+        let is_secret = |parameter: &str| {
+            let name = parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
+            SECRET_PARAMETERS.contains(&name.as_str()) || self.secret_parameters.iter().any(|secret| *secret == name)
+        };
+        let query = self.url.expose().query().unwrap_or_default();
+        let parameters: Vec<_> = query.split('&').filter(|part| !part.is_empty() && !is_secret(part)).collect();
+        let question_mark = if parameters.is_empty() { "" } else { "?" };
+        format!("{}{question_mark}{}", self.url_without_query(), parameters.join("&"))
+    }
+
+    /// Returns the base URL of the URIs of the records.
+    fn identity_url(&self) -> String {
+        self.formerly.clone().unwrap_or_else(|| self.public_url())
+    }
 }
+
+/// Names of parameters that never become part of a URI.
+const SECRET_PARAMETERS: [&str; 12] =
+    ["access_token", "api_key", "apikey", "auth", "key", "pass", "password", "passwd", "pwd", "secret", "sig", "token"];
 
 impl HarvesterSettings for OaiPmhSettings {
     fn dialect(&self) -> &'static str {
@@ -107,8 +147,13 @@ impl HarvesterSettings for OaiPmhSettings {
             let (max_record_bytes, journal) = (context.max_record_bytes, context.journal.clone());
             let client = RepositoryClient::new(self, context).await?;
             let settings = self.clone();
-            let settings_digest = settings.digest();
-            let harvester = OaiPmhHarvester { settings, settings_digest, source, journal, client, max_record_bytes };
+            let place = PositionSettings {
+                digest: settings.digest(),
+                place: Place { base_url: settings.identity_url(), prefix: settings.metadata_prefix.clone() },
+                adoptable: (settings.formerly.is_none() && settings.public_url() != settings.url_without_query())
+                    .then(|| settings.digest_of(&settings.url_without_query())),
+            };
+            let harvester = OaiPmhHarvester { settings, place, source, journal, client, max_record_bytes };
             Ok(Arc::new(harvester) as Arc<dyn Harvester>)
         })
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::response::RawRecord;
-use crate::model::Timestamp;
+use crate::model::{SourceName, Timestamp};
 
 /// Position of a harvest, stored as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,47 @@ pub(super) struct Position {
     pub(super) sweep: Option<SweepPosition>,
     /// Size and length of the last list that was much shorter than the repository had announced.
     pub(super) short_list: Option<(u64, u64)>,
+    /// Whether the journal knows all views of each record, because a run has listed all records and noted them.
+    pub(super) knows_views: bool,
+    /// Place of the records; `None` in positions of earlier versions.
+    pub(super) place: Option<Place>,
+    /// Places of former settings whose records are still in the registry.
+    pub(super) former: Vec<FormerPlace>,
+    /// True if the URIs of the records do not have the query of the base URL, because an earlier version made them.
+    pub(super) omits_query: bool,
+    /// True if a remark about that is due.
+    pub(super) must_tell_omission: bool,
+    /// Time of the newest comparison with the number of records that the repository announces.
+    pub(super) counted: Option<Timestamp>,
+    /// Time at which a difference of these numbers has last begun a complete list.
+    pub(super) difference_listed: Option<Timestamp>,
+}
+
+/// Place of records, which their URIs have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) base_url: String,
+    pub(super) prefix: String,
+}
+
+/// Place of former settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FormerPlace {
+    #[serde(flatten)]
+    pub(super) place: Place,
+    /// Name under which the journal has the records.
+    pub(super) name: String,
+    /// True if the records still have the name of the source, because no list of the new settings has begun.
+    pub(super) is_new: bool,
+}
+
+/// Settings that decide whether a position can be continued.
+pub(super) struct PositionSettings {
+    /// Digest of the settings.
+    pub(super) digest: String,
+    pub(super) place: Place,
+    /// Digest of the same settings in positions of earlier versions, which left out the query of the base URL.
+    pub(super) adoptable: Option<String>,
 }
 
 /// A complete list of all records, by which missing ones are found.
@@ -37,7 +78,22 @@ pub(super) struct FullList {
     pub(super) is_swept: bool,
 }
 
-/// Position within the search for missing records.
+/// Stage of the end of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SweepStage {
+    /// Records that wait for the end of the run.
+    #[default]
+    Waiting,
+    /// Views that the complete list no longer shows of records in other views.
+    Settling,
+    /// Records that the complete list does not have.
+    Missing,
+    /// Records of former settings that an administrator retires. Such a run has no list.
+    Former,
+}
+
+/// Position within the search for waiting and missing records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SweepPosition {
@@ -45,6 +101,11 @@ pub(super) struct SweepPosition {
     pub(super) after: String,
     /// Number of missing records whose deletion the repository has not confirmed.
     pub(super) unconfirmed: u64,
+    pub(super) stage: SweepStage,
+    /// Start of the run, by the clock of the gateway.
+    pub(super) began: Option<Timestamp>,
+    /// Number of unreadable records that were requested again.
+    pub(super) asked: u64,
 }
 
 /// Position within a run.
@@ -57,6 +118,8 @@ pub(super) struct ListPosition {
     pub(super) is_full: bool,
     /// Whether a list of the run was much shorter than the repository had announced.
     pub(super) is_short: bool,
+    /// Whether records wait for the end of the run.
+    pub(super) has_waiting: bool,
     /// Number of sets that are finished.
     pub(super) set: usize,
     /// Date of the first response of the run, by the clock of the repository.
@@ -169,11 +232,34 @@ impl CycleDetector {
 }
 
 impl Position {
-    /// Parses a position. One of other settings, or one that this version cannot parse, begins the harvest again, which
-    /// changes nothing in the registry.
-    pub(super) fn parse(text: &str, settings: &str) -> Self {
-        let stored = serde_json::from_str(text).ok().filter(|position: &Self| position.settings == settings);
-        stored.unwrap_or_else(|| Self { settings: settings.to_owned(), ..Self::default() })
+    /// Parses a position. One that this version cannot parse begins the harvest again, which changes nothing in the registry.
+    /// So does one of other settings; it remembers the place of the former records.
+    pub(super) fn parse(text: &str, settings: &PositionSettings, source: &SourceName) -> Self {
+        let PositionSettings { digest, place, adoptable } = settings;
+        let begin = || Self { settings: digest.clone(), place: Some(place.clone()), ..Self::default() };
+        let Ok(mut stored) = serde_json::from_str::<Self>(text) else { return begin() };
+        if stored.place.is_none() && adoptable.as_ref() == Some(&stored.settings) {
+            stored.settings.clone_from(digest);
+            (stored.omits_query, stored.must_tell_omission) = (true, true);
+        }
+        if stored.settings == *digest {
+            stored.place.get_or_insert_with(|| place.clone());
+            return stored;
+        }
+        let mut former = stored.former;
+        // Positions of earlier versions do not tell their place; the repository has told its base URL.
+        let before = stored.place.or_else(|| {
+            let base_url = stored.identity?.base_url;
+            Some(Place { base_url, prefix: place.prefix.clone() })
+        });
+        let mut is_same_place = true;
+        if let Some(before) = before.filter(|before| before != place) {
+            is_same_place = false;
+            let name = before.former_name(source);
+            former.retain(|known| known.name != name);
+            former.push(FormerPlace { place: before, name, is_new: true });
+        }
+        Self { former, omits_query: stored.omits_query && is_same_place, ..begin() }
     }
 
     /// Returns the start of the present list without windows; `None` for everything.
@@ -188,18 +274,49 @@ impl Position {
     }
 }
 
+impl Position {
+    /// Returns the name under which the records of the former settings are kept from now on, with the first page of the new
+    /// settings.
+    pub(super) fn take_new_former(&mut self) -> Option<SourceName> {
+        let former = self.former.iter_mut().find(|former| former.is_new)?;
+        former.is_new = false;
+        SourceName::parse(&former.name).ok()
+    }
+}
+
+impl Place {
+    /// Returns the name under which the journal keeps the records of this place when a source has left it.
+    fn former_name(&self, source: &SourceName) -> String {
+        let Self { base_url, prefix } = self;
+        format!("former_{}", hex::encode(&Sha256::digest(format!("{source}\n{base_url}\n{prefix}"))[..12]))
+    }
+}
+
 impl ListPosition {
     /// Begins the present list again, or the next one. Facts about the whole run stay.
     pub(super) fn restart_list(&mut self) {
-        let Self { started, is_full, is_short, set, began, newest, window, restarts, outages, .. } =
-            std::mem::take(self);
-        *self = Self { started, is_full, is_short, set, began, newest, window, restarts, outages, ..Self::default() };
+        let before = std::mem::take(self);
+        let Self { started, is_full, is_short, has_waiting, set, began, newest, window, restarts, outages, .. } =
+            before;
+        *self = Self {
+            started,
+            is_full,
+            is_short,
+            has_waiting,
+            set,
+            began,
+            newest,
+            window,
+            restarts,
+            outages,
+            ..Self::default()
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CycleDetector, Position, RawRecord};
+    use super::{CycleDetector, FormerPlace, Place, Position, PositionSettings, RawRecord, SourceName};
 
     #[test]
     fn cycles_of_any_length_are_detected() {
@@ -220,12 +337,36 @@ mod tests {
         }
     }
 
+    fn place(base_url: &str) -> Place {
+        Place { base_url: base_url.to_owned(), prefix: "oai_dc".to_owned() }
+    }
+
+    fn settings(digest: &str) -> PositionSettings {
+        PositionSettings { digest: digest.to_owned(), place: place("http://h/oai"), adoptable: Some("old".to_owned()) }
+    }
+
+    fn parse(position: &Position, digest: &str) -> Position {
+        Position::parse(&position.text(), &settings(digest), &SourceName::parse("s").unwrap())
+    }
+
     #[test]
     fn position_survives_its_text_form_and_other_positions_begin_again() {
-        let begin = || Position { settings: "s".to_owned(), ..Position::default() };
+        let place = Some(place("http://h/oai"));
+        let begin = || Position { settings: "s".to_owned(), place: place.clone(), ..Position::default() };
         let position = Position { short_list: Some((3, 4)), ..begin() };
-        assert_eq!(Position::parse(&position.text(), "s"), position);
-        assert_eq!(Position::parse("?", "s"), begin());
-        assert_eq!(Position::parse(&Position { settings: "other".to_owned(), ..position }.text(), "s"), begin());
+        assert_eq!(parse(&position, "s"), position);
+        assert_eq!(Position::parse("?", &settings("s"), &SourceName::parse("s").unwrap()), begin());
+        assert_eq!(parse(&Position { settings: "other".to_owned(), ..position }, "s"), begin());
+    }
+
+    #[test]
+    fn records_of_another_place_are_remembered_and_those_without_a_query_are_adopted() {
+        let before = Position { settings: "x".to_owned(), place: Some(place("http://old/oai")), ..Position::default() };
+        let moved = parse(&before, "s");
+        let [FormerPlace { place: former, is_new: true, .. }] = moved.former.as_slice() else { panic!("{moved:?}") };
+        assert_eq!(*former, place("http://old/oai"));
+        let before = Position { settings: "old".to_owned(), short_list: Some((3, 4)), ..Position::default() };
+        let adopted = parse(&before, "s");
+        assert!(adopted.omits_query && adopted.must_tell_omission && adopted.short_list == Some((3, 4)));
     }
 }

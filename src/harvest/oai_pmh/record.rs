@@ -58,6 +58,8 @@ impl OaiPmhHarvester {
         while let Some(mut header) = headers.next() {
             if !header.is_deleted {
                 match self.record(&header.identifier, quirks).await {
+                    // The list counts.
+                    Ok(record) if record.is_deleted => header.is_undelivered = true,
                     Ok(record) => header = record,
                     Err(RequestError::Transient { reason, after: None }) if attempt + 1 >= ATTEMPTS_BEFORE_RESTART => {
                         failed += 1;

@@ -48,7 +48,10 @@ const MAX_DATE_BYTES: usize = 64;
 /// Maximum number of errors of the protocol in one response. Others are ignored.
 const MAX_ERRORS: usize = 16;
 
-/// Maximum number of sets that a record can name. Others are ignored.
+/// Maximum length of a set of `ListSets` in memory, in bytes.
+const MAX_SET_BYTES: usize = 256;
+
+/// Maximum number of sets that a record, or a page of `ListSets`, can name. Others are ignored.
 const MAX_SETS: usize = 1000;
 
 /// A response.
@@ -60,6 +63,8 @@ pub(super) struct Response {
     pub(super) errors: Vec<(String, String)>,
     /// Facts about the repository.
     pub(super) identify: Option<IdentifyFields>,
+    /// Sets of `ListSets`.
+    pub(super) sets: Vec<String>,
     /// The list, if the response has one.
     pub(super) list: Option<RecordList>,
     /// Whether broken markup was repaired.
@@ -154,6 +159,7 @@ impl<'t> Parser<'t> {
                     }
                 }
                 b"Identify" if is_oai => response.identify = Some(self.identify()?),
+                b"ListSets" if is_oai => response.sets = self.sets()?,
                 b"ListRecords" | b"ListIdentifiers" | b"GetRecord" if is_oai => {
                     self.note_namespaces(&start)?;
                     let list = self.list()?;
@@ -185,6 +191,24 @@ impl<'t> Parser<'t> {
 
     fn foreign(&self) -> InvalidResponse {
         InvalidResponse::NotOaiPmh(self.text.trim_start().chars().take(SHOWN_CHARS).collect())
+    }
+
+    fn sets(&mut self) -> Result<Vec<String>, InvalidResponse> {
+        let mut sets = Vec::new();
+        while let Child::Start(start, is_oai) = self.child()? {
+            if !is_oai || start.local_name().as_ref() != b"set" {
+                self.skip()?;
+                continue;
+            }
+            while let Child::Start(field, is_oai) = self.child()? {
+                if is_oai && field.local_name().as_ref() == b"setSpec" && sets.len() < MAX_SETS {
+                    sets.push(self.text_of(MAX_SET_BYTES)?);
+                } else {
+                    self.skip()?;
+                }
+            }
+        }
+        Ok(sets)
     }
 
     fn identify(&mut self) -> Result<IdentifyFields, InvalidResponse> {

@@ -1,75 +1,60 @@
-//! Search for records that vanish without a tombstone, by mark and sweep.
+//! The end of a run: records that wait for it, and records that vanish without a tombstone, by mark and sweep.
 //!
-//! A repository whose `deletedRecord` is not `persistent` does not report all deletions (section 2.5.1). A run then lists
-//! all records from time to time, and the journal notes when each one was last listed. A record that such a run has not
-//! listed is missing. It is deleted only if `GetRecord` confirms that, and if not too many are missing: a repository that
-//! was restored from an old backup, or has lost its index, must not empty its readers.
+//! Records wait ([`membership`](crate::harvest::membership)) because all their views have a tombstone, because it is not
+//! known whether another view has them, or because they could not be read in an earlier run. The first ones are deleted, and
+//! the others are requested.
+//!
+//! A repository may forget to report a deletion, and may write into the past of its own dates. A run then lists all records
+//! from time to time, and the journal notes when each one was last listed. A record that such a run has not listed is
+//! missing. It is deleted only if `GetRecord` confirms that, and if not too many are missing: a repository that was restored
+//! from an old backup, or has lost its index, must not empty its readers.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
-    harvest::{OaiPmhHarvester, newest_of_each},
-    position::{FullList, ListPosition, Position, RepositoryIdentity, SweepPosition},
+    harvest::OaiPmhHarvester,
+    position::{FullList, ListPosition, Position, SweepPosition, SweepStage},
     record::MAX_COMPLETED_BYTES,
     recovery::ATTEMPTS_BEFORE_RESTART,
     response::{ListText, RawRecord},
 };
 use crate::{
-    format::oai_pmh::datestamp_of,
-    harvest::{HarvestError, Page, PageEnd, client::RequestError, deletions::implausibility},
-    journal::harvest::{ListedRecord, ListedRecords},
+    harvest::{
+        HarvestError, Listing, Page, PageEnd, Sight,
+        client::RequestError,
+        deletions::implausibility,
+        membership::{Existence, Membership, never_missing, pending_before},
+    },
+    journal::harvest::{ListedCounts, ListedRecords},
     model::Timestamp,
 };
 
 /// Time between two runs that list all records, if the repository does not report all deletions.
 const FULL_EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Number of missing records that are requested for one page.
+/// Time between two runs that list all records, if the repository reports all deletions: its dates may still be wrong.
+const FULL_EVERY_IF_REPORTED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Number of missing or waiting records that are looked at for one page.
 const PAGE_RECORDS: usize = 20;
 
-/// Maximum length of an identifier in the journal, in bytes.
-const MAX_IDENTIFIER_BYTES: usize = 4096;
+/// Number of missing records that are looked at for one page if none of them is requested.
+const SETTLED_RECORDS: usize = 500;
+
+/// Maximum number of unreadable records that one run requests again.
+const MAX_ASKED: u64 = 500;
 
 impl OaiPmhHarvester {
-    /// Returns the time between two runs that list all records; `None` if the repository reports all deletions.
-    fn full_every(&self, identity: &RepositoryIdentity) -> Option<Duration> {
-        self.settings.full_every.or((identity.deleted_record != "persistent").then_some(FULL_EVERY))
-    }
-
     /// Returns whether the run that begins must list all records.
-    pub(super) fn is_full_list_due(&self, identity: &RepositoryIdentity, newest: Option<FullList>) -> bool {
+    pub(super) fn is_full_list_due(&self, deleted_record: &str, newest: Option<FullList>) -> bool {
+        let default = if deleted_record == "persistent" { FULL_EVERY_IF_REPORTED } else { FULL_EVERY };
+        let every = self.settings.full_every.unwrap_or(default);
         let age = |full: FullList| u64::try_from(Timestamp::now().millis() - full.began.millis()).unwrap_or_default();
-        let is_due = |every: Duration| newest.is_none_or(|full| u128::from(age(full)) >= every.as_millis());
-        self.full_every(identity).is_some_and(is_due)
+        newest.is_none_or(|full| u128::from(age(full)) >= every.as_millis())
     }
 
-    /// Returns what the journal notes about the records of a page. It takes the identifiers of those that become messages.
-    pub(super) fn listed(
-        &self,
-        position: &Position,
-        list: &ListPosition,
-        records: &mut [RawRecord],
-        is_first_page: bool,
-    ) -> ListedRecords {
-        if position.identity.as_ref().is_none_or(|identity| self.full_every(identity).is_none()) {
-            return ListedRecords::default();
-        }
-        let (mut gone, mut present) = (Vec::new(), Vec::new());
-        for record in records.iter_mut().filter(|record| is_storable(record)) {
-            let identifier = record.take_identifier(self.max_record_bytes);
-            if record.is_deleted { gone.push(identifier) } else { present.push(ListedRecord::from(identifier)) }
-        }
-        ListedRecords {
-            // Records from before the first list of these settings belong to other settings.
-            replaces: is_first_page && position.from.is_none() && position.full.is_none(),
-            gone,
-            present,
-            at: list.started,
-        }
-    }
-
-    /// Ends a run, or begins the search for missing records after a complete list. It begins again after each run until
-    /// it was completed once.
+    /// Ends a run, or begins the search for waiting and for missing records. The latter begins again after each run until it
+    /// was completed once.
     pub(super) fn begin_sweep(
         &self,
         position: &mut Position,
@@ -78,78 +63,234 @@ impl OaiPmhHarvester {
     ) -> PageEnd {
         if let (true, Some(began)) = (list.is_full, list.started) {
             position.full = Some(FullList { began, is_swept: list.is_short });
+            position.knows_views |= !list.is_short;
             if list.is_short {
                 remarks.push("missing records are not looked for, because the list may be incomplete".to_owned());
             }
         }
-        if position.full.is_none_or(|full| full.is_swept) {
+        let is_missing_due = position.full.is_some_and(|full| !full.is_swept);
+        if !list.has_waiting && !is_missing_due {
             return PageEnd::Complete;
         }
-        position.sweep = Some(SweepPosition::default());
+        let stage = if list.has_waiting { SweepStage::Waiting } else { SweepStage::Settling };
+        position.sweep = Some(SweepPosition { stage, began: list.started, ..SweepPosition::default() });
         PageEnd::More
     }
 
-    /// Looks for the next missing records.
+    /// Looks at the next waiting or missing records.
     pub(super) async fn sweep(
+        &self,
+        position: Position,
+        sweep: SweepPosition,
+        attempt: u32,
+    ) -> Result<Page, HarvestError> {
+        if sweep.stage == SweepStage::Former {
+            return self.retire(position, sweep).await;
+        }
+        match (sweep.stage, position.full.filter(|full| !full.is_swept)) {
+            (SweepStage::Waiting, _) => self.look_at_waiting(position, sweep, attempt).await,
+            (SweepStage::Settling, Some(full)) => self.settle_views(position, sweep, full, attempt).await,
+            (SweepStage::Missing, Some(full)) => self.look_for_missing(position, sweep, full, attempt).await,
+            (SweepStage::Settling | SweepStage::Missing | SweepStage::Former, _) => Ok(end(&position, Vec::new())),
+        }
+    }
+
+    /// Deletes the waiting records that no view has, and requests the others.
+    async fn look_at_waiting(
+        &self,
+        mut position: Position,
+        mut sweep: SweepPosition,
+        attempt: u32,
+    ) -> Result<Page, HarvestError> {
+        let began = sweep.began.unwrap_or_else(Timestamp::now);
+        let waiting = self.memberships(pending_before(), &sweep.after, PAGE_RECORDS).await?;
+        if waiting.is_empty() {
+            return self.end_waiting(position, sweep, attempt).await;
+        }
+        let mut page = SweptRecords::new(began);
+        for (identifier, membership) in waiting {
+            if page.bytes >= MAX_COMPLETED_BYTES {
+                // The next page begins with this one.
+                break;
+            }
+            sweep.after.clone_from(&identifier);
+            match membership.existence() {
+                Existence::Deleted => page.delete(&identifier, membership.deleted_at()),
+                // A record that this run has listed is as unreadable now as it was a moment ago.
+                Existence::Live if !membership.is_unreadable() || membership.is_fresh(began) => {}
+                Existence::Live | Existence::Unsure if sweep.asked < MAX_ASKED => {
+                    sweep.asked += 1;
+                    match self.record(&identifier, position.quirks).await {
+                        Ok(record) if !record.is_deleted && !self.has_left(&record) => page.confirm(record),
+                        // Only the lists say that an unreadable record is deleted.
+                        Ok(_) if membership.existence() == Existence::Live => {}
+                        Ok(record) => page.delete_at(&identifier, &record.datestamp),
+                        Err(RequestError::Transient { after: None, .. }) if attempt + 1 >= ATTEMPTS_BEFORE_RESTART => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Existence::Live | Existence::Unsure => {}
+            }
+        }
+        position.sweep = Some(sweep);
+        Ok(self.swept(page, &position))
+    }
+
+    /// Continues after the waiting records.
+    async fn end_waiting(
+        &self,
+        mut position: Position,
+        sweep: SweepPosition,
+        attempt: u32,
+    ) -> Result<Page, HarvestError> {
+        let counts = self.journal.listed_counts(self.source.clone(), pending_before()).await?;
+        let remark = (counts.missing > 0).then(|| {
+            format!(
+                "{} records cannot be read; the quarantine has the reasons, and each run requests them again",
+                counts.missing
+            )
+        });
+        let mut page = match position.full.filter(|full| !full.is_swept) {
+            Some(full) => {
+                let sweep =
+                    SweepPosition { began: sweep.began, stage: SweepStage::Settling, ..SweepPosition::default() };
+                self.settle_views(position, sweep, full, attempt).await?
+            }
+            None => {
+                position.sweep = None;
+                end(&position, Vec::new())
+            }
+        };
+        page.remarks.extend(remark);
+        Ok(page)
+    }
+
+    /// Forgets views that no longer have a record which the complete list has in another view.
+    async fn settle_views(
         &self,
         mut position: Position,
         mut sweep: SweepPosition,
         full: FullList,
         attempt: u32,
     ) -> Result<Page, HarvestError> {
+        let mut missing = self.memberships(full.began, &sweep.after, SETTLED_RECORDS).await?;
+        let last = missing.last().map(|(identifier, _)| identifier.clone());
+        missing.retain(|(_, membership)| membership.is_fresh(full.began) && !membership.is_unreadable());
+        let Some(last) = last else {
+            let sweep = SweepPosition { began: sweep.began, stage: SweepStage::Missing, ..SweepPosition::default() };
+            return self.look_for_missing(position, sweep, full, attempt).await;
+        };
+        let rows = missing.into_iter().map(|(identifier, mut membership)| {
+            membership.forget_stale(full.began);
+            membership.into_row(identifier)
+        });
+        let listed = ListedRecords { present: rows.collect(), at: Some(full.began), ..ListedRecords::default() };
+        sweep.after = last;
+        position.sweep = Some(sweep);
+        Ok(Page { listed, is_listed: false, ..Page::new(Vec::new(), position.text(), PageEnd::More) })
+    }
+
+    /// Looks for the next missing records.
+    async fn look_for_missing(
+        &self,
+        mut position: Position,
+        mut sweep: SweepPosition,
+        full: FullList,
+        attempt: u32,
+    ) -> Result<Page, HarvestError> {
+        let mut told = None;
         if sweep.after.is_empty() {
-            let counts = self.journal.listed_counts(self.source.clone(), full.began).await?;
+            let count = async |since| self.journal.listed_counts(self.source.clone(), since).await;
+            let waiting = count(pending_before()).await?.missing;
+            let missing = count(full.began).await?.missing.saturating_sub(waiting);
+            let counts = ListedCounts { all: count(never_missing()).await?.missing, missing };
+            if std::mem::take(&mut position.must_tell_omission) {
+                told = Some(format!(
+                    "{} records keep URIs without the query of the base URL, because an earlier version has made them; under \
+                     another name of the source they get URIs with the query",
+                    counts.all
+                ));
+            }
             if let Some(remark) = implausibility(counts, self.settings.max_deleted_percent, "records") {
-                return Ok(end(&position, vec![remark]));
+                position.sweep = None;
+                return Ok(end(&position, told.into_iter().chain([remark]).collect()));
             }
         }
-        let after = sweep.after.clone();
-        let missing = self.journal.missing_records(self.source.clone(), full.began, after, PAGE_RECORDS).await?;
+        let missing = self.memberships(full.began, &sweep.after, PAGE_RECORDS).await?;
         if missing.is_empty() {
             position.full = Some(FullList { is_swept: true, ..full });
+            position.sweep = None;
             let unconfirmed = sweep.unconfirmed;
             let remark = (unconfirmed > 0).then(|| {
                 format!("{unconfirmed} records are no longer listed, but the repository does not confirm that they are deleted")
             });
-            return Ok(end(&position, Vec::from_iter(remark)));
+            return Ok(end(&position, told.into_iter().chain(remark).collect()));
         }
-        let mut listed = ListedRecords { at: Some(full.began), ..ListedRecords::default() };
-        let (mut records, mut failed, mut bytes) = (Vec::new(), 0, 0);
-        for identifier in &missing {
-            if bytes >= MAX_COMPLETED_BYTES {
+        let mut page = SweptRecords::new(full.began);
+        let (mut failed, all) = (0, missing.len());
+        for (identifier, membership) in missing {
+            if page.bytes >= MAX_COMPLETED_BYTES {
                 // The next page begins with this one.
                 break;
             }
-            sweep.after.clone_from(identifier);
-            let record = match self.record(identifier, position.quirks).await {
-                Ok(record) => record,
+            sweep.after.clone_from(&identifier);
+            if membership.is_fresh(full.began) {
+                continue;
+            }
+            match self.record(&identifier, position.quirks).await {
+                Ok(record) if record.is_deleted || self.has_left(&record) => {
+                    page.delete_at(&identifier, &record.datestamp);
+                }
+                Ok(record) => page.confirm(record),
                 Err(RequestError::Transient { reason, after: None }) if attempt + 1 >= ATTEMPTS_BEFORE_RESTART => {
                     failed += 1;
-                    if failed == missing.len() {
+                    if failed == all {
                         return Err(HarvestError::fail(reason));
                     }
                     sweep.unconfirmed += 1;
-                    continue;
                 }
                 Err(error) => return Err(error.into()),
-            };
-            let record = if self.has_left(&record) {
-                RawRecord::without_metadata(identifier, &record.datestamp, true)
-            } else {
-                record
-            };
-            if record.is_deleted {
-                listed.gone.push(identifier.clone());
-            } else {
-                listed.present.push(identifier.clone().into());
             }
-            bytes += record.size;
-            records.push(record);
         }
-        let date = records.iter().filter_map(|record| datestamp_of(&record.datestamp)).max();
-        let records = self.records(newest_of_each(records), (ListText::none(), Vec::new()), date);
         position.sweep = Some(sweep);
-        Ok(Page { listed, ..Page::new(records, position.text(), PageEnd::More) })
+        Ok(Page { remarks: Vec::from_iter(told), ..self.swept(page, &position) })
+    }
+
+    /// Returns the next records that no run since `since` has listed, in order of their identifiers.
+    async fn memberships(
+        &self,
+        since: Timestamp,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Membership)>, HarvestError> {
+        let source = || self.source.clone();
+        let identifiers = self.journal.missing_records(source(), since, after.to_owned(), limit).await?;
+        let mut known = self.journal.validators(source(), identifiers.clone()).await?;
+        let membership = |identifier: String| {
+            let text = known.remove(&identifier).unwrap_or_default();
+            (identifier, Membership::parse(&text))
+        };
+        Ok(identifiers.into_iter().map(membership).collect())
+    }
+
+    pub(super) fn swept(&self, page: SweptRecords, position: &Position) -> Page {
+        let SweptRecords { began, records, .. } = page;
+        let date = records.iter().filter_map(|(record, _)| record.date()).max();
+        let records = records.into_iter().map(|(record, sight)| {
+            let listing = Listing {
+                identifier: record.identifier.clone(),
+                view: Arc::from(""),
+                is_only_view: self.settings.sets.len() <= 1,
+                date: record.date(),
+                at: began,
+                sight,
+            };
+            (record, Some(listing))
+        });
+        let place = self.place_of(position);
+        let records = self.records(records.collect(), (ListText::none(), Vec::new()), date, &place);
+        let listed = ListedRecords { at: Some(began), ..ListedRecords::default() };
+        Page { listed, is_listed: false, ..Page::new(records, position.text(), PageEnd::More) }
     }
 
     /// Returns whether a record has left the sets of the harvest. Records that name no set are not judged.
@@ -164,12 +305,34 @@ impl OaiPmhHarvester {
     }
 }
 
-/// Ends a run after the search for missing records.
-fn end(position: &Position, remarks: Vec<String>) -> Page {
-    Page { remarks, ..Page::new(Vec::new(), position.text(), PageEnd::Complete) }
+/// Records of a page that no list has.
+pub(super) struct SweptRecords {
+    began: Timestamp,
+    records: Vec<(RawRecord, Sight)>,
+    /// Size of the records, in bytes.
+    bytes: usize,
 }
 
-fn is_storable(record: &RawRecord) -> bool {
-    let identifier = &record.identifier;
-    !identifier.is_empty() && identifier.len() <= MAX_IDENTIFIER_BYTES && !identifier.contains('\0')
+impl SweptRecords {
+    fn new(began: Timestamp) -> Self {
+        Self { began, records: Vec::new(), bytes: 0 }
+    }
+
+    fn confirm(&mut self, record: RawRecord) {
+        self.bytes += record.size;
+        self.records.push((record, Sight::Confirmed));
+    }
+
+    fn delete(&mut self, identifier: &str, date: Option<Timestamp>) {
+        self.delete_at(identifier, &date.map(|date| date.to_string()).unwrap_or_default());
+    }
+
+    fn delete_at(&mut self, identifier: &str, datestamp: &str) {
+        self.records.push((RawRecord::without_metadata(identifier, datestamp, true), Sight::Gone));
+    }
+}
+
+/// Ends a run after the search for missing records.
+pub(super) fn end(position: &Position, remarks: Vec<String>) -> Page {
+    Page { remarks, is_listed: false, ..Page::new(Vec::new(), position.text(), PageEnd::Complete) }
 }

@@ -53,6 +53,12 @@ pub trait HarvestStore {
     /// Fails if the store cannot be read.
     fn validators(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError>;
 
+    /// Returns those of these identifiers that other sources have listed too, each with the first of their names.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError>;
+
     /// Modifies a source's harvest. Only its removal moves the position.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ async fn complete_lists_are_rare_and_follow_the_reports_of_deletions() {
     let lists = fixture.repository.first_pages();
     assert!(lists[1].contains_key("from"), "a complete list is requested once a week: {lists:?}");
     assert_eq!(fixture.registered().await.len(), 60);
-    // A repository that reports all deletions is never listed completely again.
+    // A repository that reports all deletions is listed completely once a month.
     let mut persistent = HarvestFixture::start(20).await;
     persistent.complete().await;
     persistent.repository.lose(&identifier(5));

@@ -29,6 +29,7 @@ mod gateways;
 mod independent_repository;
 mod made_over_http;
 mod many_feeds;
+mod membership;
 mod misbehaviour;
 mod missing_records;
 mod oai_pmh;

@@ -47,7 +47,7 @@ fn foreign_text_is_the_same_in_every_store() {
             updated: Timestamp::EPOCH,
         };
         let run = HarvestRun { reason: Some(FOREIGN.into()), ..new_harvest_run(&source) };
-        let present = vec![ListedRecord { identifier: FOREIGN.to_owned(), validator: FOREIGN.to_owned() }];
+        let present = vec![ListedRecord { validator: FOREIGN.to_owned(), ..ListedRecord::from(FOREIGN.to_owned()) }];
         let listed = ListedRecords { present, at: Some(Timestamp::EPOCH), ..ListedRecords::default() };
         let other = SourceName::parse("t").unwrap();
         let crawl = CrawlProgress {

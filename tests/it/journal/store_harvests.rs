@@ -168,8 +168,8 @@ fn validators_are_those_of_the_newest_list() {
         let source = SourceName::parse("s").unwrap();
         let list = |at, records: &[(&str, &str)]| {
             let record = |(identifier, validator): &(&str, &str)| ListedRecord {
-                identifier: (*identifier).to_owned(),
                 validator: (*validator).to_owned(),
+                ..ListedRecord::from((*identifier).to_owned())
             };
             let present = records.iter().map(record).collect();
             let listed = ListedRecords { present, at: Timestamp::from_millis(at), ..ListedRecords::default() };

@@ -287,6 +287,8 @@ pub(crate) fn settings(url: &str) -> OaiPmhSettings {
         url: OutboundUrl::parse(url, &OutboundPolicy::unrestricted()).unwrap(),
         ca: None,
         contact: None,
+        formerly: None,
+        secret_parameters: Vec::new(),
         metadata_prefix: "oai_dc".to_owned(),
         sets: Vec::new(),
         overlap: None,

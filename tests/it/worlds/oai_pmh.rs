@@ -469,7 +469,6 @@ impl World for OaiPmh {
 }
 
 #[test]
-#[ignore = "harvests are not true to their sources yet"]
 fn oai_pmh_and_registry_agree() {
     driver::run::<OaiPmh>();
 }

@@ -5,7 +5,11 @@ use std::mem;
 use quick_xml::{escape::escape, events::BytesStart};
 
 use super::{char_boundary, raw_attribute};
-use crate::{format::oai_pmh::NAMESPACE, harvest::BudgetShare};
+use crate::{
+    format::oai_pmh::{NAMESPACE, datestamp_of},
+    harvest::BudgetShare,
+    model::Timestamp,
+};
 
 /// A record, with the fields of its header.
 #[derive(Debug, Default)]
@@ -20,6 +24,8 @@ pub(in crate::harvest::oai_pmh) struct RawRecord {
     pub(in crate::harvest::oai_pmh) is_deleted: bool,
     /// Sets that the record says it belongs to, for the first record of a response.
     pub(in crate::harvest::oai_pmh) sets: Vec<String>,
+    /// Whether a list has the record, and `GetRecord` says that it does not exist.
+    pub(in crate::harvest::oai_pmh) is_undelivered: bool,
     /// Reason why the repository does not deliver the record.
     pub(in crate::harvest::oai_pmh) failure: Option<Box<str>>,
 }
@@ -80,6 +86,11 @@ impl RawRecord {
         let mut record = Self { identifier, datestamp, is_deleted, ..Self::default() };
         record.size = record.header_xml().len();
         record
+    }
+
+    /// Returns the datestamp; `None` if it is missing or cannot be read.
+    pub(in crate::harvest::oai_pmh) fn date(&self) -> Option<Timestamp> {
+        datestamp_of(&self.datestamp)
     }
 
     /// Returns the identifier, and keeps it only if the message of the record needs it: for a header alone, and for the reason

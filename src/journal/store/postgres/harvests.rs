@@ -47,13 +47,20 @@ pub(super) const TRIM: &str = "DELETE FROM harvest_runs WHERE source = $1
 
 pub(super) const CLEAR_LISTED: &str = "DELETE FROM harvest_records WHERE source = $1";
 
+/// Statement that keeps the records of a source under another name. Those that the name has already stay.
+pub(super) const KEEP_LISTED: &str = "WITH former AS (DELETE FROM harvest_records WHERE source = $1
+        RETURNING identifier, listed, validator)
+    INSERT INTO harvest_records (source, identifier, listed, validator)
+    SELECT $2::text, identifier, listed, validator FROM former
+    ON CONFLICT (source, identifier) DO NOTHING";
+
 pub(super) const REMOVE_LISTED: &str =
     "DELETE FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
 
 /// Statement that writes listed records. A page may have an identifier twice, which one statement must not write twice.
 pub(super) const WRITE_LISTED: &str = "INSERT INTO harvest_records (source, identifier, listed, validator)
-    SELECT DISTINCT ON (identifier) $1::text, identifier, $4::bigint, validator
-    FROM unnest($2::text[], $3::text[]) AS present (identifier, validator)
+    SELECT DISTINCT ON (identifier) $1::text, identifier, listed, validator
+    FROM unnest($2::text[], $3::text[], $4::bigint[]) AS present (identifier, validator, listed)
     ON CONFLICT (source, identifier) DO UPDATE SET (listed, validator) = (excluded.listed, excluded.validator)";
 
 const DEFINE: &str = "INSERT INTO harvests (source, position, definition) VALUES ($1, '', $2)
@@ -101,6 +108,10 @@ impl HarvestStore for PostgresStore {
 
     fn validators(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError> {
         self.read(async |session| validators(session, source, identifiers).await)
+    }
+
+    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError> {
+        self.read(async |session| claims(session, source, identifiers).await)
     }
 
     fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
@@ -160,18 +171,22 @@ async fn trim_runs(session: &Session, source: &str) -> Result<(), StoreError> {
 
 /// Returns the statements that write listed records.
 fn listed_steps<'s>(session: &'s Session, source: &'s str, listed: &'s ListedRecords) -> Vec<Step<'s>> {
-    let ListedRecords { replaces, gone, present, at } = listed;
+    let ListedRecords { replaces, kept_as, gone, present, at } = listed;
+    let keep = kept_as.as_ref().map(|name| {
+        async move { session.execute(KEEP_LISTED, &[&source, &name.as_str()]).await.map(drop) }.boxed_local()
+    });
     let clear = async move { session.execute(CLEAR_LISTED, &[&source]).await.map(drop) };
     let remove = async move { session.execute(REMOVE_LISTED, &[&source, gone]).await.map(drop) };
     let write = move |at: Timestamp| async move {
         let identifiers: Vec<_> = present.iter().map(|record| &*record.identifier).collect();
         let validators: Vec<_> = present.iter().map(|record| &*record.validator).collect();
-        session.execute(WRITE_LISTED, &[&source, &identifiers, &validators, &at.millis()]).await.map(drop)
+        let listed: Vec<_> = present.iter().map(|record| record.listed_millis(at)).collect();
+        session.execute(WRITE_LISTED, &[&source, &identifiers, &validators, &listed]).await.map(drop)
     };
     let clear = replaces.then(|| clear.boxed_local());
     let remove = (!gone.is_empty()).then(|| remove.boxed_local());
     let write = at.filter(|_| !present.is_empty()).map(|at| write(at).boxed_local());
-    clear.into_iter().chain(remove).chain(write).collect()
+    keep.into_iter().chain(clear).chain(remove).chain(write).collect()
 }
 
 /// Executes a modification by an administrator.
@@ -258,6 +273,19 @@ async fn validators(
     identifiers: &[String],
 ) -> Result<HashMap<String, String>, StoreError> {
     let sql = "SELECT identifier, validator FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
+    let found = session.query(sql, &[&source.as_str(), &identifiers]).await?;
+    found.iter().map(|found| Ok((row::get(found, 0)?, row::get(found, 1)?))).collect()
+}
+
+/// Reads which other sources have listed records.
+async fn claims(
+    session: &Session,
+    source: &SourceName,
+    identifiers: &[String],
+) -> Result<HashMap<String, String>, StoreError> {
+    let sql = "SELECT listed.identifier, min(listed.source) FROM harvests JOIN harvest_records AS listed
+            ON listed.source = harvests.source AND listed.identifier = ANY ($2::text[])
+        WHERE harvests.source <> $1 GROUP BY listed.identifier";
     let found = session.query(sql, &[&source.as_str(), &identifiers]).await?;
     found.iter().map(|found| Ok((row::get(found, 0)?, row::get(found, 1)?))).collect()
 }

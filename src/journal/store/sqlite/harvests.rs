@@ -79,6 +79,10 @@ impl HarvestStore for SqliteStore {
         self.readers.read(|connection| validators(connection, source, identifiers))
     }
 
+    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError> {
+        self.readers.read(|connection| claims(connection, source, identifiers))
+    }
+
     fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
         modify(&mut self.write_side()?.connection, source, write)
     }
@@ -125,7 +129,11 @@ pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Re
 }
 
 fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRecords) -> Result<(), StoreError> {
-    let ListedRecords { replaces, gone, present, at } = listed;
+    let ListedRecords { replaces, kept_as, gone, present, at } = listed;
+    if let Some(name) = kept_as {
+        let keep = "UPDATE OR REPLACE harvest_records SET source = ?2 WHERE source = ?1";
+        connection.execute(keep, [source.as_str(), name.as_str()])?;
+    }
     if *replaces {
         connection.execute(CLEAR_LISTED, [source.as_str()])?;
     }
@@ -135,8 +143,9 @@ fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRec
     }
     let Some(at) = at else { return Ok(()) };
     let mut write = connection.prepare_cached("INSERT OR REPLACE INTO harvest_records VALUES (?, ?, ?, ?)")?;
-    for ListedRecord { identifier, validator } in present {
-        write.execute(params![source.as_str(), identifier, at.millis(), validator])?;
+    for record in present {
+        let ListedRecord { identifier, validator, .. } = record;
+        write.execute(params![source.as_str(), identifier, record.listed_millis(*at), validator])?;
     }
     Ok(())
 }
@@ -244,6 +253,23 @@ fn validators(
         validators.extend(found.map(|validator| (identifier.clone(), validator)));
     }
     Ok(validators)
+}
+
+/// Reads which other sources have listed records.
+fn claims(
+    connection: &Connection,
+    source: &SourceName,
+    identifiers: &[String],
+) -> Result<HashMap<String, String>, StoreError> {
+    let sql = "SELECT min(listed.source) FROM harvests JOIN harvest_records AS listed
+        ON listed.source = harvests.source AND listed.identifier = ?2 WHERE harvests.source <> ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut claims = HashMap::new();
+    for identifier in identifiers {
+        let other: Option<String> = statement.query_row(params![source.as_str(), identifier], |row| row.get(0))?;
+        claims.extend(other.map(|other| (identifier.clone(), other)));
+    }
+    Ok(claims)
 }
 
 fn read_run(source: &SourceName, row: &Row<'_>) -> Result<HarvestRun, StoreError> {

@@ -1,0 +1,92 @@
+//! The count check: once a day the number of records that a repository announces is compared with the journal.
+//!
+//! A mark in the dates of the repository misses records that appear with old dates. A difference begins a complete list.
+
+use std::time::Duration;
+
+use super::{client::Arguments, harvest::OaiPmhHarvester, position::Position};
+use crate::{
+    harvest::{HarvestError, membership::never_missing, metrics},
+    model::Timestamp,
+};
+
+/// Time between two comparisons.
+const COUNT_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Least time between two complete lists that a difference begins, because some repositories announce estimates.
+const LIST_EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Number of sets that a remark shows.
+const SHOWN_SETS: usize = 20;
+
+impl OaiPmhHarvester {
+    /// Returns a remark about a complete list without a record: often the set does not exist.
+    pub(super) async fn empty_list_remark(&self, position: &Position) -> Option<String> {
+        let list = position.list.as_ref().filter(|list| list.is_full && list.records == 0 && list.token.is_none())?;
+        let Some(set) = self.settings.sets.get(list.set) else {
+            return Some("the repository has no records in this metadata format".to_owned());
+        };
+        let arguments = Arguments { verb: "ListSets", others: Vec::new(), verbatim: None };
+        let sets = self.client.request(&arguments, position.quirks).await.map(|read| read.response.sets);
+        let sets = sets.unwrap_or_default();
+        if sets.is_empty() || sets.contains(set) {
+            return Some(format!("the set {set} has no records"));
+        }
+        let more = if sets.len() > SHOWN_SETS { " and others" } else { "" };
+        let shown = &sets[..sets.len().min(SHOWN_SETS)];
+        Some(format!("the repository has no set {set}; it has {}{more}", shown.join(", ")))
+    }
+
+    /// Compares the number of records with the one that the repository announces, once a day. Returns whether a complete list
+    /// must find the difference. A repository that announces nothing, or has no answer, is not judged, and several sets have
+    /// no common number.
+    pub(super) async fn differs_in_number(
+        &self,
+        position: &mut Position,
+        deleted_record: &str,
+        remarks: &mut Vec<String>,
+    ) -> Result<bool, HarvestError> {
+        let is_past = |time: Option<Timestamp>, wait: Duration| {
+            time.is_none_or(|time| {
+                Timestamp::now().millis().saturating_sub(time.millis()).unsigned_abs() as u128 >= wait.as_millis()
+            })
+        };
+        let is_due = position.full.is_some_and(|full| full.is_swept) && is_past(position.counted, COUNT_EVERY);
+        if !is_due || self.settings.sets.len() > 1 {
+            return Ok(false);
+        }
+        position.counted = Some(Timestamp::now());
+        let mut others = vec![("metadataPrefix", self.settings.metadata_prefix.as_str())];
+        others.extend(self.settings.sets.first().map(|set| ("set", set.as_str())));
+        let arguments = Arguments { verb: "ListIdentifiers", others, verbatim: None };
+        // The list that follows tells about a repository that fails.
+        let Ok(read) = self.client.request(&arguments, position.quirks).await else { return Ok(false) };
+        let announced = read.response.list.as_ref().and_then(|list| match list.token {
+            // The whole list is one page.
+            None => Some(list.records.len() as u64),
+            Some(_) => list.complete_list_size.filter(|size| *size > 0),
+        });
+        drop(read);
+        let Some(announced) = announced else { return Ok(false) };
+        let counts = self.journal.listed_counts(self.source.clone(), never_missing()).await?;
+        let (live, all) = (counts.missing, counts.all);
+        // A repository lists its tombstones for ever, for a while, or never.
+        let (least, most) = match deleted_record {
+            "persistent" => (all, all),
+            "no" => (live, live),
+            _ => (live, all),
+        };
+        let difference = announced.saturating_sub(most).max(least.saturating_sub(announced));
+        metrics::difference(&self.source, difference);
+        if difference == 0 {
+            return Ok(false);
+        }
+        let lists = is_past(position.difference_listed, LIST_EVERY);
+        let follows = if lists { "; all records are listed" } else { ", also after a complete list" };
+        remarks.push(format!("the repository announces {announced} records, and the journal knows {most}{follows}"));
+        if lists {
+            position.difference_listed = Some(Timestamp::now());
+        }
+        Ok(lists)
+    }
+}
