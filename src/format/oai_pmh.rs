@@ -228,7 +228,7 @@ fn record_header(document: &mut Document<'_>, element: &Element<'_>) -> Result<R
         let text = document.text()?;
         if child.is(NAMESPACE, "identifier") {
             text.trim().clone_into(&mut header.identifier);
-        } else if child.is(NAMESPACE, "datestamp") {
+        } else if child.is(NAMESPACE, "datestamp") || child.is(NAMESPACE, "dateStamp") {
             text.trim().clone_into(&mut header.datestamp);
         }
     }

@@ -140,7 +140,12 @@ impl HarvestBudget {
             let _thread = thread;
             work(&cancelled)
         });
-        working.await.map_err(|error| WorkFailed(error.to_string()))
+        working.await.map_err(|error| {
+            // The text of a panic can repeat the document.
+            tracing::error!(is_panic = error.is_panic(), "work on a document has failed");
+            let reason = "it is a bug of Tidings; please report it with the document";
+            WorkFailed(if error.is_panic() { reason } else { "the gateway is stopping" }.to_owned())
+        })
     }
 
     /// Takes room in memory for a body that arrives; `None` if there is none.

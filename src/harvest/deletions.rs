@@ -14,7 +14,7 @@ pub(super) fn implausibility(counts: ListedCounts, max_percent: u64, noun: &str)
     (!is_plausible).then(|| {
         format!(
             "{missing} of {all} {noun} are no longer listed; nothing was deleted, because max_deleted_percent is \
-             {max_percent}: if the {noun} are really gone, raise it and run the harvest again"
+             {max_percent}: if the {noun} are really gone, and no set was renamed, raise it and run the harvest again"
         )
     })
 }

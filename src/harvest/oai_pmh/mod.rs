@@ -107,7 +107,7 @@ impl OaiPmhSettings {
     fn public_url(&self) -> String {
         let is_secret = |parameter: &str| {
             let name = parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
-            SECRET_PARAMETERS.contains(&name.as_str()) || self.secret_parameters.iter().any(|secret| *secret == name)
+            SECRET_PARAMETERS.contains(&name.as_str()) || self.secret_parameters.contains(&name)
         };
         let query = self.url.expose().query().unwrap_or_default();
         let parameters: Vec<_> = query.split('&').filter(|part| !part.is_empty() && !is_secret(part)).collect();

@@ -288,7 +288,7 @@ impl<'t> Parser<'t> {
         while let Child::Start(field, is_oai) = self.child()? {
             match field.local_name().as_ref() {
                 b"identifier" if is_oai => record.identifier = self.text_of(MAX_IDENTIFIER_BYTES)?,
-                b"datestamp" if is_oai => record.datestamp = self.text_of(MAX_DATE_BYTES)?,
+                b"datestamp" | b"dateStamp" if is_oai => record.datestamp = self.text_of(MAX_DATE_BYTES)?,
                 // Those of the only record of `GetRecord` are read.
                 b"setSpec" if is_oai && self.size.records == 0 && record.sets.len() < MAX_SETS => {
                     let set = self.text_of(MAX_TEXT_BYTES)?;

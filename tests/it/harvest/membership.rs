@@ -7,8 +7,8 @@ use std::{
 
 use chrono::{SecondsFormat, TimeDelta, Utc};
 use tidings::{
-    harvest::{oai_pmh::OaiPmhSettings, retirement_request},
-    journal::harvest::{HarvestRun, RunState},
+    harvest::{full_list_request, oai_pmh::OaiPmhSettings, retirement_request},
+    journal::harvest::{HarvestRun, RunState, SourcePosition},
 };
 
 use crate::support::{
@@ -16,6 +16,9 @@ use crate::support::{
     http_receiver::{Receiver, Reply},
     journal_fixture::OpenJournal,
 };
+
+/// Name of the list that incremental runs get, if a test writes it.
+const RECENT: &str = "recent";
 
 /// Repository whose lists a test writes, by set; the whole repository is the set without a name.
 struct Lists {
@@ -70,10 +73,15 @@ impl Lists {
                         Some(record) => format!("<GetRecord>{record}</GetRecord>"),
                         None => none("idDoesNotExist"),
                     },
-                    _ => match lists.lock().unwrap().get(&format!("{}{}", argument("set"), argument("resumptionToken"))) {
-                        Some(records) => format!("<ListRecords>{records}</ListRecords>"),
-                        None => none("noRecordsMatch"),
-                    },
+                    _ => {
+                        let lists = lists.lock().unwrap();
+                        let key = format!("{}{}", argument("set"), argument("resumptionToken"));
+                        let recent = lists.get(RECENT).filter(|_| query.contains_key("from"));
+                        match recent.or_else(|| lists.get(&key)) {
+                            Some(records) => format!("<ListRecords>{records}</ListRecords>"),
+                            None => none("noRecordsMatch"),
+                        }
+                    }
                 };
                 let body = format!(
                     "<OAI-PMH xmlns=\"http://www.openarchives.org/OAI/2.0/\"><responseDate>{}</responseDate>{content}</OAI-PMH>",
@@ -215,4 +223,38 @@ async fn a_repository_that_has_moved_keeps_its_uris() {
     assert!(uri.as_str().contains("/oai?verb="));
     let content = state.content(uri).unwrap();
     assert!(content.json().contains("/new?verb=GetRecord"), "the content is where the repository is");
+}
+
+#[tokio::test]
+async fn backdated_records_are_found_by_their_number_once_a_day() {
+    let repository = Lists::start("persistent", &[]).await;
+    repository.list("", &[live("r1", &ago(50), "t")]);
+    repository.complete().await;
+    repository.list("", &[live("r1", &ago(50), "t"), live("r2", &ago(5000), "t"), tombstone("r3", &ago(5000))]);
+    repository.list(RECENT, &[]);
+    assert_eq!(repository.complete().await.counts.changes, 0);
+    // A day later.
+    let stored = repository.journal.journal.harvest(source()).await.unwrap().unwrap().position;
+    let mut position: serde_json::Value = serde_json::from_str(&stored).unwrap();
+    position["counted"] = "2026-01-01T00:00:00.000Z".into();
+    let position = SourcePosition { source: source(), position: position.to_string().into() };
+    repository.journal.journal.append_positioned(Vec::new(), position).await.unwrap();
+    let run = repository.complete().await;
+    let reason = run.reason.unwrap();
+    assert_eq!(reason.as_str(), "the repository announces 3 records, and the journal knows 1; all records are listed");
+    assert_eq!(repository.live().await, ["r1", "r2"]);
+    assert_eq!(repository.complete().await.reason, None);
+}
+
+#[tokio::test]
+async fn all_records_are_listed_on_request() {
+    let repository = Lists::start("persistent", &[]).await;
+    repository.list("", &[live("r1", &ago(50), "t")]);
+    repository.complete().await;
+    repository.list("", &[live("r1", &ago(50), "other")]);
+    repository.list(RECENT, &[]);
+    assert_eq!(repository.complete().await.counts.changes, 0, "the datestamp is the same");
+    repository.journal.journal.request_harvest(full_list_request(&source())).await.unwrap();
+    assert_eq!(repository.complete().await.counts.changes, 1);
+    assert_eq!(repository.complete().await.counts.records, 0, "once");
 }
