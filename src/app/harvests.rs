@@ -179,9 +179,13 @@ async fn run(
     let work = |tenure: Tenure| {
         let engine = harvest.engine(journal.under(tenure.term()), waits);
         let elsewhere = tenure.term().map(|_| ElsewhereGuard(Arc::clone(&harvest.status)));
-        let (harvests, harvest) = (harvests.clone(), Arc::clone(&harvest));
+        let (harvests, harvest, losses) = (harvests.clone(), Arc::clone(&harvest), journal.clone());
         async move {
             let _elsewhere = elsewhere;
+            let known = losses.until_losses_are_known();
+            if tenure.term().is_some() && tenure.stop().run_until_cancelled(known).await.is_none() {
+                return;
+            }
             if is_current(&harvests, &harvest, &tenure).await {
                 engine.run(tenure.stop().clone()).await;
             }

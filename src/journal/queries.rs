@@ -1,7 +1,7 @@
 //! Queries: changes by number and by identifier, the registry, the quarantine. The newest changes come from memory, all
 //! other data from the store.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use foldhash::HashMap;
 
@@ -13,6 +13,9 @@ use super::{
     store::{IncompleteChange, ObjectSelection, Store, StoreError, StoredChange},
 };
 use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
+
+/// Pause between two looks at the ranges of numbers that the journal has skipped.
+const LOSS_POLL: Duration = Duration::from_millis(20);
 
 impl Journal {
     /// Returns the number of the oldest change received at `time` or later; `None` if all changes are older.
@@ -46,6 +49,20 @@ impl Journal {
     /// Fails if the store fails.
     pub async fn surviving(&self, seq: Seq) -> Result<Seq, JournalError> {
         self.read(move |store| store.surviving(seq)).await
+    }
+
+    /// Waits until this node has dropped the changes that a failover has lost, and knows their numbers. Work for a duty
+    /// begins with this, because the duty can arrive before the news of the failover that has ended it. While the store
+    /// fails, this waits too.
+    pub async fn until_losses_are_known(&self) {
+        loop {
+            match self.read(Store::skipped_ranges).await {
+                Ok(stored) if stored[..] == self.skipped_ranges()[..] => return,
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "cannot read which numbers the journal has skipped; retrying"),
+            }
+            tokio::time::sleep(LOSS_POLL).await;
+        }
     }
 
     /// Returns up to `limit` changes after `after`, oldest first, without a gap after it.

@@ -59,6 +59,7 @@ impl Inner {
     /// run, or is to be stopped.
     pub(in crate::delivery) async fn prepare_engine(&self, name: &SubscriptionName, tenure: &Tenure) -> Option<Engine> {
         if tenure.term().is_some() {
+            tenure.stop().run_until_cancelled(self.journal.until_losses_are_known()).await?;
             // The node before has moved the cursor.
             let stored = self.read_for(name, tenure).await?;
             let cursor = self.start_after(name, stored.cursor, tenure).await?;

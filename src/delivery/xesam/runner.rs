@@ -60,6 +60,11 @@ impl TargetRunner {
             let after = tenure.term().map_or(ConnectionState::Stopped, |_| ConnectionState::Elsewhere);
             async move {
                 let _state = StateGuard(crawlers, after);
+                if tenure.term().is_some() {
+                    let journal = crawlers.pages.journal();
+                    // A stop during this wait ends the connection before it begins.
+                    let _ = tenure.stop().run_until_cancelled(journal.until_losses_are_known()).await;
+                }
                 connect_until(crawlers, &mut *launches.lock().await, tenure.stop()).await;
             }
         };

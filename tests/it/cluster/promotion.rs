@@ -7,13 +7,16 @@ use std::{
     process::Command,
 };
 
+use serde_json::json;
 use tidings::journal::store::{PostgresUrl, postgres::verify::verify};
 
 use crate::support::{
     broker_process::wait_until,
+    dbus_daemon::Bus,
     gateway::{Gateway, PATIENCE, command},
     http_receiver::{ReceivedRequest, Receiver, Reply},
     journal_fixture::{configuration, event},
+    kafka,
     nodes_fixture::until,
     postgres::{self, Server},
     rabbitmq,
@@ -21,7 +24,11 @@ use crate::support::{
     subscription_fixture::index,
     webhook_fixture::{SECRET, webhook},
     websub_fixture,
+    xesam_fixture::{self, Crawler},
 };
+
+/// Topic of the subscription that publishes to Kafka.
+const TOPIC: &str = "tests.changes";
 
 /// Nodes with subscriptions of each kind, on a primary and its standby.
 struct Fixture {
@@ -32,6 +39,8 @@ struct Fixture {
     single: Receiver,
     batches: Receiver,
     by_amqp: std::sync::Arc<Progress>,
+    by_kafka: kafka::Broker,
+    bus: Bus,
     nodes: Vec<Gateway>,
 }
 
@@ -59,14 +68,18 @@ impl Fixture {
         let vhost = rabbitmq::Broker::shared().vhost();
         let (single, batches) =
             (Receiver::start(|_, _| Reply::of(200)).await, Receiver::start(|_, _| Reply::of(200)).await);
+        let (by_kafka, bus) = (kafka::Broker::start().await, Bus::start());
+        by_kafka.create_topic(TOPIC, 2).await;
         let lines = "[server]\npublic_url = \"http://tidings.example\"\n[node]\nlease_seconds = 3\n".to_owned()
             + websub_fixture::LOCAL
             + &webhook("single", &single.url(), "")
             + &webhook("batches", &batches.url(), "max_batch = 20")
-            + &index(&vhost.url(), "");
+            + &index(&vhost.url(), "")
+            + &kafka::subscription("topic", &by_kafka, TOPIC, "format = \"json\"")
+            + &xesam_fixture::settings(&bus, "");
         let config = configuration(folder.path(), &lines);
-        let mut fixture =
-            Self { folder, primary, standby, config, single, batches, by_amqp: Default::default(), nodes: Vec::new() };
+        let (by_amqp, nodes) = (Default::default(), Vec::new());
+        let mut fixture = Self { folder, primary, standby, config, single, batches, by_amqp, by_kafka, bus, nodes };
         fixture.start_nodes();
         until("the queue exists", async || {
             fixture.query("SELECT count(*) FROM duties WHERE name = 'subscription/index'") == "1"
@@ -96,31 +109,59 @@ impl Fixture {
 
     /// Runs a query on the primary.
     fn query(&self, sql: &str) -> String {
-        self.primary
-            .run("journal", &format!("SET search_path = tidings; {sql}"))
-            .trim_start_matches("SET")
-            .trim()
-            .to_owned()
+        query(&self.primary, sql)
     }
 
     /// Runs a query on the promoted standby.
     fn query_promoted(&self, sql: &str) -> String {
-        self.standby
-            .run("journal", &format!("SET search_path = tidings; {sql}"))
-            .trim_start_matches("SET")
-            .trim()
-            .to_owned()
+        query(&self.standby, sql)
     }
 
-    /// Waits until the standby has everything that the primary has written.
-    fn until_replicated(&self) {
+    /// Posts five events, waits until all receivers and the standby have them, and ends the replication. Returns the
+    /// process that was suspended.
+    async fn post_five_and_suspend_replication(&self) -> String {
+        for number in 1..=5 {
+            self.post(0, number).await;
+        }
+        self.until_delivered(5).await;
+        until_stored(&self.primary, 5).await;
         let position = self.primary.run("journal", "SELECT pg_current_wal_lsn()");
         let has_it = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'");
         wait_until("the standby has the changes", || self.standby.run("postgres", &has_it) == "t");
+        self.standby.suspend_replication()
+    }
+
+    /// Installs a crawler that wants the records after a second, as soon as a node is on the bus.
+    async fn crawler(&self, second: u64) -> Crawler {
+        until("a node is on the bus", async || {
+            let state = async |node: &Gateway| node.json("/subscriptions").await["dbus"]["connection"]["state"].clone();
+            state(&self.nodes[0]).await == "connected" || state(&self.nodes[1]).await == "connected"
+        })
+        .await;
+        let crawler = Crawler::start(&self.bus.address(), &json!({ "mtime": second }));
+        crawler.until_event("installed").await;
+        crawler
     }
 
     async fn post(&self, node: usize, number: u64) -> u64 {
         post(&self.nodes[node], number).await
+    }
+
+    /// Waits until a crawler has a record of the object of an event, or no node has the crawler any more: when the node of
+    /// the target loses its duty, the name leaves the bus, and a crawler installs itself again for the records since its
+    /// last one. Returns whether it has the record.
+    async fn has_record_or_is_removed(&self, crawler: &Crawler, number: u64) -> bool {
+        let path = format!("/objects/{number}/");
+        let has_it = || crawler.records().iter().any(|record| format!("{}/", record.uri).contains(&path));
+        let is_removed = async |node: &Gateway| {
+            let view = node.json("/subscriptions").await;
+            view["dbus"]["crawlers"].as_array().is_none_or(Vec::is_empty)
+        };
+        until("the crawler has the record, or is removed", async || {
+            has_it() || (is_removed(&self.nodes[0]).await && is_removed(&self.nodes[1]).await)
+        })
+        .await;
+        has_it()
     }
 
     /// Waits until all receivers have a change.
@@ -131,18 +172,19 @@ impl Fixture {
             self.by_amqp.counts().received.iter().any(|message| message.seq == seq)
         })
         .await;
+        until("the topic has the change", async || self.published().contains(&seq)).await;
     }
 
-    /// Waits until the stored cursors of the promoted database have reached a number.
+    /// Returns the numbers of the changes in the topic.
+    fn published(&self) -> Vec<u64> {
+        let messages = self.by_kafka.consume_with_librdkafka(TOPIC);
+        messages.iter().map(|message| message["headers"]["seq"].as_str().unwrap().parse().unwrap()).collect()
+    }
+
+    /// Waits until the stored cursors of the promoted database have reached a number, which is that of the newest change.
     async fn until_stored(&self, seq: u64) {
-        let behind = format!("SELECT count(*) FROM subscriptions WHERE cursor <> {seq}");
-        until("the cursors are stored", async || self.query_promoted(&behind) == "0").await;
-    }
-
-    /// Waits until the stored cursors of the promoted database are not below a number.
-    async fn until_stored_at_least(&self, seq: u64) {
-        let behind = format!("SELECT count(*) FROM subscriptions WHERE cursor < {seq}");
-        until("the cursors are stored", async || self.query_promoted(&behind) == "0").await;
+        until_stored(&self.standby, seq).await;
+        assert_eq!(self.query_promoted("SELECT max(cursor) FROM subscriptions"), seq.to_string());
     }
 
     fn findings(&self) -> Vec<String> {
@@ -153,6 +195,18 @@ impl Fixture {
     fn logs(&self) -> String {
         NODES.map(|name| std::fs::read_to_string(log(self.folder.path(), name)).unwrap()).concat()
     }
+}
+
+/// Runs a query that returns one value.
+fn query(server: &Server, sql: &str) -> String {
+    let answer = server.run("journal", &format!("SET search_path = tidings; {sql}"));
+    answer.trim_start_matches("SET").trim().to_owned()
+}
+
+/// Waits until no stored cursor of a database is below a number.
+async fn until_stored(server: &Server, seq: u64) {
+    let behind = format!("SELECT count(*) FROM subscriptions WHERE cursor < {seq}");
+    until("the cursors are stored", async || query(server, &behind) == "0").await;
 }
 
 fn log(folder: &Path, name: &str) -> PathBuf {
@@ -194,25 +248,15 @@ async fn subscriptions_go_on_after_an_asynchronous_standby_was_promoted_without_
     let mut fixture = Fixture::start(false).await;
     let subscriber = websub_fixture::confirming_subscriber(&websub_fixture::ok_status()).await;
     websub_fixture::subscribe(&fixture.nodes[0], &subscriber.url(), "http://tidings.example/feed", &[]).await;
-    until("the subscriber is verified", async || fixture.query("SELECT count(*) FROM subscriptions") == "4").await;
-    for number in 1..=5 {
-        fixture.post(0, number).await;
-    }
-    fixture.until_delivered(5).await;
-    until("the cursors are stored", async || {
-        fixture.query("SELECT count(*) FROM subscriptions WHERE cursor < 5") == "0"
-    })
-    .await;
-    fixture.until_replicated();
-    let suspended = fixture.standby.suspend_replication();
+    until("the subscriber is verified", async || fixture.query("SELECT count(*) FROM subscriptions") == "5").await;
+    let suspended = fixture.post_five_and_suspend_replication().await;
+    let crawler = fixture.crawler(1).await;
     for number in 6..=8 {
         fixture.post(1, number).await;
     }
     fixture.until_delivered(8).await;
-    until("the cursors are stored", async || {
-        fixture.query("SELECT count(*) FROM subscriptions WHERE cursor < 8") == "0"
-    })
-    .await;
+    until_stored(&fixture.primary, 8).await;
+    assert!(fixture.has_record_or_is_removed(&crawler, 8).await);
     fixture.kill_primary(&suspended);
 
     let next = fixture.post(0, 9).await;
@@ -227,6 +271,16 @@ async fn subscriptions_go_on_after_an_asynchronous_standby_was_promoted_without_
     );
     let has_last = |request: &ReceivedRequest| String::from_utf8_lossy(&request.body).contains("/objects/10/");
     until("the subscriber of the hub has the change", async || subscriber.requests().iter().any(has_last)).await;
+    // The crawler gets the changes too, at once or after it has installed itself again.
+    if fixture.has_record_or_is_removed(&crawler, 10).await {
+        assert!(fixture.has_record_or_is_removed(&crawler, 9).await);
+    } else {
+        let last = crawler.records().last().unwrap().second();
+        let again = fixture.crawler(last).await;
+        for number in [9, 10] {
+            assert!(fixture.has_record_or_is_removed(&again, number).await);
+        }
+    }
     for receiver in [&fixture.single, &fixture.batches] {
         let received = seqs(receiver);
         let after: Vec<_> = received.iter().filter(|seq| **seq > 8).collect();
@@ -259,16 +313,7 @@ async fn subscriptions_go_on_after_an_asynchronous_standby_was_promoted_without_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscriptions_go_on_after_a_synchronous_standby_was_promoted_without_a_commit_that_was_visible_early() {
     let mut fixture = Fixture::start(true).await;
-    for number in 1..=5 {
-        fixture.post(0, number).await;
-    }
-    fixture.until_delivered(5).await;
-    until("the cursors are stored", async || {
-        fixture.query("SELECT count(*) FROM subscriptions WHERE cursor < 5") == "0"
-    })
-    .await;
-    fixture.until_replicated();
-    let suspended = fixture.standby.suspend_replication();
+    let suspended = fixture.post_five_and_suspend_replication().await;
     let (http, hook) = (fixture.nodes[0].http.clone(), format!("{}/hooks/content-change", fixture.nodes[0].url));
     let posting =
         tokio::spawn(http.post(hook).header("content-type", "application/json").body(event(6).to_string()).send());
@@ -285,7 +330,7 @@ async fn subscriptions_go_on_after_a_synchronous_standby_was_promoted_without_a_
 
     let next = fixture.post(1, 7).await;
     fixture.until_delivered(next).await;
-    fixture.until_stored_at_least(next).await;
+    until_stored(&fixture.standby, next).await;
     assert!(posting.await.unwrap().is_ok());
     let last = fixture.post(0, 8).await;
     fixture.until_delivered(last).await;
