@@ -9,6 +9,7 @@
 
 mod copies;
 mod driver;
+mod fedora3;
 mod fedora6;
 mod feed;
 mod folder;
