@@ -141,8 +141,11 @@ impl FolderWorld {
 fn write_folder(root: &Path, paths: &[&str], files: &BTreeMap<usize, u32>) {
     let away = root.with_extension("old");
     if root.exists() && paths.is_empty() {
-        fs::rename(root, &away).unwrap();
-        fs::create_dir(root).unwrap();
+        // The files stay away while one broken run follows another.
+        if !away.exists() {
+            fs::rename(root, &away).unwrap();
+            fs::create_dir(root).unwrap();
+        }
         return;
     }
     if away.exists() {
