@@ -5,8 +5,10 @@
 
 mod batch;
 mod bounds;
+mod dropped_parts;
 mod enrichment;
 mod follow_up;
+mod identity;
 mod message_sets;
 mod receipt;
 mod seed;
@@ -32,6 +34,7 @@ use tracing::Instrument;
 
 pub use crate::model::{EventId, SourceName};
 pub use batch::{Batch, ReceivedMessage};
+pub use dropped_parts::DROPPED_PARTS;
 pub use enrichment::{EnrichmentStatus, INCOMPLETE, WAITING};
 pub use follow_up::FollowUp;
 pub use message_sets::MessageSet;
@@ -39,15 +42,11 @@ pub use receipt::{AcceptedChange, IngestResponse, Outcome, Receipt};
 pub use seed::SeedError;
 
 use crate::{
-    format::{
-        Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Limits, Message, ParsedMessage, Redaction,
-        Rejection,
-    },
+    format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, ParsedMessage, Redaction, Rejection},
     journal::{
-        DuplicatePolicy, Journal, JournalError, Submission,
+        Journal, JournalError, Submission,
         quarantine::{NewQuarantinedMessage, QuarantineId},
         settle::SourcePolicy,
-        store::{EventIdentity, EventKey, event_key},
     },
     lookup::{Lookup, LookupError},
     model::{Draft, Text, Timestamp},
@@ -219,32 +218,6 @@ impl Source {
         headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// Returns the key that identifies a repeat of this draft: the source's own identifier, the transport's
-    /// identifier, or a digest of the message. `None` if the same bytes can mean another event.
-    fn key(
-        &self,
-        incoming: &Incoming,
-        headers: &[(String, String)],
-        draft: &Draft,
-        ordinal: usize,
-    ) -> Option<EventKey> {
-        let draft_id = draft.id.map(|id| id.to_string());
-        let own = draft.event_id.as_ref().map(EventId::as_str);
-        let of_event = || own.or(incoming.transport_id.as_ref().map(EventId::as_str));
-        let id = match self.kind.duplicates {
-            DuplicateDetection::ByChange => draft_id.as_deref(),
-            _ => draft_id.as_deref().or_else(of_event),
-        };
-        let identity = match (id, self.kind.duplicates) {
-            (Some(id), _) => EventIdentity::Id(id),
-            (None, DuplicateDetection::ByBody | DuplicateDetection::ByBodyUnlessNews) => {
-                EventIdentity::Message { headers, body: &incoming.body }
-            }
-            (None, DuplicateDetection::Impossible | DuplicateDetection::ByChange) => return None,
-        };
-        Some(event_key(self.name(), identity, ordinal))
-    }
-
     /// Builds the journal submission of a message. If the message contains no drafts, the second value is the
     /// reason.
     fn submission(&self, incoming: &Incoming, reading: ParsedMessage) -> (Submission, Option<&'static str>) {
@@ -252,22 +225,13 @@ impl Source {
             ParsedMessage::Drafts(drafts) => (drafts.into_vec(), None),
             ParsedMessage::NoChange(reason) => (Vec::new(), Some(reason)),
         };
+        self.note_dropped_parts(&drafts);
         let headers = self.headers_read(incoming);
+        let is_identified = drafts.iter().all(|draft| Self::identifies_event(incoming, draft));
         let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
         let drafts = drafts.into_iter().enumerate().map(keyed).collect();
-        let duplicate_policy = self.duplicate_policy(incoming);
+        let duplicate_policy = self.duplicate_policy(incoming, is_identified);
         (Submission { policy: Arc::clone(&self.policy), drafts, duplicate_policy, completes: None }, empty_reason)
-    }
-
-    /// Returns the journal's policy for drafts of this message whose key it already has.
-    fn duplicate_policy(&self, incoming: &Incoming) -> DuplicatePolicy {
-        let by_transport = incoming.redelivered || incoming.transport_id.is_some();
-        match self.kind.duplicates {
-            DuplicateDetection::ByBodyUnlessNews if by_transport => DuplicatePolicy::RememberAll,
-            DuplicateDetection::ByBodyUnlessNews => DuplicatePolicy::RememberAllUnlessNewState,
-            DuplicateDetection::ByChange => DuplicatePolicy::DropKnownChanges,
-            DuplicateDetection::ByBody | DuplicateDetection::Impossible => DuplicatePolicy::RememberChanges,
-        }
     }
 
     fn count(&self, outcome: Outcome, messages: u64) {

@@ -18,7 +18,7 @@ use tidings::{
     },
     model::{
         ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType,
-        NonEmpty, SourceName, State, Text, Timestamp, Uri, User,
+        NonEmpty, Reading, SourceName, State, Text, Timestamp, Uri, User,
     },
 };
 
@@ -225,6 +225,7 @@ pub(crate) fn draft_of(number: u64, objects: u64) -> Draft {
         ))),
         report: None,
         lookup: DraftLookup::default(),
+        reading: Reading::default(),
     }
 }
 

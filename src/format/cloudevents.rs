@@ -13,7 +13,7 @@
 //! * `id` is the identifier of the change; duplicates have the same one.
 //! * `source` is the configured source, as `urn:tidings:source:NAME`. The gateway's URL is not used, because it
 //!   may change and the source of an event must not.
-//! * `type` is `tidings.change.` and the kind of change. The standard recommends a domain as prefix to avoid
+//! * `type` is `tidings.change.` and the kind of change, or `late` if nothing in it is news. The standard recommends a domain as prefix to avoid
 //!   collisions; this project owns no domain.
 //! * `subject` is the object, `time` the time from the source.
 //! * `sequence` and `recordedtime` are documented extensions: the number of the change, zero-padded so that it
@@ -105,6 +105,7 @@ impl<'a> Attributes<'a> {
         Self {
             sequence: Some(format!("{:0width$}", change.seq.0, width = SEQUENCE_DIGITS)),
             recordedtime: Some(change.received),
+            kind: event_type(ItemChangeKind::word(change)),
             ..Self::alone(&change.modification)
         }
     }
@@ -114,7 +115,7 @@ impl<'a> Attributes<'a> {
             specversion: SPEC_VERSION,
             id: modification.id.to_string(),
             source: format!("urn:tidings:source:{}", modification.origin.source),
-            kind: format!("tidings.change.{}", ItemChangeKind::word(&modification.items)),
+            kind: event_type(ItemChangeKind::word_of(&modification.items)),
             subject: modification.object.as_str(),
             time: modification.time,
             sequence: None,
@@ -136,6 +137,10 @@ impl<'a> Attributes<'a> {
         .into_iter()
         .chain(optional.into_iter().filter_map(|(name, value)| Some((name, value?))))
     }
+}
+
+fn event_type(word: &str) -> String {
+    format!("tidings.change.{word}")
 }
 
 #[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]

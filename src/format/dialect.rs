@@ -146,8 +146,9 @@ pub enum Redaction {
 /// Duplicate detection for events to which the source gives no identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateDetection {
-    /// Equal bodies are the same event, because messages contain a time or something else that distinguishes
-    /// events.
+    /// Equal bodies are the same event if the draft has a time with a fraction of a second, which distinguishes events.
+    /// Without one they are the same event only if the transport has delivered the message before and the registry has all
+    /// that it says.
     ByBody,
     /// Equal bodies may be different events, because messages contain no time. Two changes of one object look
     /// alike, and dropping the second would lose a change.

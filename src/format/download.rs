@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Dialect, DialectKind, DuplicateDetection, Location, Message, ParsedMessage, Rejection, parse_settings};
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, NonEmpty, OriginalContent,
-    Text, Timestamp, Uri, User,
+    Reading, Text, Timestamp, Uri, User,
 };
 
 /// The dialect `download`.
@@ -78,6 +78,7 @@ impl Dialect for Download {
             items: DraftItems::Listed(NonEmpty::one(item)),
             report: None,
             lookup: DraftLookup::default(),
+            reading: Reading::default(),
         }))
     }
 }

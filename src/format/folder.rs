@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Dialect, DialectKind, DuplicateDetection, Location, Message, ParsedMessage, Rejection, parse_settings};
 use crate::model::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, Text, Timestamp, Uri, User,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, Reading, Text, Timestamp, Uri,
+    User,
 };
 
 /// The dialect `folder`.
@@ -67,6 +68,7 @@ impl Dialect for Folder {
             items: DraftItems::Complete(items),
             report: None,
             lookup: DraftLookup::default(),
+            reading: Reading::default(),
         }))
     }
 }

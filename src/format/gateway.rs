@@ -20,7 +20,7 @@ use super::{
 };
 use crate::model::{
     Change, ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId, ItemChange,
-    NonEmpty, State, Text, Timestamp, Uri, User,
+    NonEmpty, Reading, State, Text, Timestamp, Uri, User,
 };
 
 /// Returns the identifier of the events that the snapshot of a journal makes.
@@ -176,6 +176,7 @@ impl RegisteredObject {
                 items: DraftItems::Listed(NonEmpty::try_from(items).ok()?),
                 report: None,
                 lookup: DraftLookup::default(),
+                reading: Reading::default(),
             })
         };
         times.into_iter().filter_map(draft).collect()

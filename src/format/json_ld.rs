@@ -132,11 +132,14 @@ impl<'a> Node<'a> {
         Uri::parse(text).map_err(|error| self.unprocessable(error.to_string()))
     }
 
-    /// Returns the string as a timestamp.
+    /// Returns the string, or the number of seconds or milliseconds since 1970, as a timestamp.
     ///
     /// # Errors
-    /// Fails if the value is not a string or not a date and time.
+    /// Fails if the value is not a date and time.
     pub(super) fn time(&self) -> Result<Timestamp, Rejection> {
+        if let Some(time) = self.value.as_f64().and_then(Timestamp::from_number) {
+            return Ok(time);
+        }
         let text = self.text().ok_or_else(|| self.unprocessable("this is not a time; a string was expected"))?;
         Timestamp::parse(text).map_err(|error| self.unprocessable(error.to_string()))
     }
@@ -268,7 +271,8 @@ mod tests {
         let document = json!({"a": null, "b": " ", "c": 0});
         let root = Node::root(&document);
         assert!(root.member("a").is_none() && root.member("b").is_none());
-        assert!(root.member("c").unwrap().time().is_err());
+        assert_eq!(root.member("c").unwrap().time().unwrap().to_string(), "1970-01-01T00:00:00.000Z");
+        assert!(Node::root(&json!(true)).time().is_err() && Node::root(&json!("noon")).time().is_err());
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod oai_pmh;
 mod rejection;
 mod routing;
 mod sfm;
+mod uri_path;
 mod utf8;
 mod xml;
 mod xml_writer;

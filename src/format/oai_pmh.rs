@@ -24,7 +24,7 @@ use super::{
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
-    MediaType, Text, Timestamp, Uri, UrlPattern, User,
+    MediaType, Reading, Text, Timestamp, Uri, UrlPattern, User,
 };
 
 /// Namespace of OAI-PMH (section 3.2).
@@ -151,6 +151,7 @@ impl Dialect for OaiPmh {
             items: DraftItems::Complete(items),
             report: None,
             lookup: DraftLookup::default(),
+            reading: Reading::default(),
         }))
     }
 }

@@ -5,7 +5,7 @@ use super::{Intake, Source};
 use crate::{
     format::{Location, MessageLimit, Rejection},
     journal::{DraftOutcome, store::EventKey},
-    model::{Draft, Uri, json_size},
+    model::{Draft, Seq, Uri, json_size},
 };
 
 impl Source {
@@ -18,6 +18,8 @@ impl Source {
         drafts.iter().try_for_each(|(_, draft)| {
             self.check_types(&draft.object, &draft.types)?;
             uris(draft).try_for_each(check_scheme)?;
+            check_identity(&draft.object)?;
+            draft.items.listed().iter().try_for_each(|item| check_identity(&item.uri))?;
             let (bytes, max) = (json_size::of_draft(draft, self.limits.types), self.limits.change_bytes);
             if bytes > max {
                 let reason = format!(
@@ -91,14 +93,33 @@ pub(super) fn check_scheme(uri: &Uri) -> Result<(), Rejection> {
     Ok(())
 }
 
+/// Usual ports of servers of the web. Any other number can be that of a thing: `demo:5/DC`.
+const WEB_PORTS: [&str; 6] = ["80", "443", "8080", "8081", "8443", "8888"];
+
+/// Refuses an identity that only looks like a URI: a host without a scheme, whose name would be the scheme, and a URN
+/// without its UUID, which would unite all things that have it.
+fn check_identity(uri: &Uri) -> Result<(), Rejection> {
+    let (scheme, rest) = uri.as_str().split_once(':').unwrap_or_default();
+    let is_port = rest.split_once('/').is_some_and(|(port, _)| WEB_PORTS.contains(&port));
+    let reason = if scheme.contains('.') || is_port || scheme.eq_ignore_ascii_case("localhost") {
+        format!("{uri} has no scheme: write http:// or https:// before the host")
+    } else if scheme.eq_ignore_ascii_case("urn") && rest.eq_ignore_ascii_case("uuid:") {
+        format!("{uri} has no UUID")
+    } else {
+        return Ok(());
+    };
+    Err(Rejection::unprocessable(Location::Message, reason))
+}
+
 impl Intake {
     /// Returns the reason why the journal refused a message, if it did.
     pub(super) fn journal_refusal(&self, outcomes: &[DraftOutcome]) -> Option<Rejection> {
-        if outcomes.contains(&DraftOutcome::Refused) {
-            let reason = "the storage of the journal refuses the message; the log of the gateway has the reason";
-            return Some(Rejection::unprocessable(Location::Message, reason));
-        }
-        outcomes.contains(&DraftOutcome::TooManyItems).then(|| self.too_many_items())
+        outcomes.iter().find_map(|outcome| match outcome {
+            DraftOutcome::TooManyItems => Some(self.too_many_items()),
+            DraftOutcome::Refused => Some(refused_by_storage()),
+            DraftOutcome::OtherObject { seq } => Some(identifier_of_other_object(*seq)),
+            DraftOutcome::Accepted { .. } | DraftOutcome::Duplicate { .. } | DraftOutcome::Unchanged => None,
+        })
     }
 
     pub(super) fn too_many_items(&self) -> Rejection {
@@ -108,5 +129,54 @@ impl Intake {
              is intended"
         );
         Rejection::over_limit(MessageLimit::ObjectItems, Location::Message, reason)
+    }
+}
+
+fn refused_by_storage() -> Rejection {
+    let reason = "the storage of the journal refuses the message; the log of the gateway has the reason";
+    Rejection::unprocessable(Location::Message, reason)
+}
+
+/// Rejects an event whose identifier the source has used for another object.
+fn identifier_of_other_object(seq: Seq) -> Rejection {
+    let reason = format!(
+        "the source has used this idempotency key or identifier already, for an event about another object (change {seq}); \
+         each event needs its own"
+    );
+    Rejection::unprocessable(Location::Message, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Uri, check_identity};
+
+    #[test]
+    fn host_and_port_are_no_identity() {
+        let is_refused = |text: &str| check_identity(&Uri::parse(text).unwrap()).is_err();
+        for text in [
+            "localhost:8080/objects/1",
+            "localhost:3000/objects/1",
+            "repo.example.org:8080/rest",
+            "repo.example.org:7777",
+            "fedora:8080/rest/a",
+            "fedora:80/",
+            "urn:uuid:",
+        ] {
+            assert!(is_refused(text), "{text}");
+        }
+        for text in [
+            "http://localhost:8080/objects/1",
+            "ark:12345/x",
+            "hdl:2027/mdp.390",
+            "doi:10.1000/182",
+            "info:fedora/demo:5",
+            "urn:uuid:55555555-5555-4555-8555-555555555555",
+            "demo:8080",
+            "demo:5/DC",
+            "tag:example.org,2020:1",
+            "svn+ssh://host/a",
+        ] {
+            assert!(!is_refused(text), "{text}");
+        }
     }
 }

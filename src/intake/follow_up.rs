@@ -15,7 +15,9 @@ use crate::{
         store::{EventIdentity, IncompleteChange, event_key},
     },
     lookup::LookupError,
-    model::{Aspect, Change, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, Seq},
+    model::{
+        Aspect, Change, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, Reading, Seq,
+    },
     retry::Backoff,
 };
 
@@ -161,8 +163,12 @@ impl FollowUp {
             let event_id = format!("lookup of {}", change.modification.id);
             let key = event_key(self.source.name(), EventIdentity::Id(&event_id), 0);
             let mut draft = draft_of(change, incomplete);
+            let reported = draft.items.clone();
             enricher.lookup.complete(&mut draft, since).await?;
             draft.items = mark_as_completions(draft.items);
+            if draft.time == DraftTime::Arrival {
+                draft.items = compare_with(&reported, draft.items);
+            }
             draft.lookup = DraftLookup { mark: draft.lookup.mark, ..DraftLookup::default() };
             drafts.push((Some(key), draft));
             if let Err(rejection) = self.source.check(&drafts) {
@@ -184,13 +190,15 @@ impl FollowUp {
 
 /// Rebuilds the draft as the source reported it, without the facts that the registry added.
 fn draft_of(change: Change, incomplete: &IncompleteChange) -> Draft {
+    let has_made_up_time = change.has_made_up_time();
     let (modification, filled) = (change.modification, change.settlement.filled);
     Draft {
         id: None,
         event_id: modification.origin.event_id,
         software_version: modification.origin.software_version,
         user: modification.user,
-        time: DraftTime::Reported(modification.time),
+        // A time that the gateway made up must not become the clock of what the lookup found.
+        time: if has_made_up_time { DraftTime::Arrival } else { DraftTime::Reported(modification.time) },
         object: modification.object,
         parent: modification.parent.filter(|_| !filled.contains(Aspect::Parent)),
         types: if filled.contains(Aspect::Types) { Vec::new() } else { modification.types },
@@ -200,7 +208,24 @@ fn draft_of(change: Change, incomplete: &IncompleteChange) -> Draft {
             modification.items.map(|item| DraftItem::new(item.uri, DraftChange::Reported(item.change))),
         ),
         lookup: DraftLookup::of(incomplete.missing),
+        reading: Reading::default(),
     }
+}
+
+/// Adds what the event said about each item to its completion, for an event without a time.
+fn compare_with(reported: &DraftItems, items: DraftItems) -> DraftItems {
+    let DraftItems::Listed(items) = items else { return items };
+    let each = |item: DraftItem| {
+        let mut same = reported.listed().iter().filter(|reported| reported.uri == item.uri);
+        let change = match (item.change, same.next().map(|reported| &reported.change)) {
+            (DraftChange::FollowUp(change), Some(DraftChange::Reported(reported))) => {
+                DraftChange::FollowUpTo { reported: reported.clone(), change }
+            }
+            (change, _) => change,
+        };
+        DraftItem { change, ..item }
+    };
+    DraftItems::Listed(items.map(each))
 }
 
 /// Marks the items as completions, so that settling keeps only the facts that are new.

@@ -81,7 +81,8 @@ impl Receipt {
             DraftOutcome::Duplicate { .. }
             | DraftOutcome::Unchanged
             | DraftOutcome::TooManyItems
-            | DraftOutcome::Refused => None,
+            | DraftOutcome::Refused
+            | DraftOutcome::OtherObject { .. } => None,
         })
     }
 
@@ -100,7 +101,10 @@ impl Receipt {
             let (id, seq) = match *outcome {
                 DraftOutcome::Accepted { seq, id } => (Some(id), Some(seq)),
                 DraftOutcome::Duplicate { seq, id } => (id, Some(seq)),
-                DraftOutcome::Unchanged | DraftOutcome::TooManyItems | DraftOutcome::Refused => (None, None),
+                DraftOutcome::Unchanged
+                | DraftOutcome::TooManyItems
+                | DraftOutcome::Refused
+                | DraftOutcome::OtherObject { .. } => (None, None),
             };
             ChangeReceipt { outcome: Outcome::of(outcome).name(), id, seq }
         };
@@ -116,7 +120,7 @@ impl Outcome {
             DraftOutcome::Accepted { .. } => Self::Accepted,
             DraftOutcome::Duplicate { .. } => Self::Duplicate,
             DraftOutcome::Unchanged => Self::Unchanged,
-            DraftOutcome::TooManyItems | DraftOutcome::Refused => Self::Quarantined,
+            DraftOutcome::TooManyItems | DraftOutcome::Refused | DraftOutcome::OtherObject { .. } => Self::Quarantined,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     model::{
         CrawledItem, CrawledObject, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId,
-        NonEmpty, Text, User,
+        NonEmpty, Reading, Text, User,
     },
 };
 
@@ -100,6 +100,7 @@ fn draft(objects: CrawledObject) -> Draft {
         items: DraftItems::Listed(NonEmpty::map(items, item)),
         report: None,
         lookup: DraftLookup::default(),
+        reading: Reading::default(),
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! The batch settles each draft against the registry rows from the store, as changed by the drafts before it.
 
+mod former_spelling;
+mod repeats;
+
 use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashSet};
 
+use self::repeats::is_news;
 use super::{
     bounds::ChangeBounds,
     command::{AppendGroup, DraftOutcome, DuplicatePolicy, Submission},
@@ -16,14 +20,14 @@ use super::{
     seed::{CrawlPart, CrawlPartOutcome, CrawlProgress, RegistryDelta},
     settle::{SettledDraft, SourcePolicy, settle},
     store::{
-        EventKey, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows, Seed,
-        StoreError, WriteBatch,
+        EventKey, FirstChange, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows,
+        Seed, StoreError, WriteBatch,
     },
     visibility::VisibilityBefore,
 };
 use crate::model::{
-    Aspect, Change, ChangeId, ContentObjectModification, CrawledObject, Draft, ItemChange, LookupMark, MissingFacts,
-    Seq, Settlement, SourceName, SubscriptionName, Timestamp, Uri, VisibilityNotes,
+    Change, ChangeId, ContentObjectModification, CrawledObject, Draft, LookupMark, MissingFacts, Seq, Settlement,
+    SourceName, SubscriptionName, Timestamp, Uri, VisibilityNotes,
 };
 
 /// A settled batch.
@@ -70,6 +74,7 @@ pub(super) fn prefetch_keys(submissions: &[Submission], crawl_parts: &[CrawlPart
             ItemSelection::these(draft.items.listed().iter().map(|item| item.uri.clone()))
         };
         keys.select(&draft.object, selection);
+        keys.select_former(draft);
     }
     for object in crawl_parts.iter().flat_map(|part| &part.crawled) {
         keys.select(&object.object, ItemSelection::these(object.items.iter().map(|item| item.uri.clone())));
@@ -156,7 +161,7 @@ struct BatchSettler {
     head: Seq,
     received: Timestamp,
     /// First change of each event that the store or this batch has.
-    first_changes: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    first_changes: HashMap<EventKey, (Seq, Option<FirstChange>)>,
     /// Keys of events without effect, from the store and from this batch.
     unchanged: HashSet<EventKey>,
     used_ids: HashSet<ChangeId>,
@@ -216,16 +221,25 @@ impl BatchSettler {
     }
 
     fn submission(&mut self, submission: Submission) -> Result<Vec<DraftOutcome>, StoreError> {
-        let Submission { policy, drafts, duplicate_policy, completes } = submission;
+        let Submission { policy, mut drafts, duplicate_policy, completes } = submission;
         self.completed.extend(completes);
-        let new = drafts.iter().filter(|(key, _)| key.and_then(|key| self.earlier_outcome(key)).is_none());
+        drafts.iter_mut().for_each(|(_, draft)| self.keep_former_spellings(draft));
+        if let Some(seq) = drafts.iter().find_map(|(key, draft)| self.other_object(*key, draft)) {
+            return Ok(vec![DraftOutcome::OtherObject { seq }; drafts.len()]);
+        }
+        let is_repeat = |key: &EventKey| duplicate_policy.drops_all_repeats() && self.earlier_outcome(*key).is_some();
+        let new = drafts.iter().filter(|(key, _)| !key.as_ref().is_some_and(is_repeat));
         let listed_items = new.map(|(_, draft)| (&draft.object, draft.items.listed().iter().map(|item| &item.uri)));
         if self.exceeds_item_bound(listed_items) {
             return Ok(vec![DraftOutcome::TooManyItems; drafts.len()]);
         }
         let mut outcomes = Vec::with_capacity(drafts.len());
         for (key, draft) in drafts {
+            let retired = self.retired_object(&draft);
             self.draft(&policy, key, duplicate_policy, draft, &mut outcomes)?;
+            if let Some(retired) = retired {
+                self.draft(&policy, None, duplicate_policy, retired, &mut outcomes)?;
+            }
         }
         Ok(outcomes)
     }
@@ -297,8 +311,9 @@ impl BatchSettler {
         mut draft: Draft,
         outcomes: &mut Vec<DraftOutcome>,
     ) -> Result<(), StoreError> {
-        let earlier = key.and_then(|key| self.earlier_outcome(key));
-        if let Some(earlier) = earlier.filter(|_| duplicate_policy != DuplicatePolicy::RememberAllUnlessNewState) {
+        let is_compared = duplicate_policy != DuplicatePolicy::RememberForRedelivery;
+        let earlier = key.filter(|_| is_compared).and_then(|key| self.earlier_outcome(key));
+        if let Some(earlier) = earlier.filter(|_| duplicate_policy.drops_all_repeats()) {
             let may_have_parts = draft.items.concerns_all();
             let parts =
                 key.filter(|_| may_have_parts).into_iter().flat_map(|key| (1..).map(move |part| key.part(part)));
@@ -316,7 +331,7 @@ impl BatchSettler {
         let object = self.objects.entry(draft.object.clone()).or_default();
         let missing = draft.lookup.missing;
         let settled = settle(draft, policy, self.received, &object.state);
-        if let Some(earlier) = earlier.filter(|_| !settled.change.as_ref().is_some_and(is_new_state)) {
+        if let Some(earlier) = earlier.filter(|_| !is_news(&settled, duplicate_policy, &object.state)) {
             outcomes.push(earlier);
             return Ok(());
         }
@@ -338,12 +353,6 @@ impl BatchSettler {
         Ok(())
     }
 
-    /// Returns the outcome of an event that the store or this batch has already.
-    fn earlier_outcome(&self, key: EventKey) -> Option<DraftOutcome> {
-        let change = self.first_changes.get(&key).map(|(seq, id)| DraftOutcome::Duplicate { seq: *seq, id: *id });
-        change.or_else(|| self.unchanged.contains(&key).then_some(DraftOutcome::Unchanged))
-    }
-
     fn append(
         &mut self,
         key: Option<EventKey>,
@@ -356,7 +365,8 @@ impl BatchSettler {
         // A key stays with the first change of its event.
         let key = key.filter(|key| !self.first_changes.contains_key(key));
         if let Some(key) = key {
-            self.first_changes.insert(key, (seq, Some(id)));
+            let object = Some(change.modification.object.clone());
+            self.first_changes.insert(key, (seq, Some(FirstChange { id, object })));
         }
         let json = Bytes::from(json_of(&change));
         let visibility = (!visibility.is_empty()).then(|| Bytes::from(json_of(visibility)));
@@ -408,14 +418,6 @@ impl ObjectInBatch {
         };
         parts.map(part).collect()
     }
-}
-
-/// Returns whether the change reports a state that differs from the state before and is not late.
-fn is_new_state((modification, settlement): &(ContentObjectModification, Settlement)) -> bool {
-    modification.items.iter().enumerate().any(|(index, item)| {
-        let on_time = !settlement.item(index).late.contains(Aspect::State);
-        on_time && matches!(item.change, ItemChange::State { .. })
-    })
 }
 
 #[cfg(test)]

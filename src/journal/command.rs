@@ -39,6 +39,12 @@ pub enum DuplicatePolicy {
     /// Remembers all events, but accepts a repeat that reports a new state: one that the registry does not have,
     /// and that is not late.
     RememberAllUnlessNewState,
+    /// Remembers events that made a change, for a redelivery of their messages by the transport, and accepts each repeat:
+    /// nothing says that equal messages are about the same event.
+    RememberForRedelivery,
+    /// Remembers events that made a change, but accepts a repeat that would change the registry. The transport may have
+    /// delivered the message before; it can also be the first delivery of an event that looks like an earlier one.
+    RememberUnlessNews,
     /// Remembers events that made a change, and drops changes whose identifier the journal has from any source.
     DropKnownChanges,
 }
@@ -47,6 +53,14 @@ impl DuplicatePolicy {
     /// Returns whether events without effect are remembered.
     pub(super) fn remembers_all(self) -> bool {
         matches!(self, Self::RememberAll | Self::RememberAllUnlessNewState)
+    }
+
+    /// Returns whether a repeat is dropped whatever it says.
+    pub(super) fn drops_all_repeats(self) -> bool {
+        match self {
+            Self::RememberChanges | Self::RememberAll | Self::DropKnownChanges => true,
+            Self::RememberAllUnlessNewState | Self::RememberForRedelivery | Self::RememberUnlessNews => false,
+        }
     }
 }
 
@@ -74,13 +88,19 @@ pub enum DraftOutcome {
     TooManyItems,
     /// The storage refuses the message, and accepts others. Nothing of it was written; the log has the reason.
     Refused,
+    /// The journal has an event with the same identifier about another object, so the source has used the identifier twice.
+    /// Nothing of the message was written.
+    OtherObject {
+        /// Number of the first change of the other event.
+        seq: Seq,
+    },
 }
 
 impl DraftOutcome {
     /// Returns whether the journal has refused the message.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::TooManyItems | Self::Refused)
+        matches!(self, Self::TooManyItems | Self::Refused | Self::OtherObject { .. })
     }
 }
 

@@ -35,6 +35,9 @@ pub const QUARANTINE_BYTES: &str = "tidings_quarantine_bytes";
 /// Counter: messages that the quarantine dropped to make room.
 pub const QUARANTINE_DROPPED: &str = "tidings_quarantine_dropped_total";
 
+/// Counter: events whose object or item keeps the spelling that an earlier version gave it.
+pub const FORMER_SPELLINGS: &str = "tidings_former_spellings_total";
+
 /// Converts a number to a gauge value, a double that is exact up to 2⁵³.
 #[expect(clippy::cast_precision_loss, reason = "no count of the journal or the quarantine reaches 2⁵³")]
 fn exact(number: u64) -> f64 {

@@ -129,6 +129,12 @@ pub fn ordering_time(time: Timestamp, received: Timestamp) -> Timestamp {
 }
 
 impl ObjectState {
+    /// Returns whether any event or crawl was about the object.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.source.is_some() || !self.items.is_empty()
+    }
+
     /// Returns whether the item exists.
     #[must_use]
     pub fn is_live(&self, item: &Uri) -> bool {
@@ -184,6 +190,17 @@ impl ObjectState {
     /// Returns the latest clock of the object and of these items. Ignores other items, because it depends on the
     /// rest of the batch which of them were prefetched.
     pub(super) fn newest(&self, items: &DraftItems) -> Option<Timestamp> {
+        self.clocks(items).into_iter().max()
+    }
+
+    /// Returns the latest clock of the object and of these items that an event at `time` may be as new as: within the second
+    /// of a time in whole seconds. `None` if no clock there is newer than `time`.
+    pub(super) fn newest_covered_by(&self, time: Timestamp, items: &DraftItems) -> Option<Timestamp> {
+        let is_covered = |clock: &Timestamp| time < *clock && *clock <= time.latest_meaning();
+        if time.is_whole_second() { self.clocks(items).into_iter().filter(is_covered).max() } else { None }
+    }
+
+    fn clocks(&self, items: &DraftItems) -> Vec<Timestamp> {
         let named: Vec<&ItemRecord> = if items.concerns_all() {
             self.items.values().map(|item| &**item).collect()
         } else {
@@ -191,7 +208,8 @@ impl ObjectState {
         };
         let of_items =
             named.into_iter().flat_map(|item| [item.existence.clock, item.content.clock, item.state_clock()]);
-        [self.parent.clock, self.types.clock, self.purged].into_iter().chain(of_items).filter_map(Clock::latest).max()
+        let of_object = [self.parent.clock, self.types.clock, self.purged];
+        of_object.into_iter().chain(of_items).filter_map(Clock::latest).collect()
     }
 
     /// Returns whether an event at `time` is older than the registered fact. Events of the same millisecond are
@@ -246,6 +264,23 @@ impl ObjectState {
         if settlement.purge {
             self.purged.set(time);
         }
+    }
+
+    /// Returns whether the change would tell the registry something that it does not know; times are no news.
+    #[must_use]
+    pub fn learns_from(
+        &self,
+        time: Timestamp,
+        modification: &ContentObjectModification,
+        settlement: &Settlement,
+    ) -> bool {
+        let mut after = self.clone();
+        after.apply(time, modification, settlement);
+        let items = |state: &Self| -> Vec<_> {
+            let item = |(uri, _): (&Uri, _)| (uri.clone(), state.state(uri).cloned(), state.content(uri).cloned());
+            state.live_items().map(item).collect()
+        };
+        (self.parent(), self.types()) != (after.parent(), after.types()) || items(self) != items(&after)
     }
 
     /// Returns whether [`apply`](Self::apply) sets a fact of the object itself: its source, its parent, its types or its

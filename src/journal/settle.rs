@@ -48,9 +48,10 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
     let as_of = match draft.time {
         DraftTime::Arrival => Some(registered.newest(&draft.items).unwrap_or(Timestamp::EPOCH)),
         DraftTime::Observed(time) => registered.newest(&draft.items).filter(|newest| *newest > time),
-        DraftTime::Reported(_) | DraftTime::Receipt => {
-            relayed.as_of.map(|as_of| registered.newest(&draft.items).map_or(as_of, |newest| newest.max(as_of)))
-        }
+        DraftTime::Reported(time) => match relayed.as_of {
+            Some(as_of) => Some(registered.newest(&draft.items).map_or(as_of, |newest| newest.max(as_of))),
+            None => registered.newest_covered_by(time, &draft.items),
+        },
     };
     let order = ordering_time(as_of.unwrap_or(time), received);
     let purge = draft.items == DraftItems::Purge || relayed.purge;
@@ -168,7 +169,8 @@ impl DraftSettler<'_> {
             DraftChange::Absent => self.absent(id, uri),
             DraftChange::Crawled { content, state, at } => self.crawled(id, uri, content, state, at),
             DraftChange::Copied { original, copy } => self.copied(id, uri, &original, copy),
-            DraftChange::FollowUp(change) => self.follow_up(id, uri, change),
+            DraftChange::FollowUp(change) => self.follow_up(id, uri, change, None),
+            DraftChange::FollowUpTo { reported, change } => self.follow_up(id, uri, change, Some(&reported)),
             DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
             DraftChange::Properties { after } => self.properties(id, uri, after),
         }
@@ -307,8 +309,10 @@ impl DraftSettler<'_> {
 
     /// Drops facts that the registry has already, or has newer. If only facts about the object are left, the first
     /// unchanged item carries them as an UPDATE without content.
-    fn follow_up(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange) {
-        let is_outdated = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
+    /// `reported` is what an event without a time said: its follow-up is outdated if another event has changed that.
+    fn follow_up(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange, reported: Option<&ItemChange>) {
+        let is_late = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
+        let is_outdated = is_late || reported.is_some_and(|reported| !self.still_says(&uri, reported));
         let exists = self.registered.is_live(&uri);
         let is_same = change.content().is_none_or(|content| exists && self.has_content(&uri, content));
         let change = match change {
@@ -393,6 +397,15 @@ impl DraftSettler<'_> {
     fn state_before(&self, uri: &Uri) -> Option<State> {
         let state = self.registered.state(uri).filter(|_| !self.is_late(uri, Aspect::State));
         state.cloned()
+    }
+
+    /// Returns whether the registry still has what an event said about an item.
+    fn still_says(&self, uri: &Uri, reported: &ItemChange) -> bool {
+        if matches!(reported, ItemChange::Delete { .. }) {
+            return self.registered.is_gone(uri);
+        }
+        let is_same = |content: &ContentLocation| self.registered.content(uri).is_some_and(|known| known == content);
+        self.registered.is_live(uri) && reported.content().is_none_or(is_same)
     }
 
     /// Returns whether the registry has exactly this content location for the item, or a copy of it.

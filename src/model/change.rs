@@ -4,7 +4,9 @@ use std::{fmt, ops::Range};
 
 use serde::{Deserialize, Serialize};
 
-use super::{AspectSet, ContentObjectModification, LookupMark, NonEmpty, State, Timestamp};
+use super::{
+    Aspect, AspectSet, ContentItemModification, ContentObjectModification, LookupMark, NonEmpty, State, Timestamp,
+};
 
 /// Number of a change in the journal: 1 for the first change, and one more for each next change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,6 +69,22 @@ impl Change {
         let settlement = Settlement { filled, late, purge: *purge, as_of: *as_of, lookup, items: notes };
         Some(Self { seq: self.seq, received: self.received, modification, settlement })
     }
+
+    /// Returns the items whose change is news: what it says of the existence of the item, or of its state if that alone
+    /// changed, is not older than what the registry had.
+    pub fn items_on_time(&self) -> impl Iterator<Item = &ContentItemModification> {
+        let is_on_time = |(index, item): &(usize, &ContentItemModification)| {
+            let aspect = if item.change.change_type().is_some() { Aspect::Existence } else { Aspect::State };
+            !self.settlement.item(*index).late.contains(aspect)
+        };
+        self.modification.items.iter().enumerate().filter(is_on_time).map(|(_, item)| item)
+    }
+
+    /// Returns whether the time is that of the receipt, because the source reported none.
+    #[must_use]
+    pub fn has_made_up_time(&self) -> bool {
+        self.modification.time == self.received
+    }
 }
 
 /// Notes from settling: how a change relates to the registry at that moment. They record which facts the change set, so
@@ -80,8 +98,9 @@ pub struct Settlement {
     pub late: AspectSet,
     /// Whether the object was purged, with all items that it ever had.
     pub purge: bool,
-    /// Time by which the registry ordered a change whose source reported no time ([`super::DraftTime::Arrival`]), or an
-    /// older time than the registry has ([`super::DraftTime::Observed`]): the newest time in the registry for the object.
+    /// Time by which the registry ordered a change whose source reported no time ([`super::DraftTime::Arrival`]), an older
+    /// time than the registry has ([`super::DraftTime::Observed`]), or whole seconds: the newest time in the registry for
+    /// the object.
     pub as_of: Option<Timestamp>,
     /// Result of the lookup; `None` if no lookup was made or the repository answered completely.
     pub lookup: Option<LookupMark>,

@@ -5,11 +5,11 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::{Uri, deserialize_str::deserialize_str};
+use super::{Uri, deserialize_str::deserialize_str, lenient::size};
 
 /// Location of new or changed content, with its known properties.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "the location of content, an object with a url")]
 pub struct ContentLocation {
     /// URL of the content; for Fedora 3 the URL of the version (`?asOfDateTime=`).
     pub url: Uri,
@@ -19,7 +19,7 @@ pub struct ContentLocation {
     #[schema(value_type = MediaType)]
     pub media_type: Option<MediaType>,
     /// Size in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "size", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64)]
     pub size: Option<u64>,
     /// Digest of the content.
@@ -47,7 +47,7 @@ pub struct OriginalContent {
     #[schema(value_type = MediaType)]
     pub media_type: Option<MediaType>,
     /// Size in bytes, if the source reported it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "size", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64)]
     pub size: Option<u64>,
     /// Digest, if the source reported it.
@@ -145,7 +145,7 @@ pub struct Digest {
 
 named_values! {
     /// A digest algorithm, with its name in the IANA registry of hash function textual names.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
     pub enum DigestAlgorithm {
         /// RFC 1321; Fedora's `MD5`.
         #[serde(rename = "md5")]
@@ -187,6 +187,18 @@ impl DigestAlgorithm {
     }
 }
 
+/// Error for a name that is not that of a digest algorithm.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a digest algorithm; there are {all}", all = DigestAlgorithm::ALL.map(DigestAlgorithm::name).join(", "))]
+pub(super) struct InvalidDigestAlgorithm(String);
+
+impl<'de> Deserialize<'de> for DigestAlgorithm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let invalid = |name: &str| InvalidDigestAlgorithm(name.chars().take(64).collect());
+        deserialize_str(deserializer, |name| Self::parse(name.trim()).ok_or_else(|| invalid(name)))
+    }
+}
+
 /// Error for a text that is not a digest of the algorithm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a {name} digest has {digits} hexadecimal digits", name = .0.name(), digits = .0.hex_len())]
@@ -222,6 +234,7 @@ impl Digest {
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a digest, an object with algorithm and value")]
         struct Raw {
             algorithm: DigestAlgorithm,
             value: String,
@@ -252,5 +265,8 @@ mod tests {
         assert!(Digest::parse(DigestAlgorithm::Sha1, digest.hex()).is_err());
         assert_eq!(DigestAlgorithm::parse("SHA1"), Some(DigestAlgorithm::Sha1));
         assert_eq!(DigestAlgorithm::parse("crc32"), None);
+        for name in ["sha256", "SHA-256", "sha-256"] {
+            assert_eq!(serde_json::from_value::<DigestAlgorithm>(name.into()).unwrap(), DigestAlgorithm::Sha256);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Drafts: modifications as their source reported them, before the journal settles them.
 
 use super::{
-    ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Digest, DraftLookup, EventId,
-    ItemChange, ItemId, NonEmpty, OriginalContent, Report, Settlement, State, Text, Timestamp, Uri, User,
+    ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, DraftLookup, EventId, ItemChange,
+    ItemId, NonEmpty, OriginalContent, Reading, Report, Settlement, State, Text, Timestamp, Uri, User,
 };
 
 /// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of
@@ -33,18 +33,19 @@ pub struct Draft {
     pub items: DraftItems,
     /// Facts to look up in the repository, and the result of the lookup.
     pub lookup: DraftLookup,
+    /// What the dialect left out, and former spellings of URIs.
+    pub reading: Reading,
 }
 
 /// Time of a draft's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DraftTime {
-    /// Time by the source's clock.
+    /// Time by the source's clock. A time in whole seconds covers its second: within it, events are ordered by arrival.
     Reported(Timestamp),
-    /// Time of receipt, because the source reports no time but sends each event immediately.
-    Receipt,
-    /// Order of arrival, because the source reports no time and the message may have waited in a queue. The change
-    /// shows the time of receipt. The registry orders the event by the newest time that it has for the object, so
-    /// that the event is never late, and makes no later event with its own time late.
+    /// Order of arrival, because the source reports no time, and the message may have waited in a queue. The change
+    /// shows the time of receipt, which the gateway made up: the source has not said it. The registry therefore orders
+    /// the event by the newest time that it has for the object, so that the event is never late, and makes no later event
+    /// with its own time late.
     Arrival,
     /// Time by the source's clock of the newest modification of a record that was read in the order of its list. The
     /// change shows this time. The registry orders the event by it, or by the newest time that it has for the object,
@@ -54,7 +55,7 @@ pub enum DraftTime {
 
 impl From<Option<Timestamp>> for DraftTime {
     fn from(time: Option<Timestamp>) -> Self {
-        time.map_or(Self::Receipt, Self::Reported)
+        time.map_or(Self::Arrival, Self::Reported)
     }
 }
 
@@ -64,8 +65,15 @@ impl DraftTime {
     pub fn reported(self) -> Option<Timestamp> {
         match self {
             Self::Reported(time) | Self::Observed(time) => Some(time),
-            Self::Receipt | Self::Arrival => None,
+            Self::Arrival => None,
         }
+    }
+
+    /// Returns whether the time distinguishes the event from all others about the object. A time in whole seconds does
+    /// not, because a thing can change twice in a second.
+    #[must_use]
+    pub fn identifies_event(self) -> bool {
+        self.reported().is_some_and(|time| !time.is_whole_second())
     }
 }
 
@@ -141,14 +149,6 @@ pub enum DraftChange {
         /// State of the item; `None` if the source does not report it.
         state: Option<State>,
     },
-    /// Presence of the item as [`Self::Present`], with content whose digest follows a newer rule. If the registry has the
-    /// content with the former digest, nothing has changed, and the registry keeps that digest.
-    Redigested {
-        /// Location of the content, with the digest by the newer rule.
-        content: ContentLocation,
-        /// Digest by the former rule.
-        former: Digest,
-    },
     /// Absence of the item: a DELETE if the registry has the item, and otherwise no change.
     Absent,
     /// Presence of the item in a crawled repository: an ADD if the registry lacks the item, an UPDATE or a change
@@ -181,6 +181,14 @@ pub enum DraftChange {
     /// facts that the registry lacks, or has with an older time, become a change. An ADD of an existing item is an
     /// UPDATE.
     FollowUp(ItemChange),
+    /// Result of a later lookup for an event without a time, which the journal has. As nothing tells when the event
+    /// happened, the result is outdated if the registry no longer has what the event said.
+    FollowUpTo {
+        /// What the event said about the item.
+        reported: ItemChange,
+        /// The same with the result of the lookup.
+        change: ItemChange,
+    },
     /// Change of properties, actual or possible, without new content.
     Properties {
         /// State that the event set together with the properties.
@@ -193,11 +201,10 @@ impl DraftChange {
     #[must_use]
     pub fn content(&self) -> Option<&ContentLocation> {
         match self {
-            Self::Reported(change) | Self::FollowUp(change) => change.content(),
+            Self::Reported(change) | Self::FollowUp(change) | Self::FollowUpTo { change, .. } => change.content(),
             Self::AddOrUpdate { content, .. } | Self::Present { content, .. } | Self::Crawled { content, .. } => {
                 content.as_ref()
             }
-            Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_ref(),
             Self::Absent | Self::Activity { .. } | Self::Properties { .. } => None,
         }
@@ -208,14 +215,19 @@ impl DraftChange {
         match self {
             Self::Reported(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
             | Self::FollowUp(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
+            | Self::FollowUpTo {
+                change: ItemChange::Add { content, .. } | ItemChange::Update { content, .. }, ..
+            }
             | Self::AddOrUpdate { content, .. }
             | Self::Present { content, .. }
             | Self::Crawled { content, .. } => content.as_mut(),
-            Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_mut(),
-            Self::Reported(_) | Self::FollowUp(_) | Self::Absent | Self::Activity { .. } | Self::Properties { .. } => {
-                None
-            }
+            Self::Reported(_)
+            | Self::FollowUp(_)
+            | Self::FollowUpTo { .. }
+            | Self::Absent
+            | Self::Activity { .. }
+            | Self::Properties { .. } => None,
         }
     }
 }
@@ -251,6 +263,7 @@ impl From<ContentObjectModification> for Draft {
             report: modification.report,
             items: DraftItems::Listed(modification.items.map(DraftItem::from)),
             lookup: DraftLookup::default(),
+            reading: Reading::default(),
         }
     }
 }

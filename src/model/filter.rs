@@ -125,20 +125,32 @@ impl ItemChangeKind {
         }
     }
 
-    /// Returns the distinct kinds of these items' changes, in order.
+    /// Returns the distinct kinds of the items' changes that are on time, in order. A late change is no news: the item
+    /// did not become what the change says.
     #[must_use]
-    pub fn among(items: &[ContentItemModification]) -> Vec<Self> {
-        let mut kinds: Vec<_> = items.iter().map(|item| Self::of(&item.change)).collect();
+    pub fn among(change: &Change) -> Vec<Self> {
+        Self::distinct(change.items_on_time())
+    }
+
+    fn distinct<'a>(items: impl IntoIterator<Item = &'a ContentItemModification>) -> Vec<Self> {
+        let mut kinds: Vec<_> = items.into_iter().map(|item| Self::of(&item.change)).collect();
         kinds.sort_unstable();
         kinds.dedup();
         kinds
     }
 
-    /// Returns a summary of these items' changes in one lower-case word: `add`, `update`, `delete` or `state` if
-    /// all items have this kind of change, and otherwise `mixed`.
+    /// Returns a summary of a change in one lower-case word: `add`, `update`, `delete` or `state` if all items that are on
+    /// time have this kind of change, `late` if none is on time, and otherwise `mixed`.
     #[must_use]
-    pub fn word(items: &[ContentItemModification]) -> &'static str {
-        match Self::among(items)[..] {
+    pub fn word(change: &Change) -> &'static str {
+        Self::word_of(change.items_on_time())
+    }
+
+    /// Returns the summary of these items' changes, as [`Self::word`] does.
+    #[must_use]
+    pub fn word_of<'a>(items: impl IntoIterator<Item = &'a ContentItemModification>) -> &'static str {
+        match Self::distinct(items)[..] {
+            [] => "late",
             [Self::Add] => "add",
             [Self::Update] => "update",
             [Self::Delete] => "delete",

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{ContentLocation, ItemId, State, Uri};
+use super::{ContentLocation, ItemId, State, Uri, deserialize_str::deserialize_str};
 
 /// Modification of one item of content: a Fedora datastream, an LDP resource, a WARC, or the object itself if the
 /// change concerns the object as a whole.
@@ -19,7 +19,7 @@ pub struct ContentItemModification {
 }
 
 /// Change type of an item: the `changes:ITEM:CHANGE:TYPE` of the 0.1 message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ChangeType {
     /// The item is new.
@@ -41,10 +41,22 @@ impl ChangeType {
         }
     }
 
-    /// Parses the term of the 0.1 message.
+    /// Parses the term of the 0.1 message, in upper or lower case.
     #[must_use]
     pub fn parse(term: &str) -> Option<Self> {
-        [Self::Add, Self::Update, Self::Delete].into_iter().find(|kind| kind.as_str() == term)
+        [Self::Add, Self::Update, Self::Delete].into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(term))
+    }
+}
+
+/// Error for a text that is not a change type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a change type; give ADD, UPDATE or DELETE")]
+pub(super) struct InvalidChangeType(String);
+
+impl<'de> Deserialize<'de> for ChangeType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let invalid = |term: &str| InvalidChangeType(term.chars().take(64).collect());
+        deserialize_str(deserializer, |term| Self::parse(term.trim()).ok_or_else(|| invalid(term)))
     }
 }
 

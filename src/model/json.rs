@@ -11,13 +11,15 @@ use utoipa::ToSchema;
 
 use super::{
     AspectSet, Change, ChangeId, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification,
-    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, ItemChangeError, ItemId, ItemNotes,
-    LookupMark, NonEmpty, Origin, Report, Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
+    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DroppedPart, EventId, ItemChange, ItemChangeError, ItemId,
+    ItemNotes, LookupMark, NonEmpty, Origin, Reading, Report, Seq, Settlement, SourceName, State, Text, Timestamp, Uri,
+    User,
+    lenient::{ReportedTime, null_is_missing},
 };
 
 /// A modification of one object: the changes that its source made at the same time. Later versions may add members.
 #[derive(Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "a change, an object")]
 #[schema(as = Change)]
 pub(super) struct Wire<'a> {
     /// Number of the change in the journal, from 1, without gaps.
@@ -47,7 +49,7 @@ pub(super) struct Wire<'a> {
     /// Time of the change, by the source's clock.
     #[serde(default)]
     #[schema(value_type = Timestamp, required = true)]
-    time: Option<Timestamp>,
+    time: Option<ReportedTime>,
     /// User who made the change.
     #[serde(default)]
     #[schema(value_type = User, required = true)]
@@ -59,11 +61,11 @@ pub(super) struct Wire<'a> {
     #[schema(value_type = Uri)]
     parent: Option<Uri>,
     /// Types of the object.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "null_is_missing", skip_serializing_if = "is_empty")]
     #[schema(value_type = Vec<Uri>)]
     types: Cow<'a, [Uri]>,
     /// Human-readable description; may be empty.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_missing")]
     #[schema(value_type = Text, required = true)]
     description: Cow<'a, Text>,
     /// Message of the source about work on the object, such as the result of an ingest.
@@ -71,13 +73,13 @@ pub(super) struct Wire<'a> {
     #[schema(value_type = Object)]
     report: Option<Report>,
     /// Whether the object was purged, with all items that it ever had.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, deserialize_with = "null_is_missing", skip_serializing_if = "std::ops::Not::not")]
     purge: bool,
     /// Aspects of the object that come from the registry and not from the source.
-    #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
+    #[serde(default, deserialize_with = "null_is_missing", skip_serializing_if = "AspectSet::is_empty")]
     filled: AspectSet,
     /// Aspects of the object that are older than in the registry.
-    #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
+    #[serde(default, deserialize_with = "null_is_missing", skip_serializing_if = "AspectSet::is_empty")]
     late: AspectSet,
     /// Time by which the registry ordered a change that is ordered by arrival, because its source reported no time, or an
     /// older time than the registry has.
@@ -89,7 +91,7 @@ pub(super) struct Wire<'a> {
     #[schema(value_type = LookupMark)]
     lookup: Option<LookupMark>,
     /// Modified items, in order.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_missing")]
     #[schema(value_type = Vec<WireItemParts>, required = true, min_items = 1)]
     items: Vec<WireItem<'a>>,
 }
@@ -105,6 +107,9 @@ struct WireItem<'a> {
     uri: Uri,
     #[serde(flatten)]
     change: WireItemChange<'a>,
+    /// Whether the sender leaves it to the registry to decide between ADD and UPDATE.
+    #[serde(skip)]
+    is_undecided: bool,
     #[serde(skip_serializing_if = "AspectSet::is_empty")]
     late: AspectSet,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -119,7 +124,7 @@ struct WireItemChange<'a>(Cow<'a, ItemChange>);
 /// A modification of one item.
 // Also the parts of an item before their combination is validated.
 #[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object with the URI of the item")]
 #[schema(as = ChangeItem)]
 struct WireItemParts {
     /// Permanent identifier of this part of the change.
@@ -145,10 +150,10 @@ struct WireItemParts {
     #[schema(value_type = State)]
     state_after: Option<State>,
     /// Aspects of the item that are older than in the registry.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_missing")]
     late: AspectSet,
     /// Whether the gateway inferred ADD or UPDATE from the registry, because the source only reported new content.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_missing")]
     inferred: bool,
     /// Default state of a new item, valid until a source reports a state.
     #[serde(default, rename = "beginsIn")]
@@ -181,8 +186,12 @@ impl TryFrom<WireItemParts> for WireItem<'_> {
     type Error = ItemChangeError;
 
     fn try_from(parts: WireItemParts) -> Result<Self, ItemChangeError> {
-        let change = ItemChange::from_parts(parts.change, parts.content, parts.state_before, parts.state_after)?;
+        let has_state = parts.state_before.is_some() || parts.state_after.is_some();
+        let is_undecided = parts.change.is_none() && parts.content.is_some() && !has_state;
+        let change = if is_undecided { Some(ChangeType::Update) } else { parts.change };
+        let change = ItemChange::from_parts(change, parts.content, parts.state_before, parts.state_after)?;
         Ok(Self {
+            is_undecided,
             id: parts.id,
             uri: parts.uri,
             change: WireItemChange(Cow::Owned(change)),
@@ -199,6 +208,7 @@ impl<'a> WireItem<'a> {
             id: Some(item.id),
             uri: item.uri.clone(),
             change: WireItemChange(Cow::Borrowed(&item.change)),
+            is_undecided: false,
             late: notes.late,
             inferred: notes.inferred,
             initial_state: notes.initial_state,
@@ -220,7 +230,7 @@ impl<'a> Wire<'a> {
             source_event_id: modification.origin.event_id.clone(),
             source_version: modification.origin.software_version.as_ref().map(Cow::Borrowed),
             received: None,
-            time: Some(modification.time),
+            time: Some(ReportedTime::Read(modification.time)),
             user: Some(Cow::Borrowed(&modification.user)),
             object: modification.object.clone(),
             parent: modification.parent.clone(),
@@ -252,7 +262,7 @@ impl<'a> Wire<'a> {
         let modification = ContentObjectModification {
             id: self.id.ok_or_else(|| E::missing_field("id"))?,
             user: self.user.map(Cow::into_owned).ok_or_else(|| E::missing_field("user"))?,
-            time: self.time.ok_or_else(|| E::missing_field("time"))?,
+            time: self.time.and_then(ReportedTime::read).ok_or_else(|| E::missing_field("time"))?,
             object: self.object,
             parent: self.parent,
             types: self.types.into_owned(),
@@ -318,19 +328,26 @@ impl<'de> Deserialize<'de> for Draft {
         let items = wire.items.into_iter().map(|item| DraftItem {
             id: item.id,
             uri: item.uri,
-            change: DraftChange::Reported(item.change.0.into_owned()),
+            change: match item.change.0.into_owned() {
+                ItemChange::Update { content, .. } if item.is_undecided => {
+                    DraftChange::AddOrUpdate { content, initial_state: None }
+                }
+                change => DraftChange::Reported(change),
+            },
         });
         let items = match NonEmpty::try_from(items.collect::<Vec<_>>()) {
             Ok(items) => DraftItems::Listed(items),
             Err(_) if wire.purge => DraftItems::Purge,
             Err(no_items) => return Err(D::Error::custom(no_items)),
         };
+        let is_unreadable = wire.time == Some(ReportedTime::Unreadable);
+        let dropped = is_unreadable.then_some(DroppedPart::Time).into_iter().collect();
         Ok(Self {
             id: wire.id,
             event_id: wire.source_event_id,
             software_version: wire.source_version.map(Cow::into_owned),
             user: wire.user.map_or_else(User::unknown, Cow::into_owned),
-            time: wire.time.into(),
+            time: wire.time.and_then(ReportedTime::read).into(),
             object: wire.object,
             parent: wire.parent,
             types: wire.types.into_owned(),
@@ -338,46 +355,10 @@ impl<'de> Deserialize<'de> for Draft {
             report: wire.report,
             items,
             lookup: DraftLookup { mark: wire.lookup, ..DraftLookup::default() },
+            reading: Reading { dropped, ..Reading::default() },
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Change, Draft, DraftItems};
-    use crate::model::DraftTime;
-
-    const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"urn:uuid:e","sourceVersion":"3.8.1","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"fedoraAdmin"},"object":"http://h/objects/a:1","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"purgeObject","purge":true,"filled":["parent"],"asOf":"2026-01-02T03:04:04.000Z","lookup":"newer","items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/datastreams/DC/content","change":"UPDATE","content":{"url":"http://h/c","mediaType":"text/xml","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"},"generatedBy":"http://h/a"},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state"],"inferred":true,"beginsIn":"ACTIVE"}]}"#;
-
-    #[test]
-    fn the_shape_is_stable() {
-        let change: Change = serde_json::from_str(CHANGE).unwrap();
-        assert_eq!(serde_json::to_string(&change).unwrap(), CHANGE);
-    }
-
-    #[test]
-    fn members_that_the_gateway_adds_are_optional() {
-        let draft: Draft = serde_json::from_str(
-            r#"{"object":"http://h/1","colour":"red","items":[{"uri":"http://h/1","change":"DELETE"}]}"#,
-        )
-        .unwrap();
-        assert!(draft.id.is_none() && draft.time == DraftTime::Receipt);
-        assert_eq!(draft.user.name(), "unknown");
-    }
-
-    #[test]
-    fn a_purge_may_replace_the_items() {
-        let draft: Draft = serde_json::from_str(r#"{"object":"http://h/1","purge":true}"#).unwrap();
-        assert_eq!(draft.items, DraftItems::Purge);
-        assert!(serde_json::from_str::<Draft>(r#"{"object":"http://h/1"}"#).is_err());
-    }
-
-    #[test]
-    fn refuses_an_item_whose_parts_contradict_each_other() {
-        let error = serde_json::from_str::<Draft>(
-            r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"DELETE","content":{"url":"http://h/c"}}]}"#,
-        )
-        .unwrap_err();
-        assert!(error.to_string().contains("ADD and UPDATE only"), "{error}");
-    }
-}
+mod tests;

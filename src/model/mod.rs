@@ -14,10 +14,12 @@ mod filter;
 mod item;
 mod json;
 pub mod json_size;
+mod lenient;
 mod lookup;
 mod media_range;
 mod names;
 mod object;
+mod reading;
 mod report;
 mod schema;
 mod state;
@@ -43,6 +45,7 @@ pub use names::{
     ChangeId, EventId, InvalidId, InvalidName, InvalidNodeName, ItemId, NodeName, SourceName, SubscriptionName,
 };
 pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};
+pub use reading::{DroppedPart, FormerSpelling, Reading};
 pub use report::{JsonDocument, Report};
 pub use state::{InvalidState, State};
 pub use text::Text;

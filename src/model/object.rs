@@ -5,7 +5,9 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{ChangeId, ContentItemModification, EventId, Report, SourceName, Text, Timestamp, Uri};
+use super::{
+    ChangeId, ContentItemModification, EventId, Report, SourceName, Text, Timestamp, Uri, lenient::null_is_missing,
+};
 
 /// A set of changes made at the same time to one object of a repository: the `ContentObjectModification` of the
 /// content-change-message 0.1 page, with its origin.
@@ -50,8 +52,9 @@ pub struct User {
 impl<'de> Deserialize<'de> for User {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a user, an object with a name and perhaps a uri")]
         struct Raw {
-            #[serde(default)]
+            #[serde(default, deserialize_with = "null_is_missing")]
             name: Text,
             #[serde(default)]
             uri: Option<Uri>,

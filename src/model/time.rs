@@ -58,6 +58,18 @@ impl Timestamp {
         self.millis
     }
 
+    /// Returns whether the time has no fraction of a second, as sources write it that cut their times to seconds.
+    #[must_use]
+    pub fn is_whole_second(self) -> bool {
+        self.millis % 1000 == 0
+    }
+
+    /// Returns the last millisecond that the time can mean: that of its second, if the source cut it to seconds.
+    #[must_use]
+    pub fn latest_meaning(self) -> Self {
+        Self { millis: if self.is_whole_second() { self.millis + 999 } else { self.millis } }
+    }
+
     /// Converts to a chrono time.
     #[must_use]
     pub fn datetime(self) -> DateTime<Utc> {
@@ -68,7 +80,10 @@ impl Timestamp {
     ///
     /// * RFC 3339 with a fraction of any length or none (Fedora 3 trims trailing zeros);
     /// * a date and time without offset (Python's `isoformat()`), interpreted as UTC;
-    /// * an offset followed by a stray `Z` (`…-04:00Z`, in Fedora's own samples), in which the offset counts.
+    /// * an offset followed by a stray `Z` (`…-04:00Z`, in Fedora's own samples), in which the offset counts;
+    /// * an offset without its colon (PHP's `DATE_ISO8601`), or of hours alone;
+    /// * a blank instead of the `T` (Python's `str(datetime)`), a comma before the fraction (ISO 8601), a time without
+    ///   seconds, and a zone in brackets after the offset (Java's `ZonedDateTime`).
     ///
     /// # Errors
     /// Fails if the text has another form.
@@ -83,8 +98,20 @@ impl Timestamp {
                 )
             })
             .ok()
+            .or_else(|| DateTime::parse_from_rfc3339(&in_rfc3339(raw)?).ok().map(|time| time.with_timezone(&Utc)))
             .and_then(|time| Self::from_millis(time.timestamp_millis()));
         parsed.ok_or_else(|| InvalidTimestamp(raw.chars().take(64).collect()))
+    }
+
+    /// Converts a number of seconds or milliseconds since 1970. A number from 10^11 counts milliseconds, because as seconds
+    /// it would be in the year 5138 or later. Returns `None` outside of the years 0000 to 9999.
+    #[must_use]
+    pub fn from_number(number: f64) -> Option<Self> {
+        const FIRST_MILLIS: f64 = 1e11;
+        let millis = if number.abs() < FIRST_MILLIS { number * 1000.0 } else { number };
+        #[expect(clippy::cast_possible_truncation, reason = "a number outside of the range is refused")]
+        let whole = millis.trunc() as i64;
+        Self::from_millis(whole).filter(|_| millis.is_finite())
     }
 
     /// Writes the text form to a buffer. Chrono's formatter takes ten times as long, and a change has several times.
@@ -110,6 +137,28 @@ fn without_stray_z(raw: &str) -> Option<&str> {
     let rest = raw.strip_suffix(['Z', 'z'])?;
     let sign = rest.len().checked_sub("+00:00".len())?;
     matches!(rest.as_bytes().get(sign), Some(b'+' | b'-')).then_some(rest)
+}
+
+/// Writes a time in one of the other spellings of [`Timestamp::parse`] as RFC 3339 demands; `None` if it has another form.
+fn in_rfc3339(raw: &str) -> Option<String> {
+    let raw = raw.strip_suffix(']').and_then(|rest| Some(rest.split_once('[')?.0)).unwrap_or(raw);
+    let (date, rest) = raw.split_at_checked("0000-00-00".len())?;
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let end = rest.find(|c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.' | ',')).unwrap_or(rest.len());
+    let (time, offset) = rest.split_at(end);
+    let time = time.replace(',', ".");
+    let seconds = if time.len() == "00:00".len() { ":00" } else { "" };
+    let offset = match offset.trim_start() {
+        "" | "Z" | "z" | "UTC" | "GMT" => "Z".to_owned(),
+        offset => {
+            let (sign, digits) = offset.split_at_checked(1)?;
+            let digits = digits.replace(':', "");
+            let (hours, minutes) = digits.split_at_checked(2)?;
+            let minutes = if minutes.is_empty() { "00" } else { minutes };
+            format!("{sign}{hours}:{minutes}")
+        }
+    };
+    Some(format!("{date}T{time}{seconds}{offset}"))
 }
 
 fn naive_as_utc(raw: &str) -> chrono::ParseResult<DateTime<Utc>> {
@@ -157,6 +206,16 @@ mod tests {
             ("1969-12-31T23:59:59.9999Z", "1969-12-31T23:59:59.999Z"),
             ("2016-05-19T17:17:39.5", "2016-05-19T17:17:39.500Z"),
             ("  2016-05-19T17:17:39\n", "2016-05-19T17:17:39.000Z"),
+            ("2020-01-02T03:04:05+0000", "2020-01-02T03:04:05.000Z"),
+            ("2020-01-02T03:04:05+00", "2020-01-02T03:04:05.000Z"),
+            ("2020-01-02T03:04:05.5-0230", "2020-01-02T05:34:05.500Z"),
+            ("2020-01-02 03:04:05", "2020-01-02T03:04:05.000Z"),
+            ("2020-01-02 03:04:05.123456+01:00", "2020-01-02T02:04:05.123Z"),
+            ("2020-01-02 03:04:05 +0100", "2020-01-02T02:04:05.000Z"),
+            ("2020-01-02T03:04:05,123Z", "2020-01-02T03:04:05.123Z"),
+            ("2020-01-02T03:04Z", "2020-01-02T03:04:00.000Z"),
+            ("2020-01-02T03:04:05Z[UTC]", "2020-01-02T03:04:05.000Z"),
+            ("2020-01-02T03:04:05+01:00[Europe/Oslo]", "2020-01-02T02:04:05.000Z"),
         ] {
             assert_eq!(Timestamp::parse(raw).unwrap().to_string(), written);
         }
@@ -174,10 +233,48 @@ mod tests {
 
     #[test]
     fn refuses_other_texts() {
-        for raw in ["@lastMod", "", "2016-05-19", "Z", "+12345-01-01T00:00:00Z", "-04:00Z"] {
+        for raw in [
+            "@lastMod",
+            "",
+            "2016-05-19",
+            "Z",
+            "+12345-01-01T00:00:00Z",
+            "-04:00Z",
+            "2016-05-19T",
+            "2016-05-19T1",
+            "2016-05-19 noon",
+            "2016-05-19T03:04:05+",
+            "2016-05-19T03:04:05+0",
+            "2016-05-19T03:04:05é",
+            "2016-05-1é03:04:05",
+            "[]",
+            "1458750952",
+        ] {
             assert!(Timestamp::parse(raw).is_err(), "{raw}");
         }
         assert!(Timestamp::from_millis(i64::MAX).is_none());
         assert!(Timestamp::from_millis(253_402_300_800_000).is_none());
+    }
+
+    #[test]
+    fn time_in_whole_seconds_covers_its_second() {
+        for (raw, latest) in [
+            ("2016-05-19T17:17:39Z", "2016-05-19T17:17:39.999Z"),
+            ("2016-05-19T17:17:39.001Z", "2016-05-19T17:17:39.001Z"),
+            ("1969-12-31T23:59:59Z", "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(Timestamp::parse(raw).unwrap().latest_meaning().to_string(), latest);
+        }
+    }
+
+    #[test]
+    fn number_is_in_seconds_or_milliseconds() {
+        let written = |number| Timestamp::from_number(number).map(|time| time.to_string());
+        assert_eq!(written(1_458_750_952.25).as_deref(), Some("2016-03-23T16:35:52.250Z"));
+        assert_eq!(written(1_458_750_952_123.0).as_deref(), Some("2016-03-23T16:35:52.123Z"));
+        assert_eq!(written(-1.0).as_deref(), Some("1969-12-31T23:59:59.000Z"));
+        for number in [1e300, f64::NAN, f64::INFINITY, -1e15] {
+            assert_eq!(written(number), None, "{number}");
+        }
     }
 }

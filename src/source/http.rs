@@ -158,12 +158,13 @@ fn problem(error: IntakeError) -> Problem {
             let wait = error.retry_after().unwrap_or(MIN_RETRY_AFTER).max(MIN_RETRY_AFTER);
             let detail = format!(
                 "The event must wait for its repository: {error}. Nothing was accepted; send the message again, a repeat \
-                 makes no second change."
+                 with its identifier makes no second change."
             );
             Problem::new(ProblemCode::Unavailable, detail).retry_after(wait)
         }
         IntakeError::Journal(error) => {
-            let what = "Nothing was accepted; send the message again, a repeat makes no second change";
+            let what =
+                "Nothing was accepted; send the message again, a repeat with its identifier makes no second change";
             let is_logged = error.is_outage();
             Problem::failure(what, error.is_transient(), error).logged(is_logged)
         }

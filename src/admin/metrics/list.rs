@@ -14,12 +14,24 @@ use crate::{
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 49] = [
+pub const METRICS: [Metric; 50] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
         labels: &["source", "dialect", "outcome"],
         about: "Messages received, by outcome: accepted, duplicate, unchanged or quarantined.",
+    },
+    Metric {
+        name: intake::DROPPED_PARTS,
+        kind: Kind::Counter,
+        labels: &["source", "part"],
+        about: "Optional parts of messages that could not be read: time or uri. The events were accepted without them.",
+    },
+    Metric {
+        name: journal::FORMER_SPELLINGS,
+        kind: Kind::Counter,
+        labels: &[],
+        about: "Events whose object or item keeps the spelling that an earlier version gave it.",
     },
     Metric {
         name: broker::CONNECTION_STATE,
@@ -68,13 +80,7 @@ pub const METRICS: [Metric; 49] = [
         name: harvest::LAST_COMPLETE,
         kind: Kind::Gauge,
         labels: &["source"],
-        about: "Time of the end of the last complete run, in seconds since 1970; 0 if no run was complete.",
-    },
-    Metric {
-        name: harvest::DIFFERENCE,
-        kind: Kind::Gauge,
-        labels: &["source"],
-        about: "Records by which the number that the repository announces differs from the journal, at the last comparison.",
+        about: "Time of the end of the last complete run since the start of this gateway, in seconds since 1970.",
     },
     Metric {
         name: harvest::INGESTS,

@@ -324,9 +324,11 @@ fn headers(change: &Change, format: &FormatKind) -> FieldTable {
     headers.insert("seq".into(), AMQPValue::LongLongInt(i64::try_from(change.seq.0).unwrap_or(i64::MAX)));
     headers.insert("object".into(), text(modification.object.as_str()));
     headers.insert("source".into(), text(modification.origin.source.as_str()));
-    let kinds =
-        ItemChangeKind::among(&modification.items).into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
+    let kinds = ItemChangeKind::among(change).into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
     headers.insert("changes".into(), AMQPValue::FieldArray(FieldArray::from(kinds)));
+    if change.settlement.is_late() {
+        headers.insert("late".into(), AMQPValue::Boolean(true));
+    }
     for Header { name, value } in format.headers(change, HeaderProtocol::Amqp) {
         headers.insert(short(&name), text(&value));
     }

@@ -27,7 +27,7 @@ enum Part {
 
 impl RoutingKey {
     /// Parses a template. Its placeholders are `{source}` and `{kind}`. The kind is `add`, `update`, `delete`
-    /// or `state` if that applies to every item of the change, else `mixed`.
+    /// or `state` if that applies to every item of the change that is on time, `late` if none is on time, else `mixed`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let there_are = "there are {kind} and {source}";
         let mut parts = Vec::new();
@@ -59,7 +59,7 @@ impl RoutingKey {
     pub(super) fn fill(&self, change: &Change) -> ShortString {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
-            Part::Kind => ItemChangeKind::word(&change.modification.items).to_owned(),
+            Part::Kind => ItemChangeKind::word(change).to_owned(),
             Part::Source => change.modification.origin.source.to_string(),
         };
         ShortString::from(self.parts.iter().map(part).collect::<String>())
@@ -102,6 +102,9 @@ mod tests {
             (format!("{delete},{delete}"), "content.delete.fedora3"),
             (state.clone(), "content.state.fedora3"),
             (format!("{add},{state}"), "content.mixed.fedora3"),
+            (item(r#""change":"DELETE","late":["existence"]"#), "content.late.fedora3"),
+            (item(r#""stateAfter":"ACTIVE","late":["state"]"#), "content.late.fedora3"),
+            (format!("{add},{}", item(r#""change":"DELETE","late":["existence"]"#)), "content.add.fedora3"),
         ] {
             assert_eq!(template.fill(&change(&items)).as_str(), key);
         }

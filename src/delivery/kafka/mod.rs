@@ -164,7 +164,7 @@ fn size(record: &Record) -> usize {
 
 fn headers(change: &Change, media_type: &str) -> BTreeMap<String, Vec<u8>> {
     let modification = &change.modification;
-    let kinds = ItemChangeKind::among(&modification.items).into_iter().map(ItemChangeKind::as_str);
+    let kinds = ItemChangeKind::among(change).into_iter().map(ItemChangeKind::as_str);
     let headers = [
         ("content-type", media_type.to_owned()),
         ("type", MESSAGE_TYPE.to_owned()),
@@ -173,7 +173,8 @@ fn headers(change: &Change, media_type: &str) -> BTreeMap<String, Vec<u8>> {
         ("source", modification.origin.source.to_string()),
         ("changes", kinds.collect::<Vec<_>>().join(",")),
     ];
-    headers.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes())).collect()
+    let late = change.settlement.is_late().then(|| ("late", "true".to_owned()));
+    headers.into_iter().chain(late).map(|(name, value)| (name.to_owned(), value.into_bytes())).collect()
 }
 
 fn text_header(Header { name, value }: Header) -> (String, Vec<u8>) {

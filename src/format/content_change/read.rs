@@ -17,8 +17,8 @@ use super::{
 };
 use crate::model::{
     ChangeId, ChangeType, ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems,
-    DraftLookup, EventId, ItemChange, ItemId, LookupMark, MediaType, NonEmpty, OriginalContent, State, Text, Timestamp,
-    Uri, User,
+    DraftLookup, DroppedPart, EventId, ItemChange, ItemId, LookupMark, MediaType, NonEmpty, OriginalContent, Reading,
+    State, Text, Timestamp, Uri, User,
 };
 
 /// An element and its text.
@@ -133,6 +133,7 @@ impl<'a> Feed<'a> {
         let change_id = id.and_then(|id| ChangeId::parse(id).ok());
         let foreign_id = if change_id.is_none() { id.and_then(EventId::parse) } else { None };
         let event_id = self.change.as_ref().and_then(|change| EventId::parse(&change.attribute("event")?));
+        let mut reading = Reading::default();
         Ok(Draft {
             id: change_id,
             event_id: event_id.or(foreign_id),
@@ -140,7 +141,7 @@ impl<'a> Feed<'a> {
                 .find_map(|category| category.attribute("term"))
                 .map(|version| Text::new(&version)),
             user: self.user()?,
-            time: self.time()?.into(),
+            time: self.time(&mut reading).into(),
             object: match link(&self.links, "via") {
                 Some(via) => uri(via, "href")?,
                 None => {
@@ -155,6 +156,7 @@ impl<'a> Feed<'a> {
             items: self.items()?,
             report: None,
             lookup: DraftLookup { mark: self.mark(), ..DraftLookup::default() },
+            reading,
         })
     }
 
@@ -179,9 +181,8 @@ impl<'a> Feed<'a> {
         Ok(User::new(name, uri.transpose()?))
     }
 
-    fn time(&self) -> Result<Option<Timestamp>, Rejection> {
-        let time = self.updated.as_ref().map(|(element, time)| located(Timestamp::parse(time), element, "updated"));
-        time.transpose()
+    fn time(&self, reading: &mut Reading) -> Option<Timestamp> {
+        self.updated.as_ref().and_then(|(_, time)| reading.keep(DroppedPart::Time, Timestamp::parse(time)))
     }
 
     fn items(&self) -> Result<DraftItems, Rejection> {

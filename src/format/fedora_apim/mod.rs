@@ -28,7 +28,7 @@ use super::{
     Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Limits, Location, Message, ParsedMessage,
     Rejection, RepositoryApi, RepositoryKind, parse_settings,
 };
-use crate::model::{Draft, DraftLookup, EventId, Text, User};
+use crate::model::{Draft, DraftLookup, EventId, Reading, Text, User};
 
 /// Format that Fedora 3.3 and later declare in each message.
 const FORMAT: &str = "info:fedora/fedora-system:ATOM-APIM-1.0";
@@ -90,6 +90,7 @@ impl Dialect for FedoraApim {
             items,
             report: None,
             lookup: DraftLookup::of(missing),
+            reading: Reading::default(),
         }))
     }
 }

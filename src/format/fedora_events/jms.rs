@@ -6,11 +6,11 @@ use sha2::{Digest, Sha256};
 use super::{
     Event,
     agent::{self, Agents},
-    resource_uri::{container, join},
+    resource_uri::{ResourceUris, container, is_placeholder},
 };
 use crate::{
     format::{Headers, Location, Rejection},
-    model::{EventId, Timestamp, Uri, User},
+    model::{DroppedPart, EventId, Reading, Timestamp, Uri, User},
 };
 
 /// Lower-case prefix of the header names.
@@ -34,23 +34,41 @@ impl<'a> Jms<'a> {
         Self(headers)
     }
 
-    /// Parses an event from headers alone. `base_url` replaces a missing repository URL.
+    /// Returns whether the headers name a resource and a kind of event.
+    pub(super) fn names_event(self) -> bool {
+        self.0.get(IDENTIFIER).is_some() && !self.kinds().is_empty()
+    }
+
+    /// Returns the base URL, unless the header has only a placeholder.
+    pub(super) fn base_url(self) -> Option<&'a str> {
+        self.text(BASE_URL).filter(|base| !is_placeholder(base))
+    }
+
+    /// Parses an event from headers alone.
     ///
     /// # Errors
     /// Fails if a header is missing or invalid.
-    pub(super) fn event(self, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
+    pub(super) fn event(self, uris: ResourceUris<'_>) -> Result<Event<'a>, Rejection> {
         // The path of the root may be blank.
         let path = self.0.get(IDENTIFIER).map(str::trim);
         let path = path.ok_or_else(|| missing(IDENTIFIER, "and the body is empty: nothing names a resource"))?;
         if self.kinds().is_empty() {
             return Err(missing(EVENT_TYPE, "and the body is empty: nothing names an event"));
         }
-        let base_url = self.text(BASE_URL).or(base_url.map(Uri::as_str));
+        let base_url = self.base_url().or(uris.base.map(Uri::as_str));
         let base_url = base_url.ok_or_else(|| missing(BASE_URL, "and the source's settings have no base_url"))?;
-        let at = |path| join(base_url, path).map_err(|error| refused(IDENTIFIER, error.to_string()));
+        if !is_web_url(base_url) {
+            let reason = format!("{base_url:?} does not begin with http:// or https://; correct fcrepo.jms.baseUrl");
+            return Err(refused(BASE_URL, reason));
+        }
+        let mut reading = Reading::default();
+        let mut at = |path: &str| {
+            let uri = format!("{}/{}", base_url.trim_end_matches('/'), path.trim_start_matches('/'));
+            uris.resource(&uri, Some(base_url), &mut reading).map_err(|error| refused(IDENTIFIER, error.to_string()))
+        };
         Ok(Event {
             resource: at(path)?,
-            parent: container(path).map(at).transpose()?,
+            parent: container(path).map(&mut at).transpose()?,
             types: Vec::new(),
             kinds: self.kinds(),
             kinds_at: self.kinds_at(),
@@ -58,17 +76,15 @@ impl<'a> Jms<'a> {
             event_id: Some(self.event_id().map_or_else(|| self.derived_id(path), Ok)?),
             agents: Agents::Nobody,
             description: None,
+            reading,
         })
     }
 
-    /// Returns the time of the event.
-    ///
-    /// # Errors
-    /// Fails if the header is not a number of milliseconds since 1970 (UTC).
-    pub(super) fn time(self) -> Result<Option<Timestamp>, Rejection> {
-        let Some(raw) = self.text(TIMESTAMP) else { return Ok(None) };
+    /// Returns the time of the event, which is in milliseconds since 1970 (UTC).
+    pub(super) fn time(self, reading: &mut Reading) -> Option<Timestamp> {
+        let raw = self.text(TIMESTAMP)?;
         let time = raw.parse().ok().and_then(Timestamp::from_millis);
-        time.map(Some).ok_or_else(|| refused(TIMESTAMP, "this is not a time in milliseconds since 1970".to_owned()))
+        reading.keep(DroppedPart::Time, time.ok_or(()))
     }
 
     /// Returns the repository's identifier of the event.
@@ -121,6 +137,10 @@ impl<'a> Jms<'a> {
     }
 }
 
+fn is_web_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
 fn missing(name: &str, why: &str) -> Rejection {
     refused(name, format!("this header is missing, {why}"))
 }
@@ -131,7 +151,9 @@ fn refused(name: &str, reason: String) -> Rejection {
 
 #[cfg(test)]
 mod tests {
-    use super::{BASE_URL, EVENT_ID, EVENT_TYPE, Headers, IDENTIFIER, Jms, TIMESTAMP};
+    use super::{BASE_URL, EVENT_ID, EVENT_TYPE, Headers, IDENTIFIER, Jms, Reading, ResourceUris, TIMESTAMP};
+
+    const URIS: ResourceUris<'_> = ResourceUris { base: None, others: &[] };
 
     const FULL: [(&str, &str); 5] = [
         (BASE_URL, "http://h/rest/"),
@@ -142,7 +164,7 @@ mod tests {
     ];
 
     fn complaint(headers: impl IntoIterator<Item = (&'static str, &'static str)>) -> String {
-        Jms::new(&headers.into_iter().collect()).event(None).map(|_| ()).unwrap_err().to_string()
+        Jms::new(&headers.into_iter().collect()).event(URIS).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
@@ -156,7 +178,7 @@ mod tests {
     fn event_id(changed: Option<(&'static str, &'static str)>) -> String {
         let headers: Headers =
             FULL.into_iter().map(|header| changed.filter(|new| new.0 == header.0).unwrap_or(header)).collect();
-        Jms::new(&headers).event(None).unwrap().event_id.unwrap().as_str().to_owned()
+        Jms::new(&headers).event(URIS).unwrap().event_id.unwrap().as_str().to_owned()
     }
 
     #[test]
@@ -172,9 +194,21 @@ mod tests {
     fn timestamp_is_in_milliseconds() {
         for raw in ["2016-05-19T17:17:39Z", "1e3", "99999999999999999"] {
             let headers: Headers = [(TIMESTAMP, raw)].into_iter().collect();
-            assert!(Jms::new(&headers).time().is_err(), "{raw}");
+            let mut reading = Reading::default();
+            assert!(Jms::new(&headers).time(&mut reading).is_none() && reading.dropped.len() == 1, "{raw}");
         }
         let headers: Headers = [(TIMESTAMP, "1428360320168")].into_iter().collect();
-        assert_eq!(Jms::new(&headers).time().unwrap().unwrap().to_string(), "2015-04-06T22:45:20.168Z");
+        assert_eq!(Jms::new(&headers).time(&mut Reading::default()).unwrap().to_string(), "2015-04-06T22:45:20.168Z");
+    }
+
+    #[test]
+    fn base_url_without_scheme_is_refused_and_placeholder_is_none() {
+        let with_base =
+            |base| FULL.into_iter().map(move |header| if header.0 == BASE_URL { (BASE_URL, base) } else { header });
+        let error = complaint(with_base("repo.example.org:8080/rest"));
+        assert!(error.contains("does not begin with http:// or https://"), "{error}");
+        for placeholder in ["null", "info:fedora", "info:fedora/"] {
+            assert!(complaint(with_base(placeholder)).contains("no base_url"), "{placeholder}");
+        }
     }
 }

@@ -17,6 +17,7 @@ mod resource_uri;
 mod write;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 pub use resource_uri::join;
 pub(super) use write::ACTIVITY_STREAMS;
@@ -25,16 +26,17 @@ use self::{
     agent::Agents,
     event_kind::{EventKinds, ResourceChange},
     jms::Jms,
+    resource_uri::ResourceUris,
 };
 use super::{
-    Dialect, DialectKind, DuplicateDetection, Location, Message, ParsedMessage, Rejection, RepositoryApi,
-    RepositoryKind,
+    Dialect, DialectKind, DuplicateDetection, InvalidSettings, Location, Message, ParsedMessage, Rejection,
+    RepositoryApi, RepositoryKind,
     json_ld::{self, Context, Node, describe_types},
     parse_settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MissingFacts,
-    NonEmpty, Text, Timestamp, Uri,
+    NonEmpty, Reading, Text, Timestamp, Uri,
 };
 
 /// The dialect `fedora-events`.
@@ -47,9 +49,13 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     duplicates: DuplicateDetection::ByBody,
     redact: None,
     repository: Some(RepositoryKind { api: RepositoryApi::Ldp, not_crawlable: None }),
-    sample_settings: &["{}", r#"{"base_url": "http://h.example/rest"}"#],
+    sample_settings: &[
+        "{}",
+        r#"{"base_url": "http://h.example/rest"}"#,
+        r#"{"base_url": "https://h.example/rest", "other_base_urls": ["http://localhost:8080/rest"]}"#,
+    ],
     // No limits are needed: an event has one resource, and serde_json limits the depth.
-    build: |value, _| Ok(Box::new(parse_settings::<FedoraEvents>(value)?)),
+    build: |value, _| Ok(Box::new(FedoraEvents::parse(value)?)),
 };
 
 /// Settings of a source, which are the whole state of the dialect.
@@ -60,6 +66,24 @@ struct FedoraEvents {
     /// that name a resource `info:fedora/…` or `null/…`.
     #[serde(default)]
     base_url: Option<Uri>,
+    /// Other REST URLs of the same repository, such as those of a proxy and of localhost. Fedora writes the URL of the
+    /// request that made a change. `base_url` takes their place.
+    #[serde(default)]
+    other_base_urls: Vec<Uri>,
+}
+
+impl FedoraEvents {
+    fn parse(value: Value) -> Result<Self, InvalidSettings> {
+        let settings: Self = parse_settings(value)?;
+        if !settings.other_base_urls.is_empty() && settings.base_url.is_none() {
+            return Err(InvalidSettings::new("other_base_urls needs base_url, which takes their place".to_owned()));
+        }
+        Ok(settings)
+    }
+
+    fn uris(&self) -> ResourceUris<'_> {
+        ResourceUris { base: self.base_url.as_ref(), others: &self.other_base_urls }
+    }
 }
 
 /// Content of an event of any form.
@@ -75,22 +99,22 @@ struct Event<'a> {
     event_id: Option<EventId>,
     agents: Agents,
     description: Option<Text>,
+    reading: Reading,
 }
 
 impl Dialect for FedoraEvents {
     fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
         let jms = Jms::new(message.headers);
-        let base_url = self.base_url.as_ref();
         if message.body.trim_ascii().is_empty() {
-            return jms.event(base_url)?.into_reading(jms);
+            return jms.event(self.uris())?.into_reading(jms);
         }
         let document = json_ld::parse(message.body)?;
-        body::event(&Node::root(&document), base_url)?.into_reading(jms)
+        body::event(&Node::root(&document), self.uris(), jms)?.into_reading(jms)
     }
 }
 
 impl Event<'_> {
-    fn into_reading(self, jms: Jms<'_>) -> Result<ParsedMessage, Rejection> {
+    fn into_reading(mut self, jms: Jms<'_>) -> Result<ParsedMessage, Rejection> {
         let kinds = EventKinds::parse(self.kinds.iter().copied()).or_else(|| EventKinds::parse(jms.kinds()));
         let kinds = kinds.ok_or_else(|| no_kind(self.kinds_at, &self.kinds))?;
         let content = || Some(ContentLocation::at(self.resource.clone()));
@@ -106,12 +130,13 @@ impl Event<'_> {
             event_id: self.event_id.or_else(|| jms.event_id()),
             software_version: None,
             user: self.agents.or_header(jms.user()),
-            time: self.time.map_or_else(|| jms.time(), |time| Ok(Some(time)))?.into(),
+            time: self.time.or_else(|| jms.time(&mut self.reading)).into(),
             parent: self.parent.filter(|parent| !resource_uri::is_same(parent, &self.resource)),
             types: if has_only_generic_types(&types) { Vec::new() } else { types },
             description: self.description.unwrap_or_else(|| Text::new(&kinds.description())),
             report: None,
             lookup: DraftLookup::of(missing(&change)),
+            reading: self.reading,
             items: DraftItems::Listed(NonEmpty::one(DraftItem::new(self.resource.clone(), change))),
             object: self.resource,
         }))
@@ -141,9 +166,13 @@ fn no_kind(location: Location, types: &[&str]) -> Rejection {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::{super::Limits, DIALECT};
+    use super::{
+        super::{Headers, Limits},
+        ContentLocation, DIALECT, Draft, DraftChange, ItemChange, Message, ParsedMessage, Uri, Value,
+    };
+    use crate::model::DraftTime;
 
     #[test]
     fn settings_are_a_base_url_or_nothing() {
@@ -154,5 +183,84 @@ mod tests {
         assert_eq!(complaint(json!({"base_url": "http://h/rest"})), "");
         assert!(complaint(json!({"base_url": "/rest"})).starts_with("base_url: it is not an absolute URI"));
         assert!(complaint(json!({"baseUrl": "http://h/rest"})).contains("there is no setting \"baseUrl\""));
+        assert!(complaint(json!({"other_base_urls": ["http://h/rest"]})).contains("needs base_url"));
+    }
+
+    fn read(headers: &[(&str, &str)], body: &Value) -> Result<Draft, String> {
+        let dialect = (DIALECT.build)(Value::Null, Limits::default()).unwrap();
+        let headers: Headers = headers.iter().copied().collect();
+        match dialect.read(&Message { content_type: None, headers: &headers, body: body.to_string().as_bytes() }) {
+            Ok(ParsedMessage::Drafts(drafts)) => Ok(drafts[0].clone()),
+            Ok(ParsedMessage::NoChange(reason)) => Err(reason.to_owned()),
+            Err(rejection) => Err(rejection.to_string()),
+        }
+    }
+
+    const HEADERS: [(&str, &str); 5] = [
+        ("org.fcrepo.jms.baseURL", "http://h/rest"),
+        ("org.fcrepo.jms.eventID", "urn:uuid:1"),
+        ("org.fcrepo.jms.eventType", "https://www.w3.org/ns/activitystreams#Create"),
+        ("org.fcrepo.jms.identifier", "/fw"),
+        ("org.fcrepo.jms.timestamp", "1428360320168"),
+    ];
+
+    #[test]
+    fn body_of_the_http_forwarder_is_an_event() {
+        let body = json!({"id": "http://h/rest/fw", "type": "https://www.w3.org/ns/activitystreams#Create"});
+        let with_headers = read(&HEADERS, &body).unwrap();
+        let created = DraftChange::Reported(ItemChange::Add {
+            content: Some(ContentLocation::at(Uri::parse("http://h/rest/fw").unwrap())),
+            after: None,
+        });
+        assert_eq!(
+            (with_headers.object.as_str(), &with_headers.items.listed()[0].change),
+            ("http://h/rest/fw", &created)
+        );
+        assert_eq!(with_headers.event_id.unwrap().as_str(), "urn:uuid:1");
+        assert!(with_headers.time.reported().is_some());
+        let alone = read(&[], &body).unwrap();
+        assert_eq!((alone.event_id, alone.time, &alone.items.listed()[0].change), (None, DraftTime::Arrival, &created));
+        assert_eq!(read(&HEADERS, &json!({})).unwrap().object.as_str(), "http://h/rest/fw");
+        for body in [json!({}), json!({"id": "http://h/rest/fw"}), json!({"id": "http://h/rest/fw", "type": "Like"})] {
+            assert!(read(&[], &body).unwrap_err().contains("it has neither"), "{body}");
+        }
+    }
+
+    #[test]
+    fn optional_part_that_cannot_be_read_costs_only_itself() {
+        let event = |more: Value| {
+            let mut event =
+                json!({"type": "Update", "object": {"id": "http://h/rest/a", "isPartOf": null}, "actor": null});
+            event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(&[], &event).unwrap()
+        };
+        for (published, time, dropped) in [
+            (json!(1_458_750_952), Some("2016-03-23T16:35:52.000Z"), 0),
+            (json!("2016-03-23T16:35:52.5Z[UTC]"), Some("2016-03-23T16:35:52.500Z"), 0),
+            (json!("yesterday"), None, 1),
+            (json!(null), None, 0),
+        ] {
+            let draft = event(json!({ "published": published }));
+            let read = draft.time.reported().map(|time| time.to_string());
+            assert_eq!((read.as_deref(), draft.reading.dropped.len()), (time, dropped), "{published}");
+        }
+        let draft = event(json!({"object": {"id": "http://h/rest/a", "isPartOf": "null"}}));
+        assert_eq!((draft.parent, draft.reading.dropped.len()), (None, 1));
+        let provenance = json!({"id": "http://h/rest/a", "wasGeneratedBy": {"type": ["ResourceModification"], "atTime": 1_458_750_952}});
+        assert!(read(&[], &provenance).unwrap().time.reported().is_some());
+    }
+
+    #[test]
+    fn time_of_lakesuperior_is_in_the_object() {
+        let event = json!({"id": "urn:uuid:1", "type": "Update", "actor": null,
+            "object": {"id": "info:fcres/a/b", "updated": "2018-05-06T07:08:09.123456+00:00"}});
+        let time = read(&[], &event).unwrap().time.reported().unwrap();
+        assert_eq!(time.to_string(), "2018-05-06T07:08:09.123Z");
+    }
+
+    #[test]
+    fn resource_without_repository_is_refused_with_advice() {
+        let refusal = read(&[], &json!({"type": "Update", "object": {"id": "null/a"}})).unwrap_err();
+        assert!(refusal.contains("set base_url"), "{refusal}");
     }
 }

@@ -13,6 +13,9 @@
 //! If the content is not at the resource's URL, `url` links to it, as in Islandora. A change of state alone is
 //! an Update, because these consumers know no states. For consumers that need public visibility, use a
 //! subscription with `visibility`.
+//!
+//! ActivityStreams cannot say that a fact is late, and these consumers delete what a Delete names. So a change of which
+//! nothing is on time has no message, and items that are late do not count in the others.
 
 use std::borrow::Cow;
 
@@ -34,7 +37,7 @@ pub(in crate::format) static ACTIVITY_STREAMS: FormatKind = FormatKind {
     about: "ActivityStreams 2.0 as Fedora 5 and 6 send it, for fcrepo-camel and similar consumers",
     write: |change| write(&ResourceEvent::of(change)),
     write_modification: |modification| write(&ResourceEvent::alone(modification)),
-    covers: None,
+    covers: Some(|change| change.items_on_time().next().is_some()),
     extra_headers: ExtraHeaders::Redundant(headers),
     routed: None,
     batch: None,
@@ -50,6 +53,8 @@ struct ResourceEvent<'a> {
     resource: &'a Uri,
     types: &'a [Uri],
     parent: Option<&'a Uri>,
+    /// Items that the event is about.
+    items: Vec<&'a ContentItemModification>,
 }
 
 /// Effect on the resource.
@@ -70,8 +75,8 @@ impl ActivityType {
     }
 
     /// Returns the common effect on all items, or Update if the effects differ.
-    fn of_all(items: &[ContentItemModification]) -> Self {
-        let mut kinds = items.iter().map(Self::of);
+    fn of_all(items: &[&ContentItemModification]) -> Self {
+        let mut kinds = items.iter().map(|item| Self::of(item));
         let first = kinds.next().unwrap_or(Self::Update);
         if kinds.all(|kind| kind == first) { first } else { Self::Update }
     }
@@ -96,50 +101,58 @@ impl ActivityType {
 
 impl<'a> ResourceEvent<'a> {
     fn of(change: &'a Change) -> Self {
-        Self::new(&change.modification, change.settlement.purge)
+        Self::new(&change.modification, change.items_on_time().collect(), change.settlement.purge)
     }
 
     fn alone(modification: &'a ContentObjectModification) -> Self {
-        Self::new(modification, false)
+        Self::new(modification, modification.items.iter().collect(), false)
     }
 
-    fn new(modification: &'a ContentObjectModification, purge: bool) -> Self {
-        let object = |kind| Self {
+    fn new(modification: &'a ContentObjectModification, items: Vec<&'a ContentItemModification>, purge: bool) -> Self {
+        let object = |kind, items| Self {
             modification,
             kind,
             resource: &modification.object,
             types: &modification.types,
             parent: modification.parent.as_ref(),
+            items,
         };
-        let itself = modification.items.iter().find(|item| item.uri == modification.object);
-        match (itself, &modification.items[..]) {
-            _ if purge => object(ActivityType::Delete),
-            (Some(itself), _) => object(ActivityType::of(itself)),
-            (None, items) if are_representations(items, &modification.object) => object(ActivityType::of_all(items)),
+        let itself = items.iter().find(|item| item.uri == modification.object);
+        match (itself, &items[..]) {
+            (_, []) => object(ActivityType::Update, items),
+            _ if purge => object(ActivityType::Delete, items),
+            (Some(itself), _) => object(ActivityType::of(itself), items),
+            (None, all) if are_representations(all, &modification.object) => object(ActivityType::of_all(all), items),
             (None, [item]) => Self {
                 modification,
                 kind: ActivityType::of(item),
                 resource: &item.uri,
                 types: &[],
                 parent: Some(&modification.object),
+                items,
             },
-            (None, _) => object(ActivityType::Update),
+            (None, _) => object(ActivityType::Update, items),
         }
     }
 
-    /// Returns links to contents that are not at the resource's URL.
+    /// Returns links to contents that are not at the resource's URL. An event that deletes nothing has no link to an item
+    /// that is deleted.
     fn links(&self) -> Vec<Link<'a>> {
-        let link = |item: &'a ContentItemModification| {
+        let is_linked = |item: &&&'a ContentItemModification| {
+            self.kind == ActivityType::Delete || ActivityType::of(item) != ActivityType::Delete
+        };
+        let link = |item: &&'a ContentItemModification| {
+            let item = *item;
             let content = item.change.content();
             let href = content.map_or(&item.uri, |content| &content.url);
             let media_type = content.and_then(|content| content.media_type.as_ref());
             (href != self.resource).then_some(Link { kind: "Link", rel: "alternate", href, media_type })
         };
-        self.modification.items.iter().filter_map(link).collect()
+        self.items.iter().filter(is_linked).filter_map(link).collect()
     }
 }
 
-fn are_representations(items: &[ContentItemModification], object: &Uri) -> bool {
+fn are_representations(items: &[&ContentItemModification], object: &Uri) -> bool {
     let is_address = ["http://", "https://"].iter().any(|scheme| object.as_str().starts_with(scheme));
     !is_address && !items.iter().any(|item| item.uri.as_str().starts_with(object.as_str()))
 }

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
-    InvalidUri, MediaType, Text, Timestamp, Uri, User,
+    InvalidUri, MediaType, Reading, Text, Timestamp, Uri, User,
 };
 
 /// Header with the URL of the feed, without credentials and query.
@@ -169,6 +169,7 @@ fn draft(object: Uri, description: Text, time: DraftTime, items: Vec<DraftItem>)
         items: DraftItems::Complete(items),
         report: None,
         lookup: DraftLookup::default(),
+        reading: Reading::default(),
     }
 }
 

@@ -28,7 +28,9 @@ pub(super) use self::{
     write::{FILE_RESULT_FORMAT, RESULT_FORMAT},
 };
 use super::{Location, NOT_UNRESERVED, Rejection, RejectionKind};
-use crate::model::{Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, NonEmpty, Text, Uri, User};
+use crate::model::{
+    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, NonEmpty, Reading, Text, Uri, User,
+};
 
 /// Type of the objects: a dataset in the DCMI Type Vocabulary.
 const DATASET_TYPE: &str = "http://purl.org/dc/dcmitype/Dataset";
@@ -55,6 +57,7 @@ fn draft(request: &FilesetRequest, own: DraftChange, description: &str) -> Draft
         items: DraftItems::Listed(NonEmpty::one(DraftItem::new(dataset, own))),
         report: None,
         lookup: DraftLookup::default(),
+        reading: Reading::default(),
     }
 }
 

@@ -27,8 +27,8 @@ use super::{
     utf8::utf8,
 };
 use crate::model::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, NonEmpty, State,
-    Text, Uri, User,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, NonEmpty, Reading,
+    State, Text, Uri, User,
 };
 
 pub(super) use self::write::FORMAT;
@@ -82,7 +82,7 @@ impl Dialect for Hoarder {
             event_id: None,
             software_version: None,
             user: User::unknown(),
-            time: DraftTime::Receipt,
+            time: DraftTime::Arrival,
             object: resource.clone(),
             parent: None,
             types: Vec::new(),
@@ -90,6 +90,7 @@ impl Dialect for Hoarder {
             items: DraftItems::Listed(NonEmpty::one(DraftItem::new(resource.clone(), event.change(resource)))),
             report: None,
             lookup: DraftLookup::default(),
+            reading: Reading::default(),
         }))
     }
 }

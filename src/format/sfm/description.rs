@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::message::{Export, Start, Status, WarcCreated};
-use crate::model::Text;
+use crate::model::{Reading, Text};
 
 /// Maximum number of list entries that are named; the others are counted.
 const MAX_NAMED: usize = 10;
@@ -134,6 +134,7 @@ pub(super) fn status(what: &str, status: &Status) -> Text {
         }
     }
     for (label, time) in [("started", status.date_started), ("ended", status.date_ended)] {
+        let time = time.read(&mut Reading::default());
         if let Some(time) = time {
             sentence.add(format!("{label} {time}"));
         }

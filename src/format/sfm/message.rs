@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{rejection, uri_templates::Files};
 use crate::{
     format::Rejection,
-    model::{ContentLocation, Digest, DigestAlgorithm, MediaType, State, Timestamp, Uri},
+    model::{ContentLocation, Digest, DigestAlgorithm, DroppedPart, MediaType, Reading, State, Timestamp, Uri},
 };
 
 /// A non-blank identifier.
@@ -71,10 +71,33 @@ pub(super) struct Reference {
     pub(super) id: Option<Id>,
 }
 
-/// A reference that must have an identifier.
-#[derive(Debug, Deserialize)]
-pub(super) struct RequiredReference {
-    pub(super) id: Id,
+/// Time in a message. One that cannot be read costs itself, and not the event.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReportedTime(Option<Result<Timestamp, ()>>);
+
+impl ReportedTime {
+    /// Returns the time, and notes one that cannot be read.
+    pub(super) fn read(self, reading: &mut Reading) -> Option<Timestamp> {
+        self.0.and_then(|time| reading.keep(DroppedPart::Time, time))
+    }
+}
+
+impl<'de> Deserialize<'de> for ReportedTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let one = match &value {
+            // Early versions of sfm-utils have a comma too many in their Python, which makes a list.
+            Value::Array(times) => times.first().filter(|_| times.len() == 1).unwrap_or(&value),
+            other => other,
+        };
+        Ok(Self(match one {
+            Value::Null => None,
+            Value::String(text) if text.trim().is_empty() => None,
+            Value::String(text) => Some(Timestamp::parse(text).map_err(drop)),
+            Value::Number(number) => Some(number.as_f64().and_then(Timestamp::from_number).ok_or(())),
+            _ => Some(Err(())),
+        }))
+    }
 }
 
 /// Request to start a harvest.
@@ -117,8 +140,10 @@ pub(super) struct Status {
     pub(super) id: Id,
     #[serde(deserialize_with = "state")]
     pub(super) status: State,
-    pub(super) date_started: Option<Timestamp>,
-    pub(super) date_ended: Option<Timestamp>,
+    #[serde(default)]
+    pub(super) date_started: ReportedTime,
+    #[serde(default)]
+    pub(super) date_ended: ReportedTime,
     /// New tokens by seed; a null token is no update.
     pub(super) token_updates: Option<BTreeMap<String, Value>>,
     /// New uids by seed; a null uid is no update.
@@ -142,7 +167,8 @@ fn state<'de, D: Deserializer<'de>>(deserializer: D) -> Result<State, D::Error> 
 #[derive(Debug, Deserialize)]
 pub(super) struct WarcCreated {
     pub(super) warc: JsonObject<Warc>,
-    pub(super) collection: JsonObject<RequiredReference>,
+    /// Missing in messages of SFM's command `resendwarccreatedmsgs`, and of early versions.
+    pub(super) collection: Option<JsonObject<Reference>>,
     pub(super) collection_set: Option<JsonObject<Reference>>,
     pub(super) harvest: Option<JsonObject<Harvest>>,
 }
@@ -162,10 +188,23 @@ pub(super) struct Warc {
     pub(super) path: String,
     pub(super) bytes: Option<u64>,
     pub(super) sha1: Option<String>,
-    pub(super) date_created: Option<Timestamp>,
+    #[serde(default)]
+    pub(super) date_created: ReportedTime,
 }
 
+/// Folder of the files of all collection sets, in the path of a WARC: `…/collection_set/SET/COLLECTION/…`.
+const COLLECTION_SETS: &str = "/collection_set/";
+
 impl Warc {
+    /// Returns the identifier of the collection in the path.
+    pub(super) fn collection_in_path(&self) -> Option<&str> {
+        let (_, below) = self.path.split_once(COLLECTION_SETS)?;
+        let mut segments = below.split('/');
+        let collection = segments.nth(1).filter(|collection| !collection.trim().is_empty());
+        // The last segment is the file.
+        collection.filter(|_| segments.next().is_some())
+    }
+
     /// Returns the location of the file and the harvest that created it. A `.warc.gz` has the same media type,
     /// because gzip is part of the format (WARC 1.1, annex D).
     ///

@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::{
-    message::{Export, JsonObject, Start, Status, Stop, WarcCreated},
+    message::{Export, Id, JsonObject, Start, Status, Stop, WarcCreated},
     uri_templates::{Settings, UriTemplates},
 };
 use super::{
@@ -38,7 +38,8 @@ use super::{
     routing::{ROUTING_KEY, routing_key, unknown_key},
 };
 use crate::model::{
-    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId, NonEmpty, State, Text, Uri, User,
+    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId, NonEmpty, Reading, State, Text, Uri,
+    User,
 };
 
 /// The dialect `sfm`.
@@ -56,7 +57,10 @@ pub(super) static DIALECT: DialectKind = DialectKind {
 
 const EXPECTED: &str = "as in harvest.status.flickr.flickr_user";
 const KEYS: &str = "harvest.start, harvest.stop, harvest.status, export.start and export.status, each followed by \
-                    .<platform>.<type>, and warc_created";
+                    .<platform>.<type>, and warc_created, alone or after <name>";
+
+/// Routing key of a new WARC.
+const WARC_CREATED: &str = "warc_created";
 
 /// Final states of a harvest or an export.
 static FINAL_STATES: [State; 4] = [State::COMPLETED_SUCCESS, State::COMPLETED_FAILURE, State::VOIDED, State::SKIPPED];
@@ -85,11 +89,14 @@ enum Kind<'k> {
 impl<'k> Kind<'k> {
     /// Parses `harvest.start.<platform>.<type>`, optionally followed by `.priority`, and similar keys.
     fn read(key: &'k str) -> Option<Self> {
+        // SFM's command for consumers that come late sends to `NAME.warc_created`.
+        if key == WARC_CREATED || key.strip_suffix(WARC_CREATED).is_some_and(|name| name.ends_with('.')) {
+            return Some(Self::WarcCreated);
+        }
         let mut parts = key.split('.');
         let (subject, deed) = (parts.next()?, parts.next());
         let activity_type = parts.nth(1).filter(|name| !name.is_empty());
         Some(match (subject, deed) {
-            ("warc_created", None) => Self::WarcCreated,
             ("harvest", Some("start")) => Self::HarvestStart(activity_type),
             ("harvest", Some("stop")) => Self::HarvestStop,
             ("harvest", Some("status")) => Self::HarvestStatus(activity_type),
@@ -150,21 +157,31 @@ impl Sfm {
 
     fn warc_created(&self, message: &WarcCreated) -> Result<Draft, Rejection> {
         let warc = &message.warc;
-        let collection = self.uris.collection.of(message.collection.id.as_str(), "/collection/id")?;
+        let collection = message.collection.as_ref().and_then(|collection| collection.id.as_ref());
+        let collection = match (collection.map(Id::as_str), warc.collection_in_path()) {
+            (Some(id), _) => Some(self.uris.collection.of(id, "/collection/id")?),
+            (None, Some(id)) => Some(self.uris.collection.of(id, "/warc/path")?),
+            (None, None) => None,
+        };
         let set = message.collection_set.as_ref().and_then(|set| set.id.as_ref());
         let set = set.map(|id| self.uris.collection_set.of(id.as_str(), "/collection_set/id"));
         let harvest = message.harvest.as_ref().and_then(|harvest| harvest.id.as_ref());
-        let harvest = harvest.map(|id| self.uris.harvest.of(id.as_str(), "/harvest/id"));
+        let harvest = harvest.map(|id| self.uris.harvest.of(id.as_str(), "/harvest/id")).transpose()?;
+        let object = collection.or_else(|| harvest.clone()).ok_or_else(|| {
+            rejection("/collection", "it is missing, and so are a collection in the path of the WARC, and a harvest")
+        })?;
         let activity_type = message.harvest.as_ref().and_then(|harvest| harvest.harvest_type.as_deref());
         let item = self.uris.warc.of(warc.id.as_str(), "/warc/id")?;
-        let content = warc.content(&self.uris.files, harvest.transpose()?)?;
+        let content = warc.content(&self.uris.files, harvest)?;
+        let mut reading = Reading::default();
         Ok(Draft {
             event_id: EventId::parse(&format!("warc_created:{}", warc.id.as_str())),
-            time: warc.date_created.map_or(DraftTime::Arrival, DraftTime::Reported),
+            time: warc.date_created.read(&mut reading).into(),
             parent: set.transpose()?,
             types: self.harvest_types(activity_type, "/harvest/type")?,
             description: description::warc(message),
-            ..draft_of(collection, DraftItem::new(item, DraftChange::Present { content: Some(content), state: None }))
+            reading,
+            ..draft_of(object, DraftItem::new(item, DraftChange::Present { content: Some(content), state: None }))
         })
     }
 
@@ -225,6 +242,7 @@ fn draft_of(object: Uri, item: DraftItem) -> Draft {
         items: DraftItems::Listed(NonEmpty::one(item)),
         report: None,
         lookup: DraftLookup::default(),
+        reading: Reading::default(),
     }
 }
 
@@ -237,7 +255,7 @@ fn rejection(pointer: &str, reason: impl Into<String>) -> Rejection {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{DIALECT, Kind};
+    use super::{DIALECT, Draft, Kind};
     use crate::format::{Headers, Limits, Message, ParsedMessage};
 
     fn read_items(key: &str, body: &Value, items: usize) -> String {
@@ -260,6 +278,8 @@ mod tests {
             ("export.start.flickr.", Some(Kind::ExportStart(None))),
             ("export.status", Some(Kind::ExportStatus(None))),
             ("warc_created", Some(Kind::WarcCreated)),
+            ("elk_loader_1.warc_created", Some(Kind::WarcCreated)),
+            ("xwarc_created", None),
             ("warc_created.x", None),
             ("harvest", None),
             ("harvest.started.a.b", None),
@@ -276,5 +296,58 @@ mod tests {
         assert_eq!(read_items("harvest.status.a.b", &status(2, 2), 3).matches("api/v1/seeds/").count(), 2);
         let refused = read_items("harvest.status.a.b", &status(2, 3), 3);
         assert_eq!(refused, "/uids/s2~1: a change has at most 3 items here");
+    }
+
+    fn read_draft(key: &str, body: &Value) -> Result<Draft, String> {
+        let dialect = (DIALECT.build)(json!({"base_url": "http://h"}), Limits::default()).unwrap();
+        let headers: Headers = [("routing-key", key)].into_iter().collect();
+        match dialect.read(&Message { content_type: None, headers: &headers, body: body.to_string().as_bytes() }) {
+            Ok(ParsedMessage::Drafts(drafts)) => Ok(drafts[0].clone()),
+            Ok(ParsedMessage::NoChange(reason)) => Err(reason.to_owned()),
+            Err(rejection) => Err(rejection.to_string()),
+        }
+    }
+
+    #[test]
+    fn warc_is_read_whatever_sends_it() {
+        let warc =
+            |root: &str| json!({"path": format!("{root}/collection_set/news/strike/2024/c5.warc.gz"), "id": "c5"});
+        for root in ["/sfm-data", "/sfm-collection-set-data"] {
+            for (key, collection) in [
+                ("warc_created", json!({"id": "strike"})),
+                ("wayback_indexer.warc_created", json!(null)),
+                ("warc_created", json!({"id": null})),
+            ] {
+                let draft = read_draft(key, &json!({"warc": warc(root), "collection": collection})).unwrap();
+                assert_eq!(draft.object.as_str(), "http://h/api/v1/collections/strike/");
+                let content = draft.items.listed()[0].change.content().unwrap();
+                assert_eq!(content.url.as_str(), "http://h/sfm-data/collection_set/news/strike/2024/c5.warc.gz");
+            }
+        }
+    }
+
+    #[test]
+    fn warc_without_collection_belongs_to_its_harvest() {
+        let warc = json!({"path": "/sfm-data/c5.warc.gz", "id": "c5"});
+        let draft = read_draft("warc_created", &json!({"warc": warc, "harvest": {"id": "7"}})).unwrap();
+        assert_eq!(draft.object.as_str(), "http://h/api/v1/harvests/7/");
+        let refusal = read_draft("warc_created", &json!({ "warc": warc })).unwrap_err();
+        assert!(refusal.starts_with("/collection: it is missing"), "{refusal}");
+    }
+
+    #[test]
+    fn time_that_cannot_be_read_costs_only_itself() {
+        for (date, time, dropped) in [
+            (json!(["2016-03-01T10:05:00.5"]), Some("2016-03-01T10:05:00.500Z"), 0),
+            (json!("2016-03-01 10:05:00"), Some("2016-03-01T10:05:00.000Z"), 0),
+            (json!(null), None, 0),
+            (json!("soon"), None, 1),
+            (json!(["2016-03-01T10:05:00", "x"]), None, 1),
+        ] {
+            let status = json!({"id": "1", "status": "completed success", "date_ended": date});
+            let draft = read_draft("harvest.status.a.b", &status).unwrap();
+            let read = draft.time.reported().map(|time| time.to_string());
+            assert_eq!((read.as_deref(), draft.reading.dropped.len()), (time, dropped), "{date}");
+        }
     }
 }

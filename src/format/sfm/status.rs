@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{FINAL_STATES, description, draft, message::Status, uri_template::UriTemplate};
 use crate::{
     format::{Limits, Location, MessageLimit, Rejection},
-    model::{Draft, DraftChange, DraftItem, DraftTime, ItemChange, Uri, User},
+    model::{Draft, DraftChange, DraftItem, ItemChange, Reading, Uri, User},
 };
 
 impl Status {
@@ -24,11 +24,14 @@ impl Status {
     /// Creates a draft of the activity's state. Its time is the end of the activity, or else its begin, because
     /// a status does not contain the time at which it was sent.
     pub(super) fn draft(&self, activity: Uri, what: &str) -> Draft {
+        let mut reading = Reading::default();
+        let (ended, started) = (self.date_ended.read(&mut reading), self.date_started.read(&mut reading));
         let service = self.rest.get("service").and_then(Value::as_str);
         Draft {
             user: User::new(service.unwrap_or_default(), None),
-            time: self.date_ended.max(self.date_started).map_or(DraftTime::Arrival, DraftTime::Reported),
+            time: ended.max(started).into(),
             description: description::status(what, self),
+            reading,
             ..draft(activity, self.change())
         }
     }

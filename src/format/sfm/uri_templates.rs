@@ -14,17 +14,15 @@ pub(super) struct Settings {
     base_url: SystemUrl,
     /// URL of the files under `files_path`; by default `sfm-data` below `base_url`.
     files_url: Option<SystemUrl>,
-    /// Folder with which the paths in messages begin.
-    #[serde(default = "sfm_data")]
-    files_path: String,
+    /// Folder with which the paths in messages begin; by default that of any version.
+    files_path: Option<String>,
     /// Templates that differ from the defaults.
     #[serde(default)]
     templates: Templates,
 }
 
-fn sfm_data() -> String {
-    "/sfm-data".to_owned()
-}
+/// Folders of the files: until SFM 2.3, and since SFM 2.4.
+const FOLDERS: [&str; 2] = ["/sfm-data", "/sfm-collection-set-data"];
 
 /// URI templates, absolute or relative to the base URL. The routes of `warcs` and `collections` exist in
 /// sfm-ui's REST API; the others follow the same pattern.
@@ -80,9 +78,10 @@ impl Settings {
         let template = |name: &str, raw: &str, variable: &str| {
             UriTemplate::parse(raw, variable, &base_url).map_err(|error| format!("templates.{name}: {error}"))
         };
-        if !files_path.starts_with('/') {
-            return Err(format!("files_path: {files_path:?} is not an absolute path; write it as in /sfm-data"));
+        if let Some(relative) = files_path.as_ref().filter(|path| !path.starts_with('/')) {
+            return Err(format!("files_path: {relative:?} is not an absolute path; write it as in /sfm-data"));
         }
+        let folders = files_path.map_or_else(|| FOLDERS.map(str::to_owned).to_vec(), |path| vec![path]);
         let default_url =
             || SystemUrl::parse(&base_url.join("sfm-data").map_err(|error| error.to_string())?.to_string());
         Ok(UriTemplates {
@@ -96,7 +95,7 @@ impl Settings {
             export_type: template("export_type", &templates.export_type, "type")?,
             files: Files {
                 url: files_url.map_or_else(default_url, Ok)?,
-                path: files_path.trim_end_matches('/').to_owned(),
+                folders: folders.iter().map(|path| path.trim_end_matches('/').to_owned()).collect(),
             },
         })
     }
@@ -120,22 +119,25 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The files of SFM: a folder and its URL.
+/// The files of SFM: folders, and the URL at which they are served.
 pub(super) struct Files {
     url: SystemUrl,
-    path: String,
+    folders: Vec<String>,
 }
 
 impl Files {
     /// Returns the URL of the file at `path`, which is the value at the JSON pointer `pointer`.
     ///
     /// # Errors
-    /// Fails if the path is outside the folder.
+    /// Fails if the path is outside the folders.
     pub(super) fn url(&self, path: &str, pointer: &str) -> Result<Uri, Rejection> {
-        let within = path.strip_prefix(&self.path).and_then(|rest| rest.strip_prefix('/'));
+        let in_folder = |folder: &String| path.strip_prefix(folder.as_str())?.strip_prefix('/');
+        let within = self.folders.iter().find_map(in_folder);
         let Some(within) = within.filter(|within| !within.is_empty()) else {
-            let reason =
-                format!("the path {path:?} is not in {}; set files_path in the settings of the source", self.path);
+            let reason = format!(
+                "the path {path:?} is not in {}; set files_path in the settings of the source",
+                self.folders.join(" or ")
+            );
             return Err(rejection(pointer, reason));
         };
         if within.split('/').any(|segment| matches!(segment, "." | "..")) {

@@ -44,8 +44,8 @@ async fn message_that_panics_the_dialect_is_quarantined_and_the_others_are_appen
     let intake = Intake::new(journal.clone());
     let headers: Headers = [("read", "1"), ("routing-key", "a.b"), ("secret", "2")].into_iter().collect();
     let event = |item: &str| {
-        let item = format!("http://h/{item}");
-        let event = serde_json::json!({ "object": "http://h/1", "items": [{ "uri": item, "change": "ADD" }] });
+        let items = serde_json::json!([{ "uri": format!("http://h/{item}"), "change": "ADD" }]);
+        let event = serde_json::json!({ "sourceEventId": item, "object": "http://h/1", "items": items });
         event.to_string().into_bytes()
     };
     let message = |body: Vec<u8>| Incoming {
@@ -88,7 +88,8 @@ async fn position_is_written_after_the_refused_message_is_quarantined() {
     let intake = Intake::new(journal.clone());
     let message = |item: &str| {
         let items = serde_json::json!([{ "uri": format!("http://h/{item}"), "change": "ADD" }]);
-        let body = serde_json::json!({ "object": "http://h/1", "items": items }).to_string().into();
+        let body = serde_json::json!({ "sourceEventId": item, "object": "http://h/1", "items": items });
+        let body = body.to_string().into();
         let incoming = Incoming {
             content_type: None,
             headers: Headers::default(),

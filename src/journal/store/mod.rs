@@ -39,7 +39,7 @@ pub use ingests::IngestStore;
 pub use limits::StoreLimits;
 pub use location::{StoreContent, StoreLocation};
 pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
-pub use prefetch::{ItemSelection, ObjectSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
+pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{

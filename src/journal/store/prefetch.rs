@@ -46,8 +46,8 @@ pub struct PrefetchedRows {
     pub received: Option<Timestamp>,
     /// Present time by the clock of the store, if several nodes share it. The clocks of the nodes may disagree.
     pub now: Option<Timestamp>,
-    /// First change of each event: its number, and its identifier unless retention has removed the change.
-    pub first_changes: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    /// First change of each event: its number, and the change unless retention has removed it.
+    pub first_changes: HashMap<EventKey, (Seq, Option<FirstChange>)>,
     /// Events that the store has recorded as without effect.
     pub unchanged: HashSet<EventKey>,
     /// Identifiers that changes have already.
@@ -56,6 +56,25 @@ pub struct PrefetchedRows {
     pub objects: HashMap<Uri, PrefetchedObject>,
     /// Terms that have ended. All others stay valid until the end of the transaction.
     pub stale_terms: Vec<Term>,
+}
+
+/// The first change of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstChange {
+    /// Identifier of the change.
+    pub id: ChangeId,
+    /// Object of the change; `None` if its JSON is damaged.
+    pub object: Option<Uri>,
+}
+
+impl FirstChange {
+    /// Takes the object from the stored JSON of the change. Only the member of the change itself has this spelling: within a
+    /// string, a quotation mark follows a backslash.
+    #[must_use]
+    pub fn of_json(id: ChangeId, json: &str) -> Self {
+        let object = json.split_once("\"object\":\"").and_then(|(_, rest)| rest.split('"').next());
+        Self { id, object: object.and_then(|object| Uri::parse(object).ok()) }
+    }
 }
 
 /// An object of the registry with the selected items.

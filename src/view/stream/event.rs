@@ -35,7 +35,7 @@ pub(super) fn of_change(recorded: &RecordedChange, format: &'static FormatKind) 
 
 /// Writes a change as an event.
 pub(super) fn write_change(out: &mut impl Write, change: &Change, format: &'static FormatKind) -> io::Result<()> {
-    write(out, change.seq, ItemChangeKind::word(&change.modification.items), &(format.write)(change))
+    write(out, change.seq, ItemChangeKind::word(change), &(format.write)(change))
 }
 
 /// Returns the reconnection time as the beginning of an event.

@@ -123,8 +123,8 @@ async fn signature_does_not_cover_event_headers() {
         assert_eq!(got, status, "{answer}");
         assert_ne!(got == 201, answer.contains("signature covers only the body"), "{answer}");
     }
-    // A replayed message remains a duplicate under another idempotency key.
-    let body = r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
+    // A replayed message remains a duplicate under another idempotency key, because its identifier is signed.
+    let body = r#"{"sourceEventId":"1","object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
     let signed = signature(KEY, body);
     for (key, status) in [("one", 201), ("two", 200), ("three", 200)] {
         let fields = [("x-hub-signature-256", signed.as_str()), ("idempotency-key", key)];

@@ -30,15 +30,18 @@ fn schema_agrees_with_the_dialect_on_the_fixtures() {
         .partition(|fixture| fixtures::read("content-change", fixture).is_ok());
     let is_named_refused = |fixture: &PathBuf| fixture.file_stem().unwrap().to_str().unwrap().contains("refused");
     assert!(refused.iter().all(is_named_refused) && !read.iter().any(is_named_refused), "{read:?} {refused:?}");
-    xmllint::assert_valid(SCHEMAS[0].1, &read);
+    // A date that cannot be read costs the dialect only the date.
+    let (odd, valid): (Vec<_>, Vec<_>) =
+        read.into_iter().partition(|fixture| fixture.file_stem().unwrap() == "synthetic-bad-date");
+    xmllint::assert_valid(SCHEMAS[0].1, &valid);
     // The schema detects local errors; it cannot detect contradictions between elements.
     for (case, wrong) in [
-        ("synthetic-refused-bad-date", "'06.05.2024 07:08'"),
+        ("synthetic-bad-date", "'06.05.2024 07:08'"),
         ("synthetic-refused-bad-state", "'inactive'"),
         ("synthetic-refused-relative-via", "'/fedora/objects/demo:1/datastreams/DC/content'"),
         ("synthetic-refused-bad-digest", "'abc'"),
     ] {
-        let fixture = refused.iter().find(|fixture| fixture.file_stem().unwrap() == case).unwrap();
+        let fixture = refused.iter().chain(&odd).find(|fixture| fixture.file_stem().unwrap() == case).unwrap();
         let refusal = xmllint::refusal(SCHEMAS[0].1, fixture);
         assert!(refusal.contains(wrong), "{case}: {refusal}");
     }

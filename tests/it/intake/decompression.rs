@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::resource_watch::WatchedGateway;
 
 const MEBIBYTE: u64 = 1 << 20;
-const MESSAGE: &str = r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"UPDATE"}]}"#;
+const MESSAGE: &str = r#"{"sourceEventId":"1","object":"http://h/1","items":[{"uri":"http://h/1","change":"UPDATE"}]}"#;
 
 fn gzip(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

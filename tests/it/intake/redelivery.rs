@@ -56,3 +56,38 @@ async fn redelivered_status_is_a_duplicate_and_a_recurring_one_is_not() {
     drop(intake);
     writer.join();
 }
+
+#[tokio::test]
+async fn redelivered_message_without_identifier_is_dropped_only_if_it_says_nothing_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sqlite::SqliteStore::open(folder.path(), sqlite::SqliteOptions::default()).unwrap();
+    let (journal, writer) = Journal::start(store, JournalSettings::default()).unwrap();
+    let intake = Intake::new(journal);
+    let kind = format::dialect("content-change").unwrap();
+    let name = SourceName::parse("plug-in").unwrap();
+    let source = Source::new(name, kind, json!({}), false, Limits::default()).unwrap();
+    for (size, redelivered, outcome) in [
+        (1, false, Outcome::Accepted),
+        (1, true, Outcome::Duplicate),
+        (1, false, Outcome::Accepted),
+        (2, false, Outcome::Accepted),
+        // It may be the first delivery of an event that looks like an earlier one.
+        (1, true, Outcome::Accepted),
+        (1, true, Outcome::Duplicate),
+        (3, true, Outcome::Accepted),
+    ] {
+        let content = json!({"url": "http://h/1", "size": size});
+        let body =
+            json!({"object": "http://h/1", "items": [{"uri": "http://h/1", "change": "UPDATE", "content": content}]});
+        let incoming = Incoming {
+            content_type: None,
+            headers: Headers::default(),
+            body: body.to_string().into(),
+            transport_id: None,
+            redelivered,
+        };
+        assert_eq!(intake.accept(&source, incoming).await.unwrap().outcome(), outcome, "{size} {redelivered}");
+    }
+    drop(intake);
+    writer.join();
+}

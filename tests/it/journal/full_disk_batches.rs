@@ -131,7 +131,10 @@ async fn assert_correct(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
                     assert_eq!(changes.get(seq), Some(id), "event {event}: {outcomes:?}");
                 }
                 DraftOutcome::Unchanged => assert!(made.is_empty(), "event {event}: {outcomes:?}"),
-                DraftOutcome::Duplicate { .. } | DraftOutcome::TooManyItems | DraftOutcome::Refused => {
+                DraftOutcome::Duplicate { .. }
+                | DraftOutcome::TooManyItems
+                | DraftOutcome::Refused
+                | DraftOutcome::OtherObject { .. } => {
                     panic!("event {event}: {outcomes:?}")
                 }
             }

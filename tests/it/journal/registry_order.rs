@@ -14,7 +14,7 @@ use tidings::{
     },
     model::{
         Change, ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty,
-        Seq, SourceName, State, Text, Timestamp, Uri, User,
+        Reading, Seq, SourceName, State, Text, Timestamp, Uri, User,
     },
 };
 
@@ -102,6 +102,7 @@ pub(crate) fn drafts(object: &Uri, operations: &[Operation]) -> Vec<Draft> {
             description: Text::new("a deed"),
             report: None,
             lookup: DraftLookup::default(),
+            reading: Reading::default(),
             items: item.map_or(DraftItems::Purge, listed),
         });
     }

@@ -140,7 +140,10 @@ async fn message_id_identifies_duplicates() {
     let client = vhost.client().await;
     for (id, number) in [("a", 1), ("b", 2), ("a", 3)] {
         let properties = persistent().with_message_id(id.into());
-        client.publish_with(EXCHANGE, "a", event(number).to_string(), properties).await;
+        let mut event = event(number);
+        event["object"] = "http://localhost/objects/1".into();
+        event["sourceEventId"] = Value::Null;
+        client.publish_with(EXCHANGE, "a", event.to_string(), properties).await;
     }
     until(&gateway, "the duplicate was accepted", async || (counts(&gateway).await["duplicate"] == 1).then_some(()))
         .await;

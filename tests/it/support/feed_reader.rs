@@ -318,7 +318,9 @@ pub(crate) fn varied(number: u64) -> Draft {
             ],
         })),
         1 => draft(json!({"object": object, "items": [{"uri": item("A"), "change": "ADD"}]})),
-        2 => draft(json!({"object": object, "description": "purgeObject", "purge": true})),
+        2 => draft(
+            json!({"time": "2012-01-01T00:00:00Z", "object": object, "description": "purgeObject", "purge": true}),
+        ),
         3 => Draft { items: unknown_whether_new(&item("NEW")), ..plain() },
         4 => Draft { time: DraftTime::Reported(Timestamp::parse("2009-01-01T00:00:00Z").unwrap()), ..plain() },
         _ => plain(),

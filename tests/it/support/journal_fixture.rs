@@ -69,7 +69,8 @@ impl OpenJournal {
 pub(crate) fn event(number: u64) -> Value {
     let object = format!("http://localhost/objects/{}", number % 100);
     let item = format!("{object}/items/{number}");
-    json!({ "object": object, "description": "x".repeat(600), "items": [{ "uri": item, "change": "ADD" }] })
+    let items = json!([{ "uri": item, "change": "ADD" }]);
+    json!({ "sourceEventId": format!("event {number}"), "object": object, "description": "x".repeat(600), "items": items })
 }
 
 /// Posts an event, which must be accepted; returns the number of its change.

@@ -9,6 +9,9 @@ use crate::worlds::{ItemTruth, Truth, World, driver, rig::Rig};
 
 const BASE: &str = "http://localhost:8080/rest";
 
+/// URL of the same repository behind its proxy.
+const PROXY: &str = "https://repository.example.org/fcrepo/rest";
+
 /// Names of the resources as their editors typed them, and as the REST API spells their paths.
 const NAMES: [(&str, &str); 7] = [
     ("book", "book"),
@@ -43,6 +46,10 @@ pub(crate) struct Behaviour {
     old_descriptions: bool,
     /// The base URL in events ends with a slash.
     slash_after_base: bool,
+    /// Every second request comes through the proxy, so that its events have the URL of the proxy.
+    proxy: bool,
+    /// Every third request has a slash at the end of its path.
+    slash_after_path: bool,
 }
 
 /// What a client of the repository does, or what the broker does with the events.
@@ -88,8 +95,10 @@ impl Fedora6 {
         self.sent += 1;
         let time = chrono::Utc::now() - chrono::TimeDelta::seconds(seconds_ago);
         let id = format!("urn:uuid:00000000-0000-4000-8000-{:012}", self.sent);
-        let base = if self.behaviour.slash_after_base { format!("{BASE}/") } else { BASE.to_owned() };
-        let resource = format!("{BASE}/{}", self.path(name));
+        let host = if self.behaviour.proxy && self.sent.is_multiple_of(2) { PROXY } else { BASE };
+        let base = if self.behaviour.slash_after_base { format!("{host}/") } else { host.to_owned() };
+        let slash = if self.behaviour.slash_after_path && self.sent.is_multiple_of(3) { "/" } else { "" };
+        let resource = format!("{host}/{}{slash}", self.path(name));
         let long = |kind: &&str| format!("https://www.w3.org/ns/activitystreams#{kind}");
         let event_type = kinds.iter().map(long).collect::<Vec<_>>().join(",");
         let mut headers = Vec::new();
@@ -99,7 +108,7 @@ impl Fedora6 {
                 ("org.fcrepo.jms.eventID", id.clone()),
                 ("org.fcrepo.jms.timestamp", time.timestamp_millis().to_string()),
                 ("org.fcrepo.jms.baseURL", base.clone()),
-                ("org.fcrepo.jms.identifier", format!("/{}", self.path(name))),
+                ("org.fcrepo.jms.identifier", format!("/{}{slash}", self.path(name))),
                 ("org.fcrepo.jms.user", "fedoraAdmin".to_owned()),
             ]);
         }
@@ -161,13 +170,15 @@ impl World for Fedora6 {
             1 => Just(Transfer::BareForwarder),
             1 => Just(Transfer::Headers),
         ];
-        (transfer, any::<bool>(), any::<bool>(), any::<bool>())
-            .prop_map(|(transfer, raw_paths, old_descriptions, slash_after_base)| Behaviour {
+        (transfer, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>())
+            .prop_map(|(transfer, raw_paths, old_descriptions, slash_after_base, proxy, slash_after_path)| Behaviour {
                 transfer,
                 // Header fields of HTTP are ASCII, so the raw paths of a broker's headers cannot come this way.
                 raw_paths: raw_paths && transfer == Transfer::Event,
                 old_descriptions,
                 slash_after_base,
+                proxy,
+                slash_after_path,
             })
             .boxed()
     }
@@ -189,7 +200,13 @@ impl World for Fedora6 {
     }
 
     fn settings(&self) -> String {
-        String::new()
+        if !self.behaviour.proxy {
+            return String::new();
+        }
+        format!(
+            "[sources.fedora]\ntransport = \"http\"\ndialect = \"fedora-events\"\n\
+             settings = {{ base_url = \"{BASE}\", other_base_urls = [\"{PROXY}\"] }}\n"
+        )
     }
 
     async fn live(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
@@ -258,7 +275,6 @@ impl World for Fedora6 {
 }
 
 #[test]
-#[ignore = "the dialect fedora-events is not true to its source yet"]
 fn fedora6_and_registry_agree() {
     driver::run::<Fedora6>();
 }

@@ -188,7 +188,6 @@ impl World for Islandora {
 }
 
 #[test]
-#[ignore = "the dialect islandora is not true to its source yet"]
 fn islandora_and_registry_agree() {
     driver::run::<Islandora>();
 }

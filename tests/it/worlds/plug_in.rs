@@ -170,7 +170,8 @@ impl PlugIn {
     /// Sends a message about an event that has happened; the gateway must accept it as such.
     async fn send(&mut self, message: Message, rig: &mut Rig) -> Result<(), String> {
         let response = rig.post("content-change", &message.headers, &message.body).await;
-        let is_repeat = response.repeated && response.outcome() == "duplicate";
+        // Without an identifier the gateway takes a repetition for an event, which may change nothing.
+        let is_repeat = response.repeated && ["duplicate", "unchanged"].contains(&response.outcome());
         if response.outcome() != "accepted" && !is_repeat {
             return Err(format!("{} is answered {response:?}", String::from_utf8_lossy(&message.body)));
         }
@@ -189,11 +190,16 @@ impl PlugIn {
         if self.habits.identifier != Identifier::IdempotencyKey {
             return Ok(());
         }
-        let Some(last) = self.last.clone() else { return Ok(()) };
+        let Some(last) = self.last.clone().filter(|message| message.has_identifier) else { return Ok(()) };
         let other = format!("{BASE}/other-{thing}");
         let body = json!({ "object": other, "items": [{ "uri": format!("{other}/image"), "change": "ADD" }] });
         let response = rig.post("content-change", &last.headers, body.to_string().as_bytes()).await;
         self.refused += 1;
+        if response.repeated {
+            // The gateway may have been killed after it had put the first copy into the quarantine.
+            let refused = rig.gateway().json("/quarantine?limit=1000").await["messages"].as_array().unwrap().len();
+            self.refused = refused.clamp(self.refused, self.refused + 1);
+        }
         if response.status == 422 { Ok(()) } else { Err(format!("a used key is answered {response:?}")) }
     }
 }
@@ -333,7 +339,6 @@ impl World for PlugIn {
 }
 
 #[test]
-#[ignore = "the dialect content-change is not true to its source yet"]
 fn plug_in_and_registry_agree() {
     driver::run::<PlugIn>();
 }

@@ -230,7 +230,6 @@ impl World for Sfm {
 }
 
 #[test]
-#[ignore = "the dialect sfm is not true to its source yet"]
 fn sfm_and_registry_agree() {
     driver::run::<Sfm>();
 }

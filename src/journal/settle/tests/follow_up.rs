@@ -1,8 +1,8 @@
 //! Results of later lookups, for events that are in the journal or that may have changed nothing.
 
 use super::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, Fixture, ItemChange, NonEmpty, State, add,
-    draft, item, set_state, update, uri,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, Fixture, ItemChange, NonEmpty,
+    State, add, draft, item, set_state, update, uri,
 };
 use crate::model::LookupMark;
 
@@ -102,4 +102,25 @@ fn a_follow_up_without_remaining_content_deletes_the_item() {
     let deleted = |second| draft(second, item("a", DraftChange::FollowUp(delete())));
     assert!(matches!(settled_change(&mut fixture, deleted(2)), Some(ItemChange::Delete { .. })));
     assert_eq!(settled_change(&mut fixture, deleted(3)), None);
+}
+
+#[test]
+fn follow_up_of_an_event_without_time_is_outdated_if_another_event_changed_the_item() {
+    let at = |content: &str| Some(ContentLocation::at(uri(content)));
+    let arrived = |items| Draft { time: DraftTime::Arrival, ..draft(0, items) };
+    let reported = |content: &str| ItemChange::Add { content: at(content), after: None };
+    let found = || {
+        let content = ContentLocation { size: Some(7), ..ContentLocation::at(uri("x")) };
+        let change = ItemChange::Add { content: Some(content), after: None };
+        arrived(item("a", DraftChange::FollowUpTo { reported: reported("x"), change }))
+    };
+    let event = |change: ItemChange| arrived(item("a", DraftChange::Reported(change)));
+    let delete = || event(ItemChange::Delete { before: None, after: None });
+    let update = || event(ItemChange::Update { content: at("y"), before: None, after: None });
+    for (between, is_outdated) in [(None, false), (Some(delete()), true), (Some(update()), true)] {
+        let mut fixture = Fixture::new(false);
+        fixture.settle_draft(event(reported("x")));
+        between.map(|draft| fixture.settle_draft(draft));
+        assert_eq!(fixture.settle_draft(found()).is_none(), is_outdated);
+    }
 }

@@ -9,15 +9,16 @@ use uuid::Uuid;
 
 use super::{changes, connection::Session, row};
 use crate::{
-    journal::store::{EventKey, NewChange, StoreError, StoreLimits, WriteBatch, rows},
+    journal::store::{EventKey, FirstChange, NewChange, StoreError, StoreLimits, WriteBatch, rows},
     model::{ChangeId, Seq, Timestamp},
 };
 
 /// Maximum number of keys that one statement of the maintenance removes.
 const REMOVED_AT_ONCE: i64 = 1024;
 
-pub(super) const FIND: &str = "SELECT k.key, k.seq, c.id FROM event_keys k LEFT JOIN changes c ON c.seq = k.seq
-    WHERE k.key = ANY($1::uuid[]) AND (k.received >= $2 OR k.seq >= $3)";
+pub(super) const FIND: &str = r#"SELECT k.key, k.seq, c.id, substring(c.json FROM '"object":"[^"]*"')
+    FROM event_keys k LEFT JOIN changes c ON c.seq = k.seq
+    WHERE k.key = ANY($1::uuid[]) AND (k.received >= $2 OR k.seq >= $3)"#;
 
 pub(super) const FIND_UNCHANGED: &str = "SELECT key FROM unchanged WHERE key = ANY($1::uuid[])
     AND (received >= $2 OR number > (SELECT max(number) FROM unchanged) - $3)";
@@ -73,12 +74,12 @@ fn read_key(found: &Row) -> Result<EventKey, StoreError> {
     Ok(EventKey(row::get::<Uuid>(found, 0)?.into_bytes()))
 }
 
-/// Returns the first change of each event, with its identifier unless retention has removed the change.
+/// Returns the number of the first change of each event, and the change unless retention has removed it.
 pub(super) async fn first_changes(
     session: &Session,
     window: Window,
     keys: &[EventKey],
-) -> Result<HashMap<EventKey, (Seq, Option<ChangeId>)>, StoreError> {
+) -> Result<HashMap<EventKey, (Seq, Option<FirstChange>)>, StoreError> {
     if keys.is_empty() {
         return Ok(HashMap::default());
     }
@@ -86,7 +87,9 @@ pub(super) async fn first_changes(
     let found = session.query(FIND, &[&keys, &window.since, &window.first]).await?;
     let read = |found: &Row| {
         let id: Option<Uuid> = row::get(found, 2)?;
-        Ok((read_key(found)?, (row::seq(found, 1)?, id.map(ChangeId::from))))
+        let json: Option<&str> = row::get(found, 3)?;
+        let first = id.map(|id| FirstChange::of_json(ChangeId::from(id), json.unwrap_or_default()));
+        Ok((read_key(found)?, (row::seq(found, 1)?, first)))
     };
     found.iter().map(read).collect()
 }

@@ -19,7 +19,7 @@ pub(super) mod unchanged;
 use std::collections::VecDeque;
 
 use foldhash::HashMap;
-use rusqlite::{CachedStatement, Connection, OptionalExtension};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
 use self::{
@@ -29,7 +29,7 @@ use self::{
 use super::value::params;
 use super::{SqliteOptions, changes, rows};
 use crate::{
-    journal::store::{EventKey, NewChange, StoreError, StoreLimits},
+    journal::store::{EventKey, FirstChange, NewChange, StoreError, StoreLimits},
     model::{ChangeId, Seq, Timestamp},
 };
 
@@ -211,23 +211,23 @@ pub(super) struct FirstChangeSearch<'a> {
     connection: &'a Connection,
     limits: StoreLimits,
     run_search: RunSearch<'a>,
-    id: CachedStatement<'a>,
+    change: CachedStatement<'a>,
 }
 
 impl<'a> FirstChangeSearch<'a> {
     pub(super) fn new(connection: &'a Connection, limits: StoreLimits) -> rusqlite::Result<Self> {
-        let id = connection.prepare_cached("SELECT id FROM changes WHERE seq = ?")?;
-        Ok(Self { connection, limits, run_search: RunSearch::new(connection)?, id })
+        let change = connection.prepare_cached("SELECT id, json FROM changes WHERE seq = ?")?;
+        Ok(Self { connection, limits, run_search: RunSearch::new(connection)?, change })
     }
 
-    /// Returns the first change of an event, with its identifier unless retention has removed the change; `None` if the
+    /// Returns the number of the first change of an event, and the change unless retention has removed it; `None` if the
     /// event is new or out of the window.
     pub(super) fn first_change(
         &mut self,
         key: EventKey,
         location: KeyLocation,
         now: Timestamp,
-    ) -> Result<Option<(Seq, Option<ChangeId>)>, StoreError> {
+    ) -> Result<Option<(Seq, Option<FirstChange>)>, StoreError> {
         let (seq, run) = match location {
             KeyLocation::Buffer(seq) => (seq, None),
             KeyLocation::Runs(runs) => match self.in_runs(key, runs)? {
@@ -238,8 +238,13 @@ impl<'a> FirstChangeSearch<'a> {
         if self.is_outdated(seq, run, now)? {
             return Ok(None);
         }
-        let id = self.id.query_row(params![rows::number(seq.0)], |row| row.get::<_, [u8; 16]>(0)).optional()?;
-        Ok(Some((seq, id.map(|id| ChangeId::from(Uuid::from_bytes(id))))))
+        let first = |row: &Row<'_>| {
+            let id = ChangeId::from(Uuid::from_bytes(row.get::<_, [u8; 16]>(0)?));
+            // The JSON of a damaged change need not be text.
+            let json = row.get_ref(1)?.as_bytes().map(String::from_utf8_lossy).unwrap_or_default();
+            Ok(FirstChange::of_json(id, &json))
+        };
+        Ok(Some((seq, self.change.query_row(params![rows::number(seq.0)], first).optional()?)))
     }
 
     fn in_runs(&mut self, key: EventKey, runs: Vec<Run>) -> Result<Option<(Seq, Run)>, StoreError> {

@@ -1,0 +1,19 @@
+//! Optional parts of messages that could not be read: they cost themselves, and not the event.
+
+use super::Source;
+use crate::model::Draft;
+
+/// Metric name: number of optional parts of messages that could not be read.
+pub const DROPPED_PARTS: &str = "tidings_dropped_parts_total";
+
+impl Source {
+    /// Counts and logs what the dialect has left out of these drafts.
+    pub(super) fn note_dropped_parts(&self, drafts: &[Draft]) {
+        let parts = drafts.iter().flat_map(|draft| draft.reading.dropped.iter().map(move |part| (draft, part)));
+        for (draft, part) in parts {
+            let (name, part, object) = (self.name().to_string(), part.name(), &draft.object);
+            tracing::debug!(source = %self.name(), part, %object, "a part of a message cannot be read and is dropped");
+            metrics::counter!(DROPPED_PARTS, "source" => name, "part" => part).increment(1);
+        }
+    }
+}
