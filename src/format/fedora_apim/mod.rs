@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use self::{
     call::Call,
-    entry::{Entry, Field},
+    entry::Entry,
     method::{Effect, Method},
     rest::BaseUrl,
 };
@@ -28,7 +28,7 @@ use super::{
     Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Limits, Location, Message, ParsedMessage,
     Rejection, RepositoryApi, RepositoryKind, parse_settings,
 };
-use crate::model::{Draft, DraftLookup, EventId, Reading, Text, User};
+use crate::model::{Draft, DraftLookup, DroppedPart, EventId, Reading, Text, User};
 
 /// Format that Fedora 3.3 and later declare in each message.
 const FORMAT: &str = "info:fedora/fedora-system:ATOM-APIM-1.0";
@@ -77,12 +77,13 @@ impl Dialect for FedoraApim {
             Effect::Items(items, missing) => (items, missing),
             Effect::Nothing(reason) => return Ok(ParsedMessage::NoChange(reason)),
         };
+        let mut reading = Reading::default();
         Ok(ParsedMessage::one(Draft {
             id: None,
             event_id: event_id(&entry),
             software_version: entry.version.as_ref().map(|version| Text::new(version.value())),
             user: User::new(entry.author.as_ref().map_or("", |name| name.value()), None),
-            time: entry.updated.as_ref().map(Field::date).transpose()?.into(),
+            time: entry.updated.as_ref().and_then(|date| reading.keep(DroppedPart::Time, date.date())).into(),
             object: call.object()?,
             parent: None,
             types: Vec::new(),
@@ -90,7 +91,7 @@ impl Dialect for FedoraApim {
             items,
             report: None,
             lookup: DraftLookup::of(missing),
-            reading: Reading::default(),
+            reading,
         }))
     }
 }

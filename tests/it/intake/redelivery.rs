@@ -85,6 +85,7 @@ async fn redelivered_message_without_identifier_is_dropped_only_if_it_says_nothi
             body: body.to_string().into(),
             transport_id: None,
             redelivered,
+            set: None,
         };
         assert_eq!(intake.accept(&source, incoming).await.unwrap().outcome(), outcome, "{size} {redelivered}");
     }
