@@ -165,6 +165,7 @@ mod tests {
                 "_bytes",
                 "_events",
                 "_messages",
+                "_records",
                 "_changes",
                 "_streams",
                 "_subscriptions",

@@ -205,7 +205,7 @@ impl OaiPmh {
     }
 }
 
-/// Returns the item for the metadata, whose content is at `url`. Registries of former versions have another digest of it, which is recognised.
+/// Returns the item for the metadata. Registries of former versions have another digest of it, which is recognised.
 fn metadata_item(address: &Uri, url: Uri, ElementDigest { digest, former }: &ElementDigest) -> DraftItem {
     let parse = |digest: &str| Digest::parse(DigestAlgorithm::Sha256, digest).ok();
     let content = ContentLocation {

@@ -13,7 +13,7 @@ use crate::{
 pub const RUNS: &str = "tidings_harvest_runs_total";
 
 /// Metric name: number of records by which repository and journal differ.
-pub const DIFFERENCE: &str = "tidings_harvest_record_difference";
+pub const DIFFERENCE: &str = "tidings_harvest_differing_records";
 
 /// Metric name: number of harvested records by outcome.
 pub const RECORDS: &str = "tidings_harvest_records_total";

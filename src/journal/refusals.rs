@@ -102,7 +102,8 @@ impl Writer {
     }
 }
 
-/// Returns an append without some of its messages, and without the position of a source.
+/// Returns an append without some of its messages, and without the position of a source. A harvest counts these messages as
+/// quarantined.
 fn without(input: &BatchInput, messages: &[usize]) -> BatchInput {
     let mut rest = input.clone();
     let mut index = 0;
@@ -113,6 +114,9 @@ fn without(input: &BatchInput, messages: &[usize]) -> BatchInput {
     for append in &mut rest.appends {
         append.submissions = rest.submissions.len();
         append.progress.take_if(|progress| !messages.is_empty() && matches!(progress, Progress::Position(_)));
+        if let Some(Progress::Harvest(progress)) = &mut append.progress {
+            progress.run.counts.quarantined += messages.len() as u64;
+        }
     }
     rest
 }

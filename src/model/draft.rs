@@ -1,8 +1,8 @@
 //! Drafts: modifications as their source reported them, before the journal settles them.
 
 use super::{
-    ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, DraftLookup, EventId, ItemChange,
-    ItemId, NonEmpty, OriginalContent, Reading, Report, Settlement, State, Text, Timestamp, Uri, User,
+    ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Digest, DraftLookup, EventId,
+    ItemChange, ItemId, NonEmpty, OriginalContent, Reading, Report, Settlement, State, Text, Timestamp, Uri, User,
 };
 
 /// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of
@@ -149,6 +149,14 @@ pub enum DraftChange {
         /// State of the item; `None` if the source does not report it.
         state: Option<State>,
     },
+    /// Presence of the item as [`Self::Present`], with content whose digest follows a newer rule. If the registry has the
+    /// content with the former digest, nothing has changed, and the registry keeps that digest.
+    Redigested {
+        /// Location of the content, with the digest by the newer rule.
+        content: ContentLocation,
+        /// Digest by the former rule.
+        former: Digest,
+    },
     /// Absence of the item: a DELETE if the registry has the item, and otherwise no change.
     Absent,
     /// Presence of the item in a crawled repository: an ADD if the registry lacks the item, an UPDATE or a change
@@ -205,6 +213,7 @@ impl DraftChange {
             Self::AddOrUpdate { content, .. } | Self::Present { content, .. } | Self::Crawled { content, .. } => {
                 content.as_ref()
             }
+            Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_ref(),
             Self::Absent | Self::Activity { .. } | Self::Properties { .. } => None,
         }
@@ -221,6 +230,7 @@ impl DraftChange {
             | Self::AddOrUpdate { content, .. }
             | Self::Present { content, .. }
             | Self::Crawled { content, .. } => content.as_mut(),
+            Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_mut(),
             Self::Reported(_)
             | Self::FollowUp(_)

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 50] = [
+pub const METRICS: [Metric; 51] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -80,7 +80,13 @@ pub const METRICS: [Metric; 50] = [
         name: harvest::LAST_COMPLETE,
         kind: Kind::Gauge,
         labels: &["source"],
-        about: "Time of the end of the last complete run since the start of this gateway, in seconds since 1970.",
+        about: "Time of the end of the last complete run, in seconds since 1970; 0 if no run was complete.",
+    },
+    Metric {
+        name: harvest::DIFFERENCE,
+        kind: Kind::Gauge,
+        labels: &["source"],
+        about: "Records by which the number that the repository announces differs from the journal, at the last comparison.",
     },
     Metric {
         name: harvest::INGESTS,

@@ -7,7 +7,7 @@ use super::{
     Aspect, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty,
     ObjectState, Settlement, SourceName, SourcePolicy, State, Timestamp, Uri, settle,
 };
-use crate::model::{ContentLocation, DraftLookup, Reading, Text, User};
+use crate::model::{ContentLocation, Digest, DigestAlgorithm, DraftLookup, Reading, Text, User};
 
 /// A registry of one object, and the policy of its source.
 struct Fixture {
@@ -194,6 +194,23 @@ fn items_that_a_complete_draft_lacks_are_deleted() {
     );
     assert_eq!(changes(fixture.settle_items(5, complete(&[]))), [(uri("b"), "DELETE"), (uri("d"), "DELETE")]);
     assert!(fixture.settle_items(6, complete(&[])).is_none());
+}
+
+#[test]
+fn content_with_the_former_digest_is_the_same() {
+    let mut fixture = Fixture::new(false);
+    let digest = |number: u8| Digest::parse(DigestAlgorithm::Sha256, &format!("{number:064}")).unwrap();
+    let content = |number| ContentLocation { digest: Some(digest(number)), ..ContentLocation::at(uri("a")) };
+    let redigested =
+        |number, former| item("a", DraftChange::Redigested { content: content(number), former: digest(former) });
+    let registered = |fixture: &Fixture| fixture.registered.content(&uri("a")).unwrap().parse().unwrap();
+    fixture.settle_items(1, item("a", DraftChange::Present { content: Some(content(1)), state: None })).unwrap();
+    assert_eq!(fixture.settle_items(2, redigested(2, 1)), None);
+    assert_eq!(registered(&fixture), content(1), "the registry keeps the former digest");
+    fixture.settle_items(3, redigested(3, 4)).unwrap();
+    assert_eq!(registered(&fixture), content(3), "other content has the new digest");
+    // The former rule finds a difference where the new one finds none.
+    assert_eq!(fixture.settle_items(4, redigested(3, 5)), None);
 }
 
 #[test]

@@ -188,7 +188,7 @@ async fn refused_files_say_the_reason_and_leave_nothing() {
     let cases = [
         ("large", FileResponse::Length(5000), &[b'a'; 1100][..], "more than 1000 bytes (max_bytes)"),
         ("lie", FileResponse::Length(950), &text, "broke off after 900 bytes"),
-        ("loop", FileResponse::Status(302, "location: /loop\r\n"), &text, "redirects more than 5 times"),
+        ("loop", FileResponse::Status(302, "location: /loop\r\n"), &text, "redirects more than 10 times"),
         ("inside", FileResponse::Status(302, "location: http://127.0.0.2/x\r\n"), &text, "the address is not allowed"),
         ("private", FileResponse::Good, &text, "robots.txt of the server forbids it"),
         ("pdf", FileResponse::Good, PDF, "it is application/pdf, which is not in media_types"),

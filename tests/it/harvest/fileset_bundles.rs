@@ -267,7 +267,7 @@ async fn fileset_bundles_that_lie_are_refused() {
         ("parent", with(member("../up", "x")), "unsafe-path", "../up"),
         ("parent inside", with(member("a/../../up", "x")), "unsafe-path", "up"),
         ("root", with(member("/etc/passwd", "x")), "unsafe-path", "/etc/passwd"),
-        ("other slash", with(member("..\\x", "x")), "unsafe-path", "..\\"),
+        ("other slash", with(member("..\\x", "x")), "unsafe-path", "../x"),
         ("folder above", with(member("../", "")), "unsafe-path", "../"),
         ("symlink", with(Member { mode: 0o120_777, ..member("link", "/etc/passwd") }), "unsafe-path", "is a link"),
         ("symlink in tar", tar_link(tar::EntryType::Symlink), "unsafe-path", "is a link"),

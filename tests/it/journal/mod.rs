@@ -20,6 +20,7 @@ mod postgres_errors;
 mod postgres_failover;
 mod postgres_full_disk;
 mod postgres_nodes;
+mod refused_rows;
 pub(crate) mod registry_crashes;
 pub(crate) mod registry_order;
 mod retention;

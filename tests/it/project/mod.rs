@@ -4,3 +4,4 @@ mod architecture;
 mod command_output;
 mod foreign_input;
 mod packaging;
+mod test_files;

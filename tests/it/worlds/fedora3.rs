@@ -1,6 +1,6 @@
 //! World of a Fedora 3, which sends the messages of one call from threads of their own, so that they arrive in any order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use proptest::prelude::*;
 
@@ -165,8 +165,8 @@ impl World for Fedora3 {
     async fn live(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
         match act {
             Act::Ingest { object } => {
-                if !self.objects.contains_key(&object) {
-                    self.objects.insert(object, [(None, None)].into());
+                if let Entry::Vacant(place) = self.objects.entry(object) {
+                    place.insert([(None, None)].into());
                     let returned = pid(object);
                     self.call(object, "ingest", &[("logMessage", "null")], Some(&returned), rig).await?;
                 }

@@ -342,7 +342,7 @@ impl World for FeedWorld {
 }
 
 #[test]
-#[ignore = "harvests are not true to their sources yet"]
+#[ignore = "of an entry that several feeds show, the registry has the files of one feed alone"]
 fn feed_and_registry_agree() {
     driver::run::<FeedWorld>();
 }

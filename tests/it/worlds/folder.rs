@@ -129,7 +129,8 @@ impl FolderWorld {
             return Err(format!("a run is {run}"));
         }
         let has_twins = self.share.has_twins && self.share.place != Place::Folder && self.files.contains_key(&1);
-        if has_twins != reason.contains("more than once") {
+        // A run that continues after a kill has no remarks of the pages before.
+        if has_twins != reason.contains("more than once") && !(has_twins && rig.was_interrupted) {
             return Err(format!("the remarks are {reason:?}, and there are twins: {has_twins}"));
         }
         self.seen = self.files.clone();

@@ -42,6 +42,8 @@ pub(crate) struct Rig {
     folder: TempDir,
     gateway: Gateway,
     kill_after: Option<Duration>,
+    /// Whether the last run of a harvest was interrupted by a kill.
+    pub(crate) was_interrupted: bool,
     copies: Arc<Mutex<Vec<SubscriberCopy>>>,
     _receiver: Receiver,
 }
@@ -74,7 +76,7 @@ impl Rig {
         }
         fs::write(folder.path().join("tidings.toml"), configuration).unwrap();
         let gateway = gateway(&folder);
-        Self { folder, gateway, kill_after: None, copies, _receiver: receiver }
+        Self { folder, gateway, kill_after: None, was_interrupted: false, copies, _receiver: receiver }
     }
 
     /// Returns the running gateway.
@@ -130,6 +132,7 @@ impl Rig {
         let first = self.harvest_when(&path, ended).await;
         let requested = self.gateway.http.post(format!("{}{path}/run", self.gateway.url)).send().await.unwrap();
         assert_eq!(requested.status(), reqwest::StatusCode::ACCEPTED);
+        self.was_interrupted = self.kill_after.is_some();
         if let Some(after) = self.kill_after.take() {
             tokio::time::sleep(after).await;
             self.kill();
