@@ -10,7 +10,8 @@ fuzz_target!(|query: &str| {
     match Selection::parse(query) {
         Ok(selection) => {
             let canonical = selection.to_query();
-            let again = Selection::parse(&canonical).unwrap_or_else(|problem| panic!("{canonical}: {}", problem.detail()));
+            let again =
+                Selection::parse(&canonical).unwrap_or_else(|problem| panic!("{canonical}: {}", problem.detail()));
             assert_eq!(again, selection, "{canonical}");
             assert_eq!(again.to_query(), canonical);
         }

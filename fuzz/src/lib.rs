@@ -21,8 +21,9 @@ use tidings::{
     model::{Draft, SourceName},
 };
 
-/// Memory of a parsed message: its drafts, and the document while it is parsed.
-const MESSAGE: MemoryLimit = MemoryLimit { per_byte: 64, fixed: 256 << 10 };
+/// Memory of a parsed message: its drafts, and the document while it is parsed. An empty entry of Atom has 8 bytes, and takes more
+/// than a kilobyte with all facts that it can have; `limits.items` bounds their number, so 10 000 take 40 MB at most.
+const MESSAGE: MemoryLimit = MemoryLimit { per_byte: 192, fixed: 256 << 10 };
 
 /// Separator between headers and body in an input, as in HTTP. An input without it is only a body.
 const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
@@ -108,6 +109,9 @@ fn check_draft(draft: Draft) {
         if !["atom", "json"].contains(&format.name) {
             continue;
         }
+        // Atom has no place for the message of a source about its work.
+        let report = expected.report.clone().filter(|_| format.name == "json");
+        let expected = Draft { report, ..expected.clone() };
         let message = Message { content_type: Some(format.media_type), headers: &Headers::default(), body: &written };
         match CONTENT_CHANGE.read(&message) {
             Ok(ParsedMessage::Drafts(read)) => assert_eq!(read[0], expected, "{}", String::from_utf8_lossy(&written)),
