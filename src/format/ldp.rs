@@ -170,7 +170,7 @@ impl WebLink<'_> {
 }
 
 /// Returns the links of a `Link` header, or of a document of the media type `application/linkset` (RFC 9264), which may
-/// have line breaks. What is no link is skipped up to the next comma.
+/// have line breaks. Text that is no link is skipped up to the next comma.
 pub fn web_links(value: &str) -> impl Iterator<Item = WebLink<'_>> {
     let mut rest = value;
     std::iter::from_fn(move || {
@@ -204,7 +204,7 @@ impl<'h> Parameters<'h> {
         let mut link = WebLink::default();
         let mut has_relations = false;
         loop {
-            // Whatever stands before the next parameter is no part of one.
+            // Text before the next parameter belongs to none.
             let Some(end) = self.rest.find([';', ',', '"']) else {
                 self.rest = "";
                 return link;

@@ -37,11 +37,11 @@ pub struct Listing {
     pub date: Option<Timestamp>,
     /// Start of the run.
     pub at: Timestamp,
-    /// What the repository has shown.
+    /// State of the record in the view.
     pub sight: Sight,
 }
 
-/// What a repository has shown of a record.
+/// State of a record in a view, or its state by a request of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     /// The view has the record.
@@ -81,7 +81,7 @@ pub(super) struct Membership {
     is_gone: bool,
 }
 
-/// What is known about the existence of a record.
+/// Existence of a record, as far as its views show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existence {
     /// A view has it.
@@ -134,7 +134,7 @@ impl Membership {
         dates.max().and_then(Timestamp::from_millis)
     }
 
-    /// Notes what the repository has shown. Returns false if the same run has seen a newer state in the same view.
+    /// Notes the state of the record in a view. Returns false if the same run has seen a newer state in the same view.
     fn note(&mut self, listing: &Listing) -> bool {
         let at = listing.at.millis();
         let seen = View(at, listing.date.map(Timestamp::millis), false);
@@ -191,7 +191,7 @@ impl Membership {
 pub(super) struct Memberships(HashMap<String, Membership>);
 
 impl Memberships {
-    /// Reads what the journal knows about records. Those of one page are different, so nothing that is being written counts.
+    /// Reads the memberships of records from the journal. Those of one page are different, so nothing that is being written counts.
     pub(super) async fn read(
         journal: &Journal,
         source: &SourceName,

@@ -414,7 +414,7 @@ async fn refusal(mut response: ResponseStream) -> TransferError {
             body.extend_from_slice(&piece);
         }
     };
-    // What has arrived until then may be enough.
+    // The bytes that have arrived may be enough.
     let _ = timeout(REASON_TIMEOUT, reading).await;
     body.truncate(MAX_REASON_BYTES);
     TransferError::Refused { status, body: body.into() }

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     format::{Location, Redaction, Rejection},
     journal::{
-        JournalError, Submission,
+        DraftOutcome, JournalError, Submission,
         harvest::{HarvestProgress, RunCounts, SourcePosition},
         quarantine::QuarantineId,
     },
@@ -56,9 +56,12 @@ pub struct Batch {
     unreadable: Vec<usize>,
     /// Number of messages that are in the quarantine already.
     quarantined: u64,
+    /// Number of changes that are in the journal already, while the progress after them is not.
+    changes: u64,
 }
 
 /// Progress of the source that is written with a batch.
+#[derive(Clone)]
 enum Progress {
     /// The broker records what was read.
     None,
@@ -95,7 +98,7 @@ impl Batch {
     #[must_use]
     pub fn read(source: &Source, mut messages: Vec<ReceivedMessage>) -> Self {
         let (read, rejected, unreadable) = read_all(source, &mut messages);
-        Self { messages, read: Some(read), since: Instant::now(), rejected, unreadable, quarantined: 0 }
+        Self { messages, read: Some(read), since: Instant::now(), rejected, unreadable, quarantined: 0, changes: 0 }
     }
 
     /// Returns the positions of the messages that could not be read, in order.
@@ -137,6 +140,7 @@ impl Batch {
         self.unreadable.clear();
         self.rejected.extend(next.rejected);
         self.quarantined += next.quarantined;
+        self.changes += next.changes;
         self.since = self.since.max(next.since);
     }
 }
@@ -301,20 +305,8 @@ impl Intake {
         }
         // Before the append, because no record is read again once the position is past it.
         self.quarantine(source, batch).await?;
-        let mut unwritten_position = None;
-        let outcomes = match progress {
-            Progress::Harvest(mut progress) => {
-                progress.run.counts.quarantined += batch.quarantined;
-                self.journal.append_page(submissions, *progress).await?
-            }
-            Progress::Position(position) => {
-                let outcomes = self.journal.append_positioned(submissions, position.clone()).await?;
-                unwritten_position = Some(position);
-                outcomes
-            }
-            Progress::None if submissions.is_empty() => Vec::new(),
-            Progress::None => self.journal.append_batch(submissions).await?,
-        };
+        let withheld = progress.clone();
+        let outcomes = self.append_messages(submissions, progress, batch).await?;
         // Keyed by position among the appended messages.
         let (mut receipts, mut refused) = (Vec::with_capacity(outcomes.len()), BTreeMap::new());
         for (position, ((incomplete, empty_reason), outcomes)) in
@@ -327,22 +319,43 @@ impl Intake {
             source.note_incomplete(incomplete, &outcomes);
             receipts.push(Receipt { outcomes, empty_reason });
         }
-        let changes = receipts.iter().map(|receipt| receipt.accepted().count() as u64).sum();
+        let changes: u64 = receipts.iter().map(|receipt| receipt.accepted().count() as u64).sum();
         count(source, receipts.into_iter());
-        // The journal writes the position unless it refuses a message.
-        unwritten_position = unwritten_position.filter(|_| !refused.is_empty());
-        if !refused.is_empty() {
+        let is_withheld = !refused.is_empty();
+        if is_withheld {
             batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
         }
         // The journal has these messages now. If the quarantine fails below, only the rejected ones are
         // retried.
         batch.messages.clear();
         batch.read = Some(Vec::new());
-        self.quarantine(source, batch).await?;
-        if let Some(position) = unwritten_position {
-            self.journal.append_positioned(Vec::new(), position).await?;
+        batch.changes += changes;
+        if is_withheld {
+            self.quarantine(source, batch).await?;
+            self.append_messages(Vec::new(), withheld, batch).await?;
         }
-        Ok(WrittenBatch { changes, quarantined: std::mem::take(&mut batch.quarantined) })
+        let (changes, quarantined) = (std::mem::take(&mut batch.changes), std::mem::take(&mut batch.quarantined));
+        Ok(WrittenBatch { changes, quarantined })
+    }
+
+    /// Appends messages with the progress after them, which counts the changes and messages of the batch that are written
+    /// already. The journal withholds the progress if it refuses a message.
+    async fn append_messages(
+        &self,
+        submissions: Vec<Submission>,
+        progress: Progress,
+        batch: &Batch,
+    ) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
+        match progress {
+            Progress::Harvest(mut progress) => {
+                progress.run.counts.changes += batch.changes;
+                progress.run.counts.quarantined += batch.quarantined;
+                self.journal.append_page(submissions, *progress).await
+            }
+            Progress::Position(position) => self.journal.append_positioned(submissions, position).await,
+            Progress::None if submissions.is_empty() => Ok(Vec::new()),
+            Progress::None => self.journal.append_batch(submissions).await,
+        }
     }
 
     /// Puts the rejected messages of a batch into the quarantine.

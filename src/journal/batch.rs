@@ -133,25 +133,23 @@ struct SourceProgress {
 }
 
 impl SourceProgress {
-    /// Returns the progress of these appends: of harvests with the changes that their pages made and the messages that were
-    /// refused, and of other sources unless a message was refused.
+    /// Returns the progress of these appends, that of harvests with the changes that their pages made. Where a message was
+    /// refused, the caller writes the progress when the quarantine has the message.
     fn of(appends: Vec<AppendGroup>, outcomes: &[Vec<DraftOutcome>]) -> Self {
         let (mut outcomes, mut all) = (outcomes.iter(), Self::default());
         for AppendGroup { submissions, progress, .. } in appends {
-            let (mut changes, mut refused) = (0, 0);
-            for outcomes in outcomes.by_ref().take(submissions) {
-                let accepted = |outcome: &&DraftOutcome| matches!(outcome, DraftOutcome::Accepted { .. });
-                changes += outcomes.iter().filter(accepted).count() as u64;
-                refused += u64::from(outcomes.iter().any(DraftOutcome::is_refusal));
+            let (mut changes, mut is_refused) = (0, false);
+            for outcome in outcomes.by_ref().take(submissions).flatten() {
+                changes += u64::from(matches!(outcome, DraftOutcome::Accepted { .. }));
+                is_refused |= outcome.is_refusal();
             }
-            match progress {
+            match progress.filter(|_| !is_refused) {
                 Some(Progress::Harvest(mut progress)) => {
                     progress.run.counts.changes += changes;
-                    progress.run.counts.quarantined += refused;
                     all.harvests.push(*progress);
                 }
-                Some(Progress::Position(position)) if refused == 0 => all.positions.push(position),
-                Some(Progress::Position(_)) | None => {}
+                Some(Progress::Position(position)) => all.positions.push(position),
+                None => {}
             }
         }
         all

@@ -113,13 +113,13 @@ pub struct SourcePosition {
     pub position: Arc<str>,
 }
 
-/// Progress of a source, written in one transaction with the drafts before it.
+/// Progress of a source, written in one transaction with the drafts before it. It is not written if the journal refuses a
+/// message, because the caller stores that message in the quarantine first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Progress of a harvest, to which the journal adds the changes.
     Harvest(Box<HarvestProgress>),
-    /// Position of a source that reads a broker. The position is not written if the journal refuses a message, because
-    /// the caller stores that message in the quarantine first.
+    /// Position of a source that reads a broker.
     Position(SourcePosition),
 }
 

@@ -8,7 +8,6 @@ use tokio::sync::mpsc;
 
 use super::{
     command::{BatchInput, Command, CommandBatch, DraftOutcome},
-    harvest::Progress,
     store::StoreError,
     writer::{Writer, WrittenBatch},
 };
@@ -35,8 +34,8 @@ impl Writer {
         }
     }
 
-    /// Writes an append without the messages that the storage refuses. The position of a source is written only after its
-    /// caller has stored these messages.
+    /// Writes an append without the messages that the storage refuses. The progress of its source is written only after the
+    /// quarantine has these messages.
     ///
     /// # Errors
     /// Fails with `error` if the storage refuses too many of its messages, or all.
@@ -53,6 +52,7 @@ impl Writer {
         }
         let drafts: Vec<_> = command.input.submissions.iter().map(|submission| submission.drafts.len()).collect();
         command.input = without(&command.input, &refused);
+        command.input.appends.iter_mut().for_each(|append| append.progress = None);
         let mut written = self.commit_batch(command, queue)?;
         // The node has lost the duty meanwhile, so nothing was written.
         if written.refused.contains(&true) {
@@ -102,8 +102,7 @@ impl Writer {
     }
 }
 
-/// Returns an append without some of its messages, and without the position of a source. A harvest counts these messages as
-/// quarantined.
+/// Returns an append without some of its messages.
 fn without(input: &BatchInput, messages: &[usize]) -> BatchInput {
     let mut rest = input.clone();
     let mut index = 0;
@@ -113,10 +112,6 @@ fn without(input: &BatchInput, messages: &[usize]) -> BatchInput {
     });
     for append in &mut rest.appends {
         append.submissions = rest.submissions.len();
-        append.progress.take_if(|progress| !messages.is_empty() && matches!(progress, Progress::Position(_)));
-        if let Some(Progress::Harvest(progress)) = &mut append.progress {
-            progress.run.counts.quarantined += messages.len() as u64;
-        }
     }
     rest
 }

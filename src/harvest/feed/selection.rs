@@ -54,7 +54,7 @@ struct Candidate {
     key: EntryKey,
 }
 
-/// What a harvest remembers about the entries of the last document.
+/// Memory of a harvest about the entries of the last document.
 pub(super) struct Remembered<'p> {
     /// Digests of ids and links that several entries have had.
     pub(super) ambiguous: &'p mut Vec<String>,
@@ -64,8 +64,8 @@ pub(super) struct Remembered<'p> {
     pub(super) looks: &'p mut Vec<Look>,
 }
 
-/// Selects the entries of a document. Entries of more than `max_record_bytes` are unreadable. What was remembered about
-/// the last document becomes that about this one. A work that is cancelled selects not all.
+/// Selects the entries of a document. Entries of more than `max_record_bytes` are unreadable. `Remembered` describes the last
+/// document before, and this one afterwards. A work that is cancelled selects not all.
 pub(super) fn select(
     document: &FeedDocument<'_>,
     feed_url: &str,
@@ -95,7 +95,7 @@ pub(super) fn select(
         .into_iter()
         .map(|part| (part, Some(EntryKey::Id), None))
         .chain(
-            shown(&newest, &noise)
+            published_entries(&newest, &noise)
                 .map(|candidate| (candidate.part, Some(candidate.key), Some(candidate.identity.key(candidate.key)))),
         )
         .chain(deletions.into_iter().map(|part| (part, None, None)))
@@ -108,7 +108,7 @@ pub(super) fn select(
 }
 
 /// Returns the entries that are not withheld.
-fn shown<'c>(entries: &'c [Candidate], noise: &'c Noise) -> impl Iterator<Item = &'c Candidate> {
+fn published_entries<'c>(entries: &'c [Candidate], noise: &'c Noise) -> impl Iterator<Item = &'c Candidate> {
     entries.iter().enumerate().filter(|(place, _)| !noise.withheld.contains(place)).map(|(_, candidate)| candidate)
 }
 

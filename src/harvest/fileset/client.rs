@@ -201,38 +201,29 @@ impl PlatformClient {
         max_bytes: usize,
         is_absence: fn(StatusCode) -> bool,
     ) -> Result<Option<ReceivedBody>, IngestFailure> {
-        let work = self.redirected_document(url, token, accept, max_bytes, is_absence);
-        self.exchange(url, IngestStatus::PLATFORM_ERROR, work).await
-    }
-
-    async fn redirected_document(
-        &self,
-        url: &Url,
-        token: Option<&PlatformToken>,
-        accept: HeaderValue,
-        max_bytes: usize,
-        is_absence: fn(StatusCode) -> bool,
-    ) -> Result<Option<ReceivedBody>, IngestFailure> {
-        let mut url = url.clone();
-        let authorization = token.and_then(|token| token.authorization(&url));
-        // A text may be empty, such as the manifest of an empty bag.
-        let may_be_empty = accept == ACCEPT_TEXT;
-        let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
-        let headers = RequestHeaders::from(headers).with_authorization(authorization.as_ref());
-        for _ in 0..=MAX_REDIRECTS {
-            let response = self.open_when_free(&url, &headers).await?;
-            if is_absence(response.status) {
-                return Ok(None);
+        let document = async {
+            let mut url = url.clone();
+            let authorization = token.and_then(|token| token.authorization(&url));
+            // A text may be empty, such as the manifest of an empty bag.
+            let may_be_empty = accept == ACCEPT_TEXT;
+            let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
+            let headers = RequestHeaders::from(headers).with_authorization(authorization.as_ref());
+            for _ in 0..=MAX_REDIRECTS {
+                let response = self.open_when_free(&url, &headers).await?;
+                if is_absence(response.status) {
+                    return Ok(None);
+                }
+                if !response.status.is_redirection() {
+                    return self.body_of_success(&url, response, max_bytes, may_be_empty).await.map(Some);
+                }
+                let Some(next) = redirection_target(&response.headers, &url) else {
+                    return Err(IngestFailure::bad_answer(format!("{} redirects to no valid URL", named(&url))));
+                };
+                url = next;
             }
-            if !response.status.is_redirection() {
-                return self.body_of_success(&url, response, max_bytes, may_be_empty).await.map(Some);
-            }
-            let Some(next) = redirection_target(&response.headers, &url) else {
-                return Err(IngestFailure::bad_answer(format!("{} redirects to no valid URL", named(&url))));
-            };
-            url = next;
-        }
-        Err(IngestFailure::bad_answer(format!("{} redirects more than {MAX_REDIRECTS} times", named(&url))))
+            Err(IngestFailure::bad_answer(format!("{} redirects more than {MAX_REDIRECTS} times", named(&url))))
+        };
+        self.exchange(url, IngestStatus::PLATFORM_ERROR, document).await
     }
 
     /// Waits for an exchange with a server: all its requests, redirections, waits and pieces of bodies.

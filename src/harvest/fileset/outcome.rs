@@ -29,7 +29,7 @@ pub(super) fn is_archived(job: &IngestJob) -> bool {
 }
 
 /// Returns whether an ingest has ended with a statement about the dataset: a success, or a response of its platform in the
-/// platform's own format. Whatever else goes wrong says nothing about an archived dataset.
+/// platform's own format. Other failures say nothing about an archived dataset.
 fn is_verdict(ingested: &Ingested) -> bool {
     let verdicts = [
         IngestStatus::PLATFORM_404,

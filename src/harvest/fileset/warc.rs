@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Headers of responses that are not true of the record: the body is stored without the encodings of the transfer, and
-/// cookies are credentials. Whoever has decoded a body has removed its encoding too.
+/// cookies are credentials. The decoder of a body removes its encoding too.
 const OMITTED_HEADERS: [&str; 4] = ["transfer-encoding", "content-length", "set-cookie", "connection"];
 
 /// SHA-1 of no bytes, in hexadecimal.

@@ -111,8 +111,11 @@ impl Harvests {
     }
 
     async fn request_of(&self, name: &SourceName, request: SourceName) -> Result<(), HarvestOperationError> {
-        self.get(name).ok_or_else(|| HarvestOperationError::Unknown(name.clone()))?;
-        self.0.journal.write_harvest(request, HarvestWrite::Request(Timestamp::now())).await?;
+        {
+            let _operation = self.0.operation.lock().await;
+            self.get(name).ok_or_else(|| HarvestOperationError::Unknown(name.clone()))?;
+            self.0.journal.write_harvest(request, HarvestWrite::Request(Timestamp::now())).await?;
+        }
         self.request(name).await
     }
 
@@ -260,6 +263,9 @@ impl Inner {
             return Err(HarvestOperationError::Unknown(name.clone()));
         }
         self.stop(name).await;
+        for request in [full_list_request(name), retirement_request(name)] {
+            self.journal.write_harvest(request, HarvestWrite::Remove).await?;
+        }
         let removed = self.journal.write_harvest(name.clone(), HarvestWrite::Remove).await;
         if removed.is_err() {
             self.synchronize().await?;

@@ -247,7 +247,7 @@ impl Position {
             return stored;
         }
         let mut former = stored.former;
-        // Positions of earlier versions do not tell their place; the repository has told its base URL.
+        // Positions of earlier versions have no place, but the base URL from `Identify`.
         let before = stored.place.or_else(|| {
             let base_url = stored.identity?.base_url;
             Some(Place { base_url, prefix: place.prefix.clone() })

@@ -20,7 +20,7 @@ pub(super) enum Protocol {
     Gateway,
 }
 
-/// What a harvest must do with a document.
+/// Result that a harvest must have with a document.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
     /// Refuse it, for a reason that contains this text.

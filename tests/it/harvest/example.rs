@@ -59,15 +59,28 @@ async fn example_of_the_readme_harvests_records_and_files() {
     let file = gateway.http.get(format!("{}{path}", gateway.url)).send().await.unwrap().text().await.unwrap();
     assert_eq!(file, "%PDF-1.4\n% On learning of changes\n%%EOF\n");
 
-    let record = format!("http://{address}/records/17");
-    assert!(gateway.http.delete(record).send().await.unwrap().status().is_success());
-    let run = command().args(["harvests", "run", "theses", "--gateway", &gateway.url]).output().unwrap();
+    let record = |number: u32| format!("http://{address}/records/{number}");
+    assert!(gateway.http.delete(record(17)).send().await.unwrap().status().is_success());
+    assert!(gateway.http.put(record(18)).body("On forgetting").send().await.unwrap().status().is_success());
+    let run = command().args(["harvests", "run", "theses", "--wait", "--gateway", &gateway.url]).output().unwrap();
     assert!(run.status.success(), "{run:?}");
-    wait_for(&gateway, "theses", |harvest| {
-        harvest["runs"].as_array().unwrap().len() == 2 && harvest["run"]["state"] == "completed"
-    })
-    .await;
-    assert_eq!(changes(&gateway, 2).await, [json!(["theses", [["DELETE", "17.pdf"], ["DELETE", "17"]]])]);
+    let page = gateway.json("/changes?after=2&limit=2").await;
+    let end = |item: &Value| {
+        json!([item["change"], &item["uri"].as_str().unwrap()[item["uri"].as_str().unwrap().len() - 6..]])
+    };
+    let line = |change: &Value| {
+        let items = change["items"].as_array().unwrap().iter().map(end);
+        Value::from_iter([change["seq"].clone(), change["source"].clone()].into_iter().chain(items)).to_string()
+    };
+    let lines: Vec<_> = page["changes"].as_array().unwrap().iter().map(line).collect();
+    assert_eq!(lines, printed_after("records/18"), "the output in README.md is another one");
+}
+
+/// Returns the lines of JSON that README.md prints after the block with this command.
+fn printed_after(command: &str) -> Vec<String> {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let output = readme.split("```sh\n").find(|block| block.contains(command)).unwrap().split("```\n").nth(2).unwrap();
+    output.lines().filter(|line| line.starts_with('[')).map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! What is a statement of a platform about a dataset, and what only happens on the way: traffic filters, busy servers, partial
+//! Statements of a platform about a dataset, and mere events on the way: traffic filters, busy servers, partial
 //! lists, challenges, and identifiers of all versions.
 
 use serde_json::{Value, json};

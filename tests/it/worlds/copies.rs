@@ -43,7 +43,7 @@ pub(crate) struct SubscriberCopy {
 }
 
 /// What a message says about one item.
-struct Told {
+struct ItemStatement {
     uri: String,
     /// `ADD`, `UPDATE`, `DELETE`, or nothing for a change of state.
     change: String,
@@ -80,7 +80,7 @@ impl SubscriberCopy {
         told.into_iter().for_each(|item| self.apply_item(item));
     }
 
-    fn apply_item(&mut self, item: Told) {
+    fn apply_item(&mut self, item: ItemStatement) {
         let is_late = |fact: &str| item.late.iter().any(|late| late == fact);
         if is_late("existence") || (item.change.is_empty() && is_late("state")) {
             return;
@@ -102,8 +102,8 @@ fn text(value: &Value) -> String {
 }
 
 /// Reads a change in JSON, by docs/json.md.
-fn of_json(change: &Value) -> Vec<Told> {
-    let item = |item: &Value| Told {
+fn of_json(change: &Value) -> Vec<ItemStatement> {
+    let item = |item: &Value| ItemStatement {
         uri: text(&item["uri"]),
         change: text(&item["change"]),
         size: item["content"]["size"].as_u64(),
@@ -113,20 +113,20 @@ fn of_json(change: &Value) -> Vec<Told> {
 }
 
 /// Reads an event in ActivityStreams, which says what became of one resource.
-fn of_activity(event: &Value) -> Vec<Told> {
+fn of_activity(event: &Value) -> Vec<ItemStatement> {
     let change = match event["type"][0].as_str().unwrap() {
         "Create" => "ADD",
         "Update" => "UPDATE",
         "Delete" => "DELETE",
         other => panic!("docs/formats.md knows no {other}"),
     };
-    vec![Told { uri: text(&event["object"]["id"]), change: change.to_owned(), size: None, late: Vec::new() }]
+    vec![ItemStatement { uri: text(&event["object"]["id"]), change: change.to_owned(), size: None, late: Vec::new() }]
 }
 
 /// Reads a content-change message: one item for each entry.
-fn of_atom(message: &str) -> Vec<Told> {
+fn of_atom(message: &str) -> Vec<ItemStatement> {
     let mut reader = Reader::from_str(message);
-    let (mut items, mut item): (Vec<Told>, Option<Told>) = (Vec::new(), None);
+    let (mut items, mut item): (Vec<ItemStatement>, Option<ItemStatement>) = (Vec::new(), None);
     let mut in_late = false;
     loop {
         match reader.read_event().unwrap() {
@@ -138,7 +138,7 @@ fn of_atom(message: &str) -> Vec<Told> {
                 match (element.name().as_ref(), &mut item) {
                     (b"entry", _) => {
                         let (uri, change) = (String::new(), String::new());
-                        item = Some(Told { uri, change, size: None, late: Vec::new() });
+                        item = Some(ItemStatement { uri, change, size: None, late: Vec::new() });
                     }
                     (b"link", Some(item)) if attribute("rel").as_deref() == Some("via") => {
                         item.uri = attribute("href").unwrap();

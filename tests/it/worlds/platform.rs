@@ -1,58 +1,27 @@
 //! World of data platforms: records of an InvenioRDM, pages with linksets and projects of OSF, whose files change between the
 //! requests to archive them, while traffic filters and busy servers are in the way.
 
+mod service;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use md5::{Digest, Md5};
+use md5::Digest;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
+use self::service::{Behaviour, Dataset, Kind, NAMES, PAGES, Platform, SECRET};
 use crate::{
-    support::{
-        gateway::PATIENCE,
-        http_receiver::{ReceivedRequest, Receiver, Reply},
-    },
+    support::{gateway::PATIENCE, http_receiver::Receiver},
     worlds::{ItemTruth, Truth, World, driver, rig::Rig},
 };
 
 /// Time after which a dataset is requested again whose job does not end, because an older attempt waits.
 const JOB_PATIENCE: Duration = Duration::from_secs(10);
-
-/// A credential that storage puts into redirections.
-const SECRET: &str = "7c0ffee7";
-
-/// Kind of platform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Invenio,
-    /// A page with some files in the header, and all in the linkset.
-    Linkset,
-    Osf,
-}
-
-/// Behaviour of this platform.
-#[derive(Clone, Debug)]
-pub(crate) struct Behaviour {
-    kind: Kind,
-    /// Files redirect to signed URLs of a storage.
-    signs: bool,
-    /// Media type of the page of the traffic filter.
-    filter_type: &'static str,
-    /// Status and headers of a busy server.
-    busy: (u16, &'static [(&'static str, &'static str)]),
-    /// Landing pages redirect to a challenge.
-    challenges: bool,
-    /// Gateways put datasets into items, and not into WARC files.
-    items: bool,
-    /// Unsorted pages of a list repeat the last entry of the page before, and displace another.
-    overlaps: bool,
-}
 
 /// What happens at the platform.
 #[derive(Clone, Debug)]
@@ -85,182 +54,6 @@ pub(crate) enum Act {
     RequestWork {
         dataset: u8,
     },
-}
-
-#[derive(Clone, Debug, Default)]
-struct Dataset {
-    files: BTreeMap<String, Vec<u8>>,
-    is_restricted: bool,
-    is_requested: bool,
-    is_work_requested: bool,
-    /// Files at the last time that the dataset was open and quiet, if it was archived then.
-    archived: Option<BTreeMap<String, Vec<u8>>>,
-}
-
-/// The platform with its datasets.
-struct Platform {
-    behaviour: Behaviour,
-    datasets: BTreeMap<u8, Dataset>,
-    filtered: u8,
-    busy: u8,
-}
-
-/// Names of files that are legal at platforms: a folder, a colon, characters beyond ASCII, a percent sign.
-const NAMES: [&str; 5] = ["a.csv", "d/b.csv", "c: x.csv", "ü ß.csv", "50%+(1).csv"];
-
-/// Names of datasets with pages: they agree in the characters that an item can have.
-const PAGES: [&str; 3] = ["%C3%A4", "%C3%B6", "%C3%BC"];
-
-fn answer(status: u16, media_type: &str, body: impl Into<String>) -> Reply {
-    Reply::Answer(status, vec![("content-type", media_type.to_owned())], body.into())
-}
-
-fn json(document: &Value) -> Reply {
-    answer(200, "application/json", document.to_string())
-}
-
-fn encoded(text: &str) -> String {
-    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
-}
-
-impl Platform {
-    fn answer(&mut self, request: &ReceivedRequest) -> Reply {
-        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
-        let base = format!("http://{}", request.header("host"));
-        let is_page = path.starts_with("/records/") || path.starts_with("/d/") || path.starts_with("/osf/");
-        if self.busy > 0 && !is_page {
-            self.busy -= 1;
-            let (status, headers) = self.behaviour.busy;
-            let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            return Reply::Answer(status, headers, "busy".to_owned());
-        }
-        if self.filtered > 0 && !is_page {
-            self.filtered -= 1;
-            return answer(403, self.behaviour.filter_type, "<html><title>403 Forbidden</title>unusual traffic");
-        }
-        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        match parts.as_slice() {
-            ["challenge"] => answer(403, "text/html", "<html>Are you a robot?"),
-            ["records", id] if id.starts_with("90") => {
-                Reply::Answer(302, vec![("location", format!("/records/{}", &id[2..]))], String::new())
-            }
-            ["records" | "osf", _] if self.behaviour.challenges => {
-                Reply::Answer(302, vec![("location", "/challenge".to_owned())], String::new())
-            }
-            ["records" | "osf", _] => answer(200, "text/html", "<html>A dataset"),
-            ["d", name] => self.page(name),
-            ["ls", number] => self.linkset(number.parse().unwrap(), &base),
-            ["api", "records", id] => self.record(id, &base),
-            ["osfapi", "nodes", id] => {
-                self.open(dataset_of(id), |_| json(&json!({ "data": { "attributes": { "title": "T" } } })))
-            }
-            ["osfapi", "nodes", id, "files", "osfstorage"] => self.osf_page(id, query, &base),
-            ["f", number, name] => self.file(number.parse().unwrap(), name, true),
-            ["s3", number, name] => self.file(number.parse().unwrap(), name, false),
-            _ => answer(404, "application/json", "{\"message\":\"not here\"}"),
-        }
-    }
-
-    /// Returns the answer about a dataset, unless that is restricted or unknown.
-    fn open(&self, dataset: u8, answer_of: impl FnOnce(&Dataset) -> Reply) -> Reply {
-        match self.datasets.get(&dataset) {
-            Some(dataset) if !dataset.is_restricted => answer_of(dataset),
-            Some(_) => answer(403, "application/json", "{\"message\":\"Permission denied.\"}"),
-            None => answer(404, "application/json", "{\"message\":\"not here\"}"),
-        }
-    }
-
-    fn record(&self, id: &str, base: &str) -> Reply {
-        let number = dataset_of(id);
-        self.open(number, |dataset| {
-            let entry = |(name, content): (&String, &Vec<u8>)| {
-                json!({ "key": name, "size": content.len(), "checksum": format!("md5:{}", hex::encode(Md5::digest(content))),
-                    "links": { "content": format!("{base}/f/{number}/{}", encoded(name)) } })
-            };
-            let files: Vec<_> = dataset.files.iter().map(entry).collect();
-            json(&json!({ "id": id.parse::<u32>().unwrap(), "conceptrecid": format!("90{id}"), "files": files,
-                "metadata": { "title": "T", "access_right": "open" } }))
-        })
-    }
-
-    fn page(&self, name: &str) -> Reply {
-        let number = PAGES.iter().position(|page| *page == name).unwrap();
-        let dataset = &self.datasets[&u8::try_from(number).unwrap()];
-        let mut link = format!("</ls/{number}>; rel=\"linkset\"; title=\"a, rel=item\"");
-        // The header has no room for more than one.
-        if let Some(name) = dataset.files.keys().next() {
-            let _ = write!(link, ", </f/{number}/{}>; rel=item", encoded(name));
-        }
-        let headers = vec![("content-type", "text/html".to_owned()), ("link", link)];
-        Reply::Answer(200, headers, "<html>A dataset".to_owned())
-    }
-
-    fn linkset(&self, number: usize, base: &str) -> Reply {
-        let dataset = &self.datasets[&u8::try_from(number).unwrap()];
-        let item = |name: &String| json!({ "href": format!("/f/{number}/{}", encoded(name)), "type": "text/csv" });
-        let items: Vec<_> = dataset.files.keys().map(item).collect();
-        json(&json!({ "linkset": [{ "anchor": format!("{base}/d/{}", PAGES[number]), "item": items }] }))
-    }
-
-    fn osf_page(&self, id: &str, query: &str, base: &str) -> Reply {
-        let number = dataset_of(id);
-        let page: usize = url::form_urlencoded::parse(query.as_bytes())
-            .find(|(name, _)| name == "page")
-            .map_or(1, |(_, page)| page.parse().unwrap());
-        let is_sorted = query.contains("sort=");
-        self.open(number, |dataset| {
-            let all: Vec<_> = dataset.files.iter().collect();
-            let start = (page - 1) * 2;
-            let mut shown: Vec<_> = all.iter().skip(start).take(2).copied().collect();
-            if self.behaviour.overlaps && !is_sorted && start > 0 && !shown.is_empty() {
-                shown[0] = all[start - 1];
-            }
-            let entry = |(name, content): (&String, &Vec<u8>)| {
-                json!({ "id": encoded(name), "attributes": { "kind": "file", "name": name, "size": content.len(),
-                    "materialized_path": format!("/{name}"), "extra": { "hashes": null } },
-                    "links": { "download": format!("{base}/f/{number}/{}", encoded(name)) } })
-            };
-            let entries: Vec<_> = shown.into_iter().map(entry).collect();
-            let next = (start + 2 < all.len()).then(|| format!("{base}{}?page={}", osf_list(id), page + 1));
-            json(&json!({ "data": entries, "links": { "next": next, "meta": { "total": all.len() } } }))
-        })
-    }
-
-    fn file(&self, number: u8, name: &str, is_first: bool) -> Reply {
-        let decoded = percent_encoding::percent_decode_str(name).decode_utf8().unwrap().into_owned();
-        if is_first && self.behaviour.signs {
-            let location = format!("/s3/{number}/{name}?temp_url_sig={SECRET}&temp_url_expires=1900000000");
-            return Reply::Answer(302, vec![("location", location)], String::new());
-        }
-        self.open(number, |dataset| {
-            let Some(content) = dataset.files.get(&decoded) else {
-                return answer(404, "application/json", "{\"message\":\"no such file\"}");
-            };
-            let mut headers = vec![("content-type", "text/csv".to_owned())];
-            if self.behaviour.kind == Kind::Linkset {
-                headers.push(("content-disposition", format!("attachment; filename*=UTF-8''{name}")));
-            }
-            Reply::Answer(200, headers, String::from_utf8(content.clone()).unwrap())
-        })
-    }
-
-    /// Returns the path of a file of the dataset in a result.
-    fn path(&self, name: &str) -> String {
-        match self.behaviour.kind {
-            Kind::Linkset => name.rsplit('/').next().unwrap().to_owned(),
-            Kind::Invenio | Kind::Osf => name.to_owned(),
-        }
-    }
-}
-
-fn osf_list(id: &str) -> String {
-    format!("/osfapi/nodes/{id}/files/osfstorage/")
-}
-
-/// Returns the number of a dataset from its identifier.
-fn dataset_of(id: &str) -> u8 {
-    let digits: String = id.chars().filter(char::is_ascii_digit).collect();
-    digits.parse::<u32>().map_or(u8::MAX, |id| u8::try_from(id % 100).unwrap())
 }
 
 /// Platform, and what was requested.
