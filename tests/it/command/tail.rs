@@ -1,7 +1,7 @@
 //! `tidings tail` prints one line for each change, across failures of the gateway, until Ctrl-C.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{
     gateway::{Gateway, PATIENCE, command, free_address},
     gateway_with_auth::{GatewayWithAuth, message},
+    printed_lines::printed_lines,
     subscription_fixture::{gateway, post, post_event},
 };
 
@@ -39,7 +40,7 @@ impl Tail {
     }
 
     fn read(&self, name: &str) -> Vec<String> {
-        fs::read_to_string(self.folder.join(name)).unwrap().lines().map(str::to_owned).collect()
+        printed_lines(&self.folder.join(name))
     }
 
     /// Waits until the command has written that many lines.

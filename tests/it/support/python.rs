@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::PATIENCE;
+use crate::support::{gateway::PATIENCE, printed_lines::printed_lines};
 
 fn python(script: &str) -> Command {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -145,7 +145,7 @@ impl Example {
 
     /// Returns the lines of standard output.
     pub(crate) fn lines(&self) -> Vec<String> {
-        fs::read_to_string(&self.output).unwrap().lines().map(str::to_owned).collect()
+        printed_lines(&self.output)
     }
 
     /// Waits until the program has printed that many lines.
@@ -205,7 +205,7 @@ impl Repository {
 
     /// Returns the number of confirmed messages.
     pub(crate) fn confirmed(&self) -> usize {
-        fs::read_to_string(&self.output).unwrap().lines().count()
+        printed_lines(&self.output).len()
     }
 
     /// Waits until every message is confirmed.

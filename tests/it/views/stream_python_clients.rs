@@ -11,6 +11,7 @@ use std::{
 use crate::support::{
     event_stream::Stream,
     gateway::{Gateway, PATIENCE, free_address},
+    printed_lines::printed_lines,
     subscription_fixture::{gateway, post},
 };
 
@@ -39,13 +40,13 @@ impl Client {
     async fn until(&mut self, lines: usize) -> Vec<String> {
         let began = Instant::now();
         loop {
-            let printed = fs::read_to_string(self.folder.join("out")).unwrap();
-            if printed.lines().count() >= lines {
-                return printed.lines().map(str::to_owned).collect();
+            let printed = printed_lines(&self.folder.join("out"));
+            if printed.len() >= lines {
+                return printed;
             }
             let errors = || fs::read_to_string(self.folder.join("err")).unwrap();
             assert!(self.child.try_wait().unwrap().is_none(), "it has ended: {}", errors());
-            assert!(began.elapsed() < 2 * PATIENCE, "it printed {printed}; {}", errors());
+            assert!(began.elapsed() < 2 * PATIENCE, "it printed {printed:?}; {}", errors());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
