@@ -6,10 +6,10 @@ use super::{HarvestError, membership::Listing};
 use crate::{
     intake::ReceivedMessage,
     journal::{
-        harvest::{ListedRecord, ListedRecords},
+        harvest::{FormerRecords, ListedRecord, ListedRecords},
         ingest::IngestJob,
     },
-    model::{SourceName, Timestamp},
+    model::Timestamp,
 };
 
 /// Maximum number of records of a part of a page. Each part is a transaction, so that a message from somebody else waits
@@ -122,8 +122,7 @@ impl fmt::Debug for Records {
 /// The part of a page that is not written.
 pub(super) struct PageRest {
     records: Records,
-    replaces: bool,
-    kept_as: Option<SourceName>,
+    former: FormerRecords,
     gone: vec::IntoIter<String>,
     present: vec::IntoIter<ListedRecord>,
     at: Option<Timestamp>,
@@ -139,8 +138,8 @@ pub(super) struct PagePart {
 
 impl PageRest {
     pub(super) fn new(records: Records, listed: ListedRecords) -> Self {
-        let ListedRecords { replaces, kept_as, gone, present, at } = listed;
-        Self { records, replaces, kept_as, gone: gone.into_iter(), present: present.into_iter(), at }
+        let ListedRecords { former, gone, present, at } = listed;
+        Self { records, former, gone: gone.into_iter(), present: present.into_iter(), at }
     }
 
     /// Returns whether everything is written.
@@ -162,10 +161,11 @@ impl PageRest {
             }
             records.push(record);
         }
-        let gone: Vec<_> = self.gone.by_ref().take(PART_RECORDS).collect();
-        let present = self.present.by_ref().take(PART_RECORDS - gone.len()).collect();
-        let (replaces, kept_as) = (mem::take(&mut self.replaces), self.kept_as.take());
-        let listed = ListedRecords { replaces, kept_as, gone, present, at: self.at };
+        // The list follows the messages: after a crash in between, the entries are compared with the former list again.
+        let listed = if self.records.is_empty() { PART_RECORDS } else { 0 };
+        let gone: Vec<_> = self.gone.by_ref().take(listed).collect();
+        let present = self.present.by_ref().take(listed - gone.len()).collect();
+        let listed = ListedRecords { former: mem::take(&mut self.former), gone, present, at: self.at };
         PagePart { records, bytes, listed }
     }
 }
@@ -190,8 +190,7 @@ mod tests {
     fn parts_are_small_in_number_and_size_and_miss_nothing() {
         for (bytes, records, largest) in [(1, 1200, PART_RECORDS), (PART_BYTES / 2, 10, 2), (PART_BYTES * 2, 3, 1)] {
             let listed = ListedRecords {
-                replaces: true,
-                kept_as: None,
+                former: FormerRecords::Remove,
                 gone: (0..700).map(|n| n.to_string()).collect(),
                 present: (0..700).map(|n| n.to_string().into()).collect(),
                 at: None,
@@ -205,7 +204,7 @@ mod tests {
                 assert!(part.listed.gone.len() + part.listed.present.len() <= PART_RECORDS);
                 found += part.records.len();
                 listed += part.listed.gone.len() + part.listed.present.len();
-                replaced += u32::from(part.listed.replaces);
+                replaced += u32::from(part.listed.former == FormerRecords::Remove);
             }
             assert_eq!((found, listed, replaced), (records, 1400, 1));
         }

@@ -127,16 +127,42 @@ pub(super) enum Progress {
 /// missing, which a repository without tombstones does not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedRecords {
-    /// Whether the former records are removed first, because they belong to another list.
-    pub replaces: bool,
-    /// Name under which the former records are kept instead, because their objects are still in the registry.
-    pub kept_as: Option<SourceName>,
+    /// What happens first to the records of former lists.
+    pub former: FormerRecords,
     /// Identifiers of the records that no longer exist.
     pub gone: Vec<String>,
     /// Records that exist.
     pub present: Vec<ListedRecord>,
     /// Start of the run that has listed them.
     pub at: Option<Timestamp>,
+}
+
+/// What happens to the records of former lists when a new one begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FormerRecords {
+    /// They stay.
+    #[default]
+    Keep,
+    /// They are removed, because they belong to another list.
+    Remove,
+    /// They are kept under another name, because their objects are still in the registry.
+    Rename(SourceName),
+    /// Those without a validator are removed, and the others stay with the time [`Timestamp::EPOCH`]: they are no longer
+    /// listed, but not gone.
+    Unlist,
+}
+
+/// A record that another source has listed too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Identifier of the record.
+    pub identifier: String,
+    /// Name of the other source.
+    pub source: String,
+    /// Validator of the other source's record.
+    pub validator: String,
+    /// Whether the other source lists the record still ([`FormerRecords::Unlist`]).
+    pub is_listed: bool,
 }
 
 /// A record that a repository has listed.
@@ -309,19 +335,23 @@ impl Journal {
         self.read(move |store| store.validators(&source, &identifiers)).await
     }
 
-    /// Returns those of these identifiers that other sources have listed too, each with the first of their names.
+    /// Returns the records of other sources with these identifiers.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn claims(
-        &self,
-        source: SourceName,
-        identifiers: Vec<String>,
-    ) -> Result<HashMap<String, String>, JournalError> {
+    pub async fn claims(&self, source: SourceName, identifiers: Vec<String>) -> Result<Vec<Claim>, JournalError> {
         if identifiers.is_empty() {
-            return Ok(HashMap::new());
+            return Ok(Vec::new());
         }
         self.read(move |store| store.claims(&source, &identifiers)).await
+    }
+
+    /// Returns up to `limit` records of other sources that the source lists too, in order of identifiers and sources.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn shared_records(&self, source: SourceName, limit: usize) -> Result<Vec<Claim>, JournalError> {
+        self.read(move |store| store.shared_records(&source, limit)).await
     }
 
     /// Requests a run of a source's harvest. The node that harvests the source begins it soon.

@@ -40,6 +40,8 @@ pub struct EntryIdentity {
     pub unreadable_date: Option<String>,
     /// First URL of an enclosure that has a signature, without it.
     pub signed_url: Option<String>,
+    /// URLs of the enclosures and of content at another URL, without signatures.
+    pub files: Vec<String>,
     /// SHA-256 of title, links, summary, content, enclosures and categories, in a canonical form.
     pub digest: String,
     /// SHA-256 of title, summary and content.
@@ -92,7 +94,8 @@ impl ParsedEntry {
         let (Some(entry), None) = (entries.next(), entries.next()) else {
             return Err("the document has not exactly one entry with an id, a link or a title".to_owned());
         };
-        let identity = EntryIdentity { unreadable_date: unreadable.take(), ..EntryIdentity::of(&entry) };
+        let files = attachments(&entry, feed_url).into_iter().map(|file| file.url.to_string()).collect();
+        let identity = EntryIdentity { unreadable_date: unreadable.take(), files, ..EntryIdentity::of(&entry) };
         if identity.id.is_none() && identity.link.is_none() && content_texts(&entry).all(|text| text.is_empty()) {
             return Err("the entry has neither an id nor a link nor content".to_owned());
         }
@@ -115,28 +118,7 @@ impl ParsedEntry {
     /// Returns the enclosures and the content at another URL, each once and without its signature. URLs that are not valid
     /// are left out.
     pub(super) fn attachments(&self, feed_url: &str) -> Vec<Attachment> {
-        let mut attachments: Vec<Attachment> = Vec::new();
-        let mut add = |url: &str, media_type: Option<String>, size: Option<u64>| {
-            let Ok(url) = Uri::parse(&without_signature(url)) else { return };
-            if attachments.iter().all(|known| known.url != url) {
-                // Zero stands for an unknown size in many feeds.
-                attachments.push(Attachment { url, media_type, size: size.filter(|size| *size > 0) });
-            }
-        };
-        for link in self.entry.links.iter().filter(|link| is_enclosure(link)) {
-            add(&link.href, link.media_type.clone(), link.length);
-        }
-        for media in self.entry.media.iter().flat_map(|media| &media.content) {
-            if let Some(url) = &media.url {
-                add(url.as_str(), media.content_type.as_ref().map(ToString::to_string), media.size);
-            }
-        }
-        if let Some(source) = remote_content(&self.entry)
-            && let Ok(url) = Url::parse(feed_url).and_then(|base| base.join(&source.href))
-        {
-            add(url.as_str(), source.media_type.clone(), source.length);
-        }
-        attachments
+        attachments(&self.entry, feed_url)
     }
 }
 
@@ -153,10 +135,37 @@ impl EntryIdentity {
             date: date.map(Timestamp::from_datetime),
             unreadable_date: None,
             signed_url: enclosure_urls(entry).find_map(|url| unsigned(&url)),
+            files: Vec::new(),
             digest: canonical_digest(entry),
             content_digest: content.finish(),
         }
     }
+}
+
+/// Returns the enclosures and the content at another URL, each once and without its signature.
+fn attachments(entry: &Entry, feed_url: &str) -> Vec<Attachment> {
+    let mut attachments: Vec<Attachment> = Vec::new();
+    let mut add = |url: &str, media_type: Option<String>, size: Option<u64>| {
+        let Ok(url) = Uri::parse(&without_signature(url)) else { return };
+        if attachments.iter().all(|known| known.url != url) {
+            // Zero stands for an unknown size in many feeds.
+            attachments.push(Attachment { url, media_type, size: size.filter(|size| *size > 0) });
+        }
+    };
+    for link in entry.links.iter().filter(|link| is_enclosure(link)) {
+        add(&link.href, link.media_type.clone(), link.length);
+    }
+    for media in entry.media.iter().flat_map(|media| &media.content) {
+        if let Some(url) = &media.url {
+            add(url.as_str(), media.content_type.as_ref().map(ToString::to_string), media.size);
+        }
+    }
+    if let Some(source) = remote_content(entry)
+        && let Ok(url) = Url::parse(feed_url).and_then(|base| base.join(&source.href))
+    {
+        add(url.as_str(), source.media_type.clone(), source.length);
+    }
+    attachments
 }
 
 /// Returns the URLs of the enclosures, as the entry has them.

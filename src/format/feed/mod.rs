@@ -16,8 +16,10 @@ pub(crate) mod date;
 mod enclosure_url;
 mod entry;
 
+use std::collections::BTreeSet;
+
 use percent_encoding::utf8_percent_encode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use self::entry::{Attachment, ParsedEntry};
@@ -28,7 +30,7 @@ use super::{
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
-    InvalidUri, MediaType, Reading, Text, Timestamp, Uri, User,
+    InvalidUri, MediaType, NonEmpty, Reading, Text, Timestamp, Uri, User,
 };
 
 /// Header with the URL of the feed, without credentials and query.
@@ -46,6 +48,9 @@ const GLOBAL_SCHEMES: [&str; 12] =
 
 /// Header with the date of the response that contained the entry.
 pub const RESPONSE_DATE: &str = "feed-response-date";
+
+/// Header of an entry that several feeds show, an [`EntryShare`].
+pub const ENTRY_SHARE: &str = "feed-entry-share";
 
 /// Namespace of deletions (RFC 6721 section 2).
 pub const TOMBSTONES: &str = "http://purl.org/atompub/tombstones/1.0";
@@ -85,6 +90,18 @@ named_values! {
     }
 }
 
+/// What a feed tells about an entry that other feeds show too. Files that only they have stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EntryShare {
+    /// Whether another feed describes the entry, so that only the files count.
+    pub is_described: bool,
+    /// URLs of the files that another feed describes.
+    pub described: BTreeSet<String>,
+    /// URLs of the files that no feed has any more.
+    pub gone: Vec<String>,
+}
+
 /// Settings of a source: none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,11 +126,13 @@ impl Dialect for Feed {
         })?;
         let any_scheme = message.headers.get(ANY_SCHEME).is_some();
         let response_date = message.headers.get(RESPONSE_DATE).and_then(|date| Timestamp::parse(date).ok());
+        let share = message.headers.get(ENTRY_SHARE).map(read_share).transpose()?;
         if let Some(Tombstone { id, when }) = self.tombstone(message.body) {
             let object = object_uri(feed_url, &id, any_scheme)?;
             let description = Text::new(&format!("entry {id}"));
             let time = draft_time(when, response_date);
-            return Ok(ParsedMessage::one(draft(object, description, time, Vec::new())));
+            let items = draft_items(None, Vec::new(), share)?;
+            return Ok(ParsedMessage::one(draft(object, description, time, items)));
         }
         let key = match message.headers.get(ENTRY_KEY) {
             None => EntryKey::Id,
@@ -132,8 +151,8 @@ impl Dialect for Feed {
             let reason = format!("the entry has {items} items, and limits.items is {max}");
             return Err(Rejection::over_limit(MessageLimit::Items, Location::Message, reason));
         }
-        let others = attachments.into_iter().filter(|attachment| attachment.url != object).map(attachment_item);
-        let items = std::iter::once(entry_item(&object, &entry)).chain(others).collect();
+        let files = attachments.into_iter().filter(|attachment| attachment.url != object);
+        let items = draft_items(Some(entry_item(&object, &entry)), files.collect(), share)?;
         let title = entry.title();
         let description = if title.is_empty() { format!("entry {key}") } else { format!("entry {key}: {title}") };
         let time = draft_time(entry.identity().date, response_date);
@@ -155,7 +174,32 @@ impl Feed {
     }
 }
 
-fn draft(object: Uri, description: Text, time: DraftTime, items: Vec<DraftItem>) -> Draft {
+fn read_share(text: &str) -> Result<EntryShare, Rejection> {
+    serde_json::from_str(text)
+        .map_err(|error| Rejection::unprocessable(Location::Header(ENTRY_SHARE.to_owned()), error.to_string()))
+}
+
+/// Returns the items of an entry with these files. Of an entry that other feeds show too, nothing else is absent than what
+/// the share names.
+fn draft_items(
+    entry: Option<DraftItem>,
+    files: Vec<Attachment>,
+    share: Option<EntryShare>,
+) -> Result<DraftItems, Rejection> {
+    let Some(EntryShare { is_described, described, gone }) = share else {
+        return Ok(DraftItems::Complete(entry.into_iter().chain(files.into_iter().map(attachment_item)).collect()));
+    };
+    let entry = entry.filter(|_| !is_described);
+    let files = files.into_iter().filter(|file| !described.contains(file.url.as_str())).map(attachment_item);
+    let gone = gone.iter().filter_map(|url| Uri::parse(url).ok()).map(|url| DraftItem::new(url, DraftChange::Absent));
+    let items: Vec<_> = entry.into_iter().chain(files).chain(gone).collect();
+    NonEmpty::try_from(items).map(DraftItems::Listed).map_err(|_| {
+        let reason = "another feed describes the entry and all of its files".to_owned();
+        Rejection::unprocessable(Location::Header(ENTRY_SHARE.to_owned()), reason)
+    })
+}
+
+fn draft(object: Uri, description: Text, time: DraftTime, items: DraftItems) -> Draft {
     Draft {
         id: None,
         event_id: None,
@@ -166,7 +210,7 @@ fn draft(object: Uri, description: Text, time: DraftTime, items: Vec<DraftItem>)
         parent: None,
         types: Vec::new(),
         description,
-        items: DraftItems::Complete(items),
+        items,
         report: None,
         lookup: DraftLookup::default(),
         reading: Reading::default(),

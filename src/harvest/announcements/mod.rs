@@ -64,6 +64,13 @@ impl HarvestsHandle {
         let _ = self.0.set(Arc::downgrade(harvests));
     }
 
+    /// Returns whether there is a harvest of the source. A source that was removed from the configuration has none, although
+    /// the journal keeps its records.
+    pub(super) fn has(&self, source: &str) -> bool {
+        let name = SourceName::parse(source).ok();
+        self.get().is_none_or(|harvests| name.is_some_and(|name| harvests.get(&name).is_some()))
+    }
+
     /// Returns the harvests; `None` if the gateway is stopping.
     fn get(&self) -> Option<Harvests> {
         self.0.get()?.upgrade().map(Harvests)

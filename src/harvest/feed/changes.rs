@@ -8,7 +8,7 @@ use quick_xml::{NsReader, events::Event};
 use super::{
     document::FeedDocument,
     looks::Noise,
-    selection::{SelectedEntry, Selection},
+    selection::{SelectedEntry, Selection, ShownEntry},
 };
 use crate::{format::feed::EntryKey, harvest::Cancelled};
 
@@ -33,8 +33,9 @@ pub(super) fn select_changes(document: &FeedDocument<'_>, cancelled: &Cancelled)
         key_value: None,
     };
     let entries = changes.iter().rev().map(entry).collect();
-    let keys = changes.into_iter().filter_map(|(id, _)| id).collect();
-    Selection { entries, keys, remarks: Vec::new(), noise: Noise::default() }
+    let shown = |key| ShownEntry { key, files: Vec::new(), is_withheld: false };
+    let shown = changes.into_iter().filter_map(|(id, _)| id).map(shown).collect();
+    Selection { entries, shown, remarks: Vec::new(), noise: Noise::default() }
 }
 
 /// Returns the id of `atom:source` of a document with one entry.
@@ -66,7 +67,8 @@ mod tests {
         let entries = [entry("1", "b"), entry("2", "b"), entry("3", "a"), entry("4", "b")].concat();
         let feed = format!("<feed xmlns='http://www.w3.org/2005/Atom'>{entries}<entry><id>5</id></entry></feed>");
         let selection = select_changes(&FeedDocument::parse(&feed, 1 << 30).unwrap(), &Cancelled::default());
-        assert_eq!(selection.keys, ["b", "a", "b"]);
+        let keys: Vec<_> = selection.shown.iter().map(|entry| entry.key.as_str()).collect();
+        assert_eq!(keys, ["b", "a", "b"]);
         let parts: Vec<_> = selection.entries.into_iter().map(|entry| entry.parts).collect();
         assert_eq!(parts, [4..5, 3..4, 2..3, 0..2]);
     }

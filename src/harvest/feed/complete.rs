@@ -9,11 +9,12 @@ use super::{
     harvest::{FeedHarvester, ReadDocument, page},
     message::tombstone,
     position::{Position, Walk},
+    sharing::files_of,
     walk::complete,
 };
 use crate::{
     harvest::{HarvestError, Page, PageEnd, deletions::FEW},
-    journal::harvest::{ListedCounts, ListedRecord, ListedRecords},
+    journal::harvest::{FormerRecords, ListedCounts, ListedRecords},
     model::Timestamp,
 };
 
@@ -21,21 +22,18 @@ use crate::{
 const PAGE_ENTRIES: usize = 100;
 
 impl FeedHarvester {
-    /// Returns the page with the entries of a complete feed. `uris` are those of all its entries.
-    pub(super) fn complete_feed(&self, mut position: Position, document: ReadDocument, uris: Vec<String>) -> Page {
+    /// Returns the page with all entries of a complete feed.
+    pub(super) fn complete_feed(&self, mut position: Position, document: ReadDocument) -> Page {
         let since = Timestamp::now();
-        let replaces = position.body.is_empty();
+        // A feed that had only its newest entries has not deleted the others.
+        let is_new = position.body.is_empty() || position.is_complete == Some(false);
+        let former = if is_new { FormerRecords::Remove } else { FormerRecords::Keep };
+        position.is_complete = Some(true);
         position.pending = Some(document.facts.clone());
-        position.walk = Some(Walk::Missing { since, entries: digest(&uris), is_plausible: false });
-        let mut page = document.into_page(&position, PageEnd::More);
-        page.listed = ListedRecords {
-            replaces,
-            kept_as: None,
-            present: uris.into_iter().map(ListedRecord::from).collect(),
-            at: Some(since),
-            gone: Vec::new(),
-        };
-        page
+        let uris: Vec<_> = document.shown.iter().map(|entry| &*entry.uri).collect();
+        position.walk = Some(Walk::Missing { since, entries: digest(uris), is_plausible: false });
+        let listed = document.listed(former, since);
+        Page { listed, ..document.into_page(&position, PageEnd::More) }
     }
 
     /// Deletes the next entries that are missing in a complete feed.
@@ -66,21 +64,27 @@ impl FeedHarvester {
             return Ok(complete(position, |position, end| page(position, Vec::new(), end, Vec::new())));
         }
         position.walk = Some(Walk::Missing { since, entries, is_plausible: true });
-        // An entry that another feed shows is not gone.
-        let claims = self.journal.claims(self.source.clone(), gone.clone()).await?;
-        let unclaimed = gone.iter().filter(|uri| !claims.contains_key(*uri));
-        let messages: Vec<_> = unclaimed.map(|uri| tombstone(uri, &self.feed_url, since)).collect();
+        let (claims, former) =
+            (self.claims(gone.clone()).await?, self.journal.validators(self.source.clone(), gone.clone()).await?);
+        let message = |uri: &String| {
+            let Some(claims) = claims.get(uri).filter(|claims| claims.iter().any(|claim| claim.is_listed)) else {
+                return Some(tombstone(uri, &self.feed_url, since, None));
+            };
+            // An entry that another feed shows is not gone, but its files may be.
+            let former = former.get(uri).map(|validator| files_of(validator)).unwrap_or_default();
+            Self::share_of_gone(claims, &former).map(|share| tombstone(uri, &self.feed_url, since, Some(&share)))
+        };
+        let messages: Vec<_> = gone.iter().filter_map(message).collect();
         let listed = ListedRecords { gone, ..ListedRecords::default() };
         Ok(Page { listed, ..page(&position, messages, PageEnd::More, Vec::new()) })
     }
 }
 
 /// Returns a digest of the entries of a document, in any order.
-fn digest(uris: &[String]) -> String {
-    let mut sorted: Vec<_> = uris.iter().collect();
-    sorted.sort_unstable();
+fn digest(mut uris: Vec<&str>) -> String {
+    uris.sort_unstable();
     let mut hash = Sha256::new();
-    for uri in sorted {
+    for uri in uris {
         hash.update((uri.len() as u64).to_be_bytes());
         hash.update(uri);
     }

@@ -1,9 +1,6 @@
 //! Requests of a feed, and the position after each response.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, OnceLock};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -20,19 +17,20 @@ use super::{
     headers::{earliest, last_modified, request_headers, validators, with_link_headers},
     message::FeedText,
     position::{DocumentFacts, HubSubscription, Position, Validators, Walk},
-    selection::{Remembered, SelectedEntry, Selection, select},
+    selection::{Remembered, SelectedEntry, Selection, ShownEntry, select},
+    sharing::{ListedEntry, Shares},
 };
 use crate::{
     format::feed::entry_uri,
     harvest::{
-        Callback, Cancelled, HarvestError, HarvestedRecord, Harvester, Page, PageEnd, Records,
+        Callback, Cancelled, HarvestError, HarvestedRecord, Harvester, HarvestsHandle, Page, PageEnd, Records,
         client::{PlaceClient, RawResponse},
         text,
     },
     http_client::{OutboundUrl, is_transient},
     journal::{
         Journal,
-        harvest::{ListedRecord, ListedRecords},
+        harvest::{FormerRecords, ListedRecord, ListedRecords},
     },
     model::{SourceName, Timestamp},
     web::header_date,
@@ -50,6 +48,7 @@ pub(super) struct FeedHarvester {
     pub(super) feed_url: String,
     pub(super) source: SourceName,
     pub(super) journal: Journal,
+    pub(super) harvests: HarvestsHandle,
     pub(super) client: PlaceClient,
     /// URL of the gateway for notifications of a hub, without a trailing slash; `None` if no hub is used.
     pub(super) callbacks: Option<Arc<str>>,
@@ -83,8 +82,8 @@ pub(super) struct ReadDocument {
     records: Records,
     is_repaired: bool,
     pub(super) remarks: Vec<String>,
-    /// URIs of entries that another feed describes.
-    others: Arc<Mutex<HashSet<String>>>,
+    /// Shares of the entries that other feeds show too.
+    shares: Arc<OnceLock<Shares>>,
     pub(super) links: FeedLinks,
     /// Whether most of the entries have a new id and the link of a known entry.
     is_renamed: bool,
@@ -92,10 +91,10 @@ pub(super) struct ReadDocument {
     is_complete: bool,
     /// Reason why the end of the document cannot be read.
     pub(super) broken: Option<String>,
-    /// URIs of the readable entries.
-    uris: Vec<String>,
+    /// The readable entries.
+    pub(super) shown: Vec<ListedEntry>,
     /// Whether all entries are readable.
-    has_all_uris: bool,
+    shows_all: bool,
     pub(super) facts: DocumentFacts,
 }
 
@@ -103,6 +102,13 @@ impl ReadDocument {
     /// Returns whether the document has an entry of the last document of the run before.
     pub(super) fn overlaps(&self, position: &Position) -> bool {
         self.facts.entries.iter().any(|entry| position.entries.contains(entry))
+    }
+
+    /// Returns the list of the entries for the journal.
+    pub(super) fn listed(&self, former: FormerRecords, at: Timestamp) -> ListedRecords {
+        // Feeds begin with their newest entries, and messages with the oldest.
+        let present = self.shown.iter().rev().cloned().map(ListedRecord::from).collect();
+        ListedRecords { former, present, at: Some(at), ..ListedRecords::default() }
     }
 
     pub(super) fn into_page(self, position: &Position, end: PageEnd) -> Page {
@@ -127,7 +133,12 @@ impl FeedHarvester {
         mut position: Position,
         newest: Option<String>,
     ) -> Result<Page, HarvestError> {
-        let condition = if newest.is_none() { position.condition(Timestamp::now()) } else { Validators::default() };
+        let condition = if newest.is_none() {
+            self.notice_claims(&mut position).await?;
+            position.condition(Timestamp::now())
+        } else {
+            Validators::default()
+        };
         let mut headers = request_headers(&condition);
         if position.subscription.is_some() {
             // A cache may still have the document from before the notification of the hub.
@@ -180,17 +191,21 @@ impl FeedHarvester {
                           link with the relation \"current\"";
             return Err(HarvestError::fail(reason));
         }
-        let uris = (document.is_complete && document.has_all_uris).then(|| document.uris.clone());
-        if let Some(uris) = uris.as_ref().filter(|_| !is_delta) {
-            return Ok(self.complete_feed(position, document, uris.clone()));
+        if document.is_complete && document.shows_all && !is_delta {
+            return Ok(self.complete_feed(position, document));
         }
         let is_first = position.body.is_empty();
+        // The next complete document may no longer have the entries of this part.
+        let is_part = document.is_complete || is_delta;
+        let listed =
+            document.listed(if is_part { FormerRecords::Keep } else { FormerRecords::Unlist }, Timestamp::now());
+        position.is_complete = Some(is_part && position.is_complete == Some(true));
         let links = document.links.clone();
         let url = self.settings.url.expose().as_str();
         let archive = links.previous_archive.and_then(|link| self.link(url, &link));
         if newest.is_some() {
             if let Some(reason) = position.interruption.take() {
-                return Ok(document.into_page(&position, PageEnd::Failed(reason)));
+                return Ok(Page { listed, ..document.into_page(&position, PageEnd::Failed(reason)) });
             }
             if archive.as_ref() != newest {
                 // An archive was made meanwhile. The next run reads the feed again, and the archives since `newest`.
@@ -198,7 +213,7 @@ impl FeedHarvester {
                 document.facts.body.insert(0, '-');
             }
             position.complete(document.facts.clone());
-            return Ok(document.into_page(&position, PageEnd::Complete));
+            return Ok(Page { listed, ..document.into_page(&position, PageEnd::Complete) });
         }
         let is_gap = !document.is_complete
             && !is_delta
@@ -214,7 +229,7 @@ impl FeedHarvester {
         {
             position.pending = Some(document.facts.clone());
             position.walk = Some(Walk::Pages { next, visited: Vec::new() });
-            return Ok(document.into_page(&position, PageEnd::More));
+            return Ok(Page { listed, ..document.into_page(&position, PageEnd::More) });
         }
         if document.is_renamed {
             let remark = "most entries of the feed have new ids and the links of known ones, so they are new objects; the \
@@ -231,11 +246,6 @@ impl FeedHarvester {
             document.facts.entries.truncate(MAX_ENTRIES);
         }
         position.complete(document.facts.clone());
-        // The next complete document may no longer have the entries of this part. Other feeds may delete no entry that this
-        // one shows.
-        let replaces = !document.is_complete && !is_delta;
-        let present = document.uris.drain(..).map(ListedRecord::from).collect();
-        let listed = ListedRecords { replaces, present, at: Some(Timestamp::now()), ..ListedRecords::default() };
         Ok(Page { listed, ..document.into_page(&position, PageEnd::Complete) })
     }
 
@@ -271,12 +281,10 @@ impl FeedHarvester {
             .budget()
             .work(move |cancelled| read((raw, digest), position, &feed_url, (meaning, limits), cancelled));
         let read = read.await.map_err(|error| HarvestError::fail(error.to_string()))?;
-        let (position, document) = read?;
-        let claims = self.journal.claims(self.source.clone(), document.uris.clone()).await?;
-        // Of several feeds that show an entry, the one with the first name describes it.
-        let others = claims.into_iter().filter(|(_, other)| other.as_str() < self.source.as_str());
-        let others: HashSet<_> = others.map(|(uri, _)| uri).collect();
-        document.others.lock().unwrap_or_else(PoisonError::into_inner).extend(others);
+        let (position, mut document) = read?;
+        let shares = self.shares(&mut document.shown).await?;
+        // It is set once, before the first message is made.
+        let _ = document.shares.set(shares);
         Ok((position, document))
     }
 }
@@ -315,16 +323,23 @@ fn read(
     if cancelled.is_cancelled() {
         return Err(HarvestError::retry("the harvest is stopping"));
     }
-    let Selection { entries, keys, remarks, noise } = selection;
+    let Selection { entries, shown, remarks, noise } = selection;
+    let key_digest = |entry: &ShownEntry| hex::encode(&Sha256::digest(&entry.key)[..8]);
+    let key_digests = shown.iter().take(MAX_ENTRIES).map(key_digest).collect();
     let date = header_date(&headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
     let any_scheme = position.any_scheme.unwrap_or_default();
-    let uri = |key: &String| entry_uri(feed_url, key, any_scheme).ok().map(|uri| uri.to_string());
-    let uris: Vec<_> = match meaning {
-        EntryMeaning::Objects => keys.iter().filter_map(uri).collect(),
+    let number = shown.len();
+    let listed = |ShownEntry { key, mut files, is_withheld }| {
+        let uri = entry_uri(feed_url, &key, any_scheme).ok()?.to_string();
+        files.retain(|file| *file != uri);
+        Some(ListedEntry { uri, files, is_withheld })
+    };
+    let shown: Vec<_> = match meaning {
+        EntryMeaning::Objects => shown.into_iter().filter_map(listed).collect(),
         EntryMeaning::Changes => Vec::new(),
     };
-    let has_all_uris = position.unreadable.is_empty() && uris.len() == keys.len();
-    let others = Arc::<Mutex<HashSet<String>>>::default();
+    let shows_all = position.unreadable.is_empty() && shown.len() == number;
+    let shares = Arc::<OnceLock<Shares>>::default();
     let interval = document.interval.map(|interval| interval.as_secs());
     let is_read = noise.withheld.is_empty();
     let facts = DocumentFacts {
@@ -333,32 +348,34 @@ fn read(
         body: if is_read { digest } else { format!("-{digest}") },
         interval,
         earliest: earliest(interval, &headers, Utc::now()),
-        entries: keys.iter().take(MAX_ENTRIES).map(|key| hex::encode(&Sha256::digest(key)[..8])).collect(),
+        entries: key_digests,
     };
     let FeedDocument { envelope, links, is_archive, is_complete, broken, parts, .. } = document;
     let content = FeedText::new(text, envelope, &parts, share, any_scheme);
     let (feed_url, max_bytes) = (feed_url.to_owned(), limits.record_bytes);
-    let shown_by_others = Arc::clone(&others);
+    let known = Arc::clone(&shares);
     let message = move |entry: SelectedEntry| {
         let uri = entry.key_value.as_ref().and_then(|key| entry_uri(&feed_url, key, any_scheme).ok());
-        let others = shown_by_others.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_shown = uri.is_some_and(|uri| others.contains(uri.as_str()));
-        drop(others);
-        let message = (!is_shown).then(|| content.message(entry, &feed_url, date, max_bytes));
+        let share = uri.as_ref().and_then(|uri| known.get()?.get(uri.as_str()));
+        let message = match share {
+            Some(None) => None,
+            Some(Some(share)) => Some(content.message(entry, Some(share), &feed_url, (date, max_bytes))),
+            None => Some(content.message(entry, None, &feed_url, (date, max_bytes))),
+        };
         HarvestedRecord { message, listing: None }
     };
     let document = ReadDocument {
         records: Records::listed(entries.into_iter().map(message)),
-        others,
+        shares,
         is_repaired: repairs > 0,
         remarks,
-        is_renamed: noise.renamed * 2 > keys.len(),
+        is_renamed: noise.renamed * 2 > number,
         links: with_link_headers(links, &headers),
         is_archive,
         is_complete,
         broken,
-        uris,
-        has_all_uris,
+        shown,
+        shows_all,
         facts,
     };
     Ok((position, document))

@@ -129,6 +129,7 @@ mod tests {
             date: date.and_then(Timestamp::from_millis),
             unreadable_date: None,
             signed_url: None,
+            files: Vec::new(),
             digest: format!("{digest:064}").chars().rev().collect(),
             content_digest: String::new(),
         }

@@ -12,7 +12,10 @@ use super::{
 use crate::{
     format::{
         Location, Rejection,
-        feed::{ANY_SCHEME, DELETED_ENTRY, ENTRY_KEY, EntryKey, FEED_URL, RESPONSE_DATE, TOMBSTONES},
+        feed::{
+            ANY_SCHEME, DELETED_ENTRY, ENTRY_KEY, ENTRY_SHARE, EntryKey, EntryShare, FEED_URL, RESPONSE_DATE,
+            TOMBSTONES,
+        },
     },
     harvest::BudgetShare,
     intake::{Incoming, ReceivedMessage},
@@ -47,15 +50,17 @@ impl FeedText {
         Self { text, envelope, spans, _share: share, any_scheme }
     }
 
-    /// Returns an entry as a message for the dialect. One of more than `max_bytes` goes to the quarantine.
+    /// Returns an entry as a message for the dialect, with its share if other feeds show it too. One of more than `max_bytes`
+    /// goes to the quarantine.
     pub(super) fn message(
         &self,
         entry: SelectedEntry,
+        share: Option<&EntryShare>,
         feed_url: &str,
-        date: Timestamp,
-        max_bytes: usize,
+        (date, max_bytes): (Timestamp, usize),
     ) -> ReceivedMessage {
-        message(self.document(entry.parts, max_bytes), entry.key, (feed_url, self.any_scheme), (date, max_bytes))
+        let document = self.document(entry.parts, max_bytes);
+        message(document, (entry.key, share), (feed_url, self.any_scheme), (date, max_bytes))
     }
 
     /// Returns a document with these parts alone, and its size in bytes. One of more than `max_bytes` ends with the part that
@@ -76,8 +81,8 @@ impl FeedText {
     }
 }
 
-/// Returns the message that deletes an entry.
-pub(super) fn tombstone(uri: &str, feed_url: &str, when: Timestamp) -> ReceivedMessage {
+/// Returns the message that deletes an entry, or only what its share names.
+pub(super) fn tombstone(uri: &str, feed_url: &str, when: Timestamp, share: Option<&EntryShare>) -> ReceivedMessage {
     let document = format!(
         "<feed xmlns=\"http://www.w3.org/2005/Atom\"><at:{DELETED_ENTRY} xmlns:at=\"{TOMBSTONES}\" ref=\"{}\" \
          when=\"{when}\"/></feed>",
@@ -85,19 +90,21 @@ pub(super) fn tombstone(uri: &str, feed_url: &str, when: Timestamp) -> ReceivedM
     );
     let size = document.len();
     // The id is the URI of the object.
-    message((document, size), None, (feed_url, true), (when, usize::MAX))
+    message((document, size), (None, share), (feed_url, true), (when, usize::MAX))
 }
 
 /// Returns an entry as a message for the dialect. `bytes` is its size; the document may be its beginning.
 fn message(
     (mut document, bytes): (String, usize),
-    key: Option<EntryKey>,
+    (key, share): (Option<EntryKey>, Option<&EntryShare>),
     (feed_url, any_scheme): (&str, bool),
     (date, max_record_bytes): (Timestamp, usize),
 ) -> ReceivedMessage {
     let mut headers = vec![(FEED_URL, feed_url.to_owned()), (RESPONSE_DATE, date.to_string())];
     headers.extend(any_scheme.then(|| (ANY_SCHEME, "true".to_owned())));
     headers.extend(key.map(|key| (ENTRY_KEY, key.name().to_owned())));
+    // Serialization cannot fail: every value has a JSON form.
+    headers.extend(share.map(|share| (ENTRY_SHARE, serde_json::to_string(share).unwrap_or_default())));
     let cut = (0..=document.len().min(max_record_bytes)).rev().find(|at| document.is_char_boundary(*at));
     document.truncate(cut.unwrap_or_default());
     let incoming = Incoming {

@@ -8,6 +8,7 @@
 //!   entries that change at each look, and `changes` puts the entries of another gateway's changes together;
 //! * `message` makes the messages of a document when they are written, and `position` is the state between two runs;
 //! * `harvest` sends the requests and decides about the responses, `headers` are those of both;
+//! * `sharing` decides what counts of an entry that several feeds show;
 //! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has;
 //! * `subscription` subscribes at the WebSub hub of the feed.
 
@@ -20,6 +21,7 @@ mod looks;
 mod message;
 mod position;
 mod selection;
+mod sharing;
 mod subscription;
 mod walk;
 
@@ -100,11 +102,11 @@ impl HarvesterSettings for FeedSettings {
         Box::pin(async {
             let Self { url, ca, page_bytes, timeouts, websub, .. } = self.clone();
             let callbacks = context.callbacks.clone().filter(|_| websub);
-            let journal = context.journal.clone();
+            let (journal, harvests) = (context.journal.clone(), context.harvests.clone());
             let client =
                 PlaceClient::new(PlaceSettings { url, noun: "feed", ca, page_bytes, timeouts }, context).await?;
             let (settings, feed_url) = (self.clone(), self.public_url());
-            let harvester = FeedHarvester { settings, feed_url, source, journal, client, callbacks };
+            let harvester = FeedHarvester { settings, feed_url, source, journal, harvests, client, callbacks };
             Ok(Arc::new(harvester) as Arc<dyn Harvester>)
         })
     }

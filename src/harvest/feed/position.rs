@@ -60,6 +60,12 @@ pub(super) struct Position {
     pub(super) unreadable: Vec<String>,
     /// The readable entries, as the last look found them.
     pub(super) looks: Vec<Look>,
+    /// Whether the last document said that it has all entries; `None` in a position of a former version.
+    pub(super) is_complete: Option<bool>,
+    /// Digest of what other feeds claim of the entries; empty if they claim nothing.
+    pub(super) claims: String,
+    /// Whether a document was read since the claims were compared.
+    pub(super) is_unchecked: bool,
 }
 
 /// Facts about a document that was read to its end.
@@ -176,9 +182,9 @@ impl Position {
     /// Completes a run with the facts about its newest document.
     pub(super) fn complete(&mut self, facts: DocumentFacts) {
         let DocumentFacts { validators, body, interval, earliest, entries } = facts;
-        let (interruption, interruptions) = (None, 0);
+        (self.interruption, self.interruptions, self.is_unchecked) = (None, 0, true);
         let former = std::mem::take(self);
-        *self = Self { validators, body, interval, earliest, entries, interruption, interruptions, ..former };
+        *self = Self { validators, body, interval, earliest, entries, ..former };
     }
 
     /// Returns the validators of a request at this time; none if it is to be unconditional.

@@ -27,8 +27,8 @@ const MAX_UNREADABLE: usize = 256;
 /// Entries and deletions for the dialect, oldest first.
 pub(super) struct Selection {
     pub(super) entries: Vec<SelectedEntry>,
-    /// Values of the keys of the entries, without deletions and unreadable entries.
-    pub(super) keys: Vec<String>,
+    /// The readable entries that the document shows.
+    pub(super) shown: Vec<ShownEntry>,
     /// Facts about the entries that an administrator should know.
     pub(super) remarks: Vec<String>,
     /// Comparison with the last look at the entries.
@@ -44,6 +44,17 @@ pub(super) struct SelectedEntry {
     pub(super) key: Option<EntryKey>,
     /// Value of the property; `None` for a deletion and for an unreadable entry.
     pub(super) key_value: Option<String>,
+}
+
+/// A readable entry that a document shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ShownEntry {
+    /// Value of the property that identifies it.
+    pub(super) key: String,
+    /// URLs of its files.
+    pub(super) files: Vec<String>,
+    /// Whether its change does not count at this look.
+    pub(super) is_withheld: bool,
 }
 
 /// An entry that can be parsed.
@@ -103,8 +114,14 @@ pub(super) fn select(
         .collect();
     // Feeds begin with their newest entries.
     entries.reverse();
-    let keys = newest.iter().map(|candidate| candidate.identity.key(candidate.key)).collect();
-    Selection { entries, keys, remarks: remarks(&newest, has_new_ambiguity, &noise), noise }
+    let remarks = remarks(&newest, has_new_ambiguity, &noise);
+    let withheld: HashSet<_> = noise.withheld.iter().copied().collect();
+    let shown = newest.into_iter().enumerate().map(|(place, Candidate { identity, key, .. })| ShownEntry {
+        key: identity.key(key),
+        files: identity.files,
+        is_withheld: withheld.contains(&place),
+    });
+    Selection { entries, shown: shown.collect(), remarks, noise }
 }
 
 /// Returns the entries that are not withheld.

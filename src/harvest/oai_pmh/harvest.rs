@@ -17,7 +17,10 @@ use super::{
 use crate::{
     format::oai_pmh::datestamp_of,
     harvest::{HarvestError, Harvester, Page, PageEnd, client::RequestError, membership::pending_before},
-    journal::{Journal, harvest::ListedRecords},
+    journal::{
+        Journal,
+        harvest::{FormerRecords, ListedRecords},
+    },
     model::{SourceName, Timestamp},
 };
 
@@ -248,11 +251,11 @@ impl OaiPmhHarvester {
             None
         };
         list.has_waiting |= records.iter().any(|record| record.is_deleted);
-        let kept_as = position.take_new_former();
+        let former = position.take_new_former().map_or(FormerRecords::Keep, FormerRecords::Rename);
         let records = self.with_listings(newest_of_each(records), &position, &list);
         let place = self.place_of(&position);
         let records = self.records(records, (text, namespaces), date, &place);
-        let listed = ListedRecords { at: list.started, kept_as, ..ListedRecords::default() };
+        let listed = ListedRecords { at: list.started, former, ..ListedRecords::default() };
         let end = match endless {
             // The next run begins anew at the mark of the last complete run.
             Some(reason) => PageEnd::Failed(reason),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::StoreError;
 use crate::{
-    journal::harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, ListedCounts, RunId},
+    journal::harvest::{Claim, HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, ListedCounts, RunId},
     model::{SourceName, Timestamp},
 };
 
@@ -53,11 +53,17 @@ pub trait HarvestStore {
     /// Fails if the store cannot be read.
     fn validators(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError>;
 
-    /// Returns those of these identifiers that other sources have listed too, each with the first of their names.
+    /// Returns the records of other sources with these identifiers.
     ///
     /// # Errors
     /// Fails if the store cannot be read.
-    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError>;
+    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<Vec<Claim>, StoreError>;
+
+    /// Returns up to `limit` records of other sources that this source lists too, in order of identifiers and sources.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn shared_records(&self, source: &SourceName, limit: usize) -> Result<Vec<Claim>, StoreError>;
 
     /// Modifies a source's harvest. Only its removal moves the position.
     ///

@@ -37,3 +37,4 @@ mod origins;
 mod parts;
 mod program;
 mod replaced_files;
+mod shared_entries;

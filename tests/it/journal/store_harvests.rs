@@ -3,8 +3,8 @@
 use tidings::{
     journal::{
         harvest::{
-            HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts, ListedRecord,
-            ListedRecords, RunCounts, RunId, RunState, SourcePosition,
+            Claim, FormerRecords, HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS,
+            ListedCounts, ListedRecord, ListedRecords, RunCounts, RunId, RunState, SourcePosition,
         },
         store::{StoreLimits, WriteBatch},
     },
@@ -154,7 +154,7 @@ fn listed_records_are_stored_with_the_position_and_found_when_they_are_missing()
         assert_eq!(missing(10, "", 10), names(&[]));
         list(&source, ListedRecords { gone: names(&["a", "unknown"]), ..present(20, &["B"]) });
         assert_eq!(missing(20, "", 10), ["\u{e9}"]);
-        list(&source, ListedRecords { replaces: true, ..present(30, &["c"]) });
+        list(&source, ListedRecords { former: FormerRecords::Remove, ..present(30, &["c"]) });
         assert_eq!((counts(&source, 31), counts(&other, 20)), ((1, 1), (2, 2)));
         store.write_harvest(&source, &HarvestWrite::Remove).unwrap();
         assert_eq!((counts(&source, 31), counts(&other, 20)), ((0, 0), (2, 2)));
@@ -186,5 +186,58 @@ fn validators_are_those_of_the_newest_list() {
         let other = SourceName::parse("t").unwrap();
         assert!(store.validators(&other, &asked).unwrap().is_empty());
         assert!(store.validators(&source, &[]).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn records_that_several_sources_list_are_found_until_they_are_removed() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let [source, other, third] = ["s", "t", "u"].map(|name| SourceName::parse(name).unwrap());
+        let list = |source: &SourceName, at, former: FormerRecords, records: &[(&str, &str)]| {
+            let record = |(identifier, validator): &(&str, &str)| ListedRecord {
+                validator: (*validator).to_owned(),
+                ..ListedRecord::from((*identifier).to_owned())
+            };
+            let present = records.iter().map(record).collect();
+            let at = Timestamp::from_millis(at);
+            let listed = ListedRecords { former, present, at, ..ListedRecords::default() };
+            let run = new_harvest_run(source);
+            let harvests = vec![HarvestProgress { position: "1".into(), run, listed, jobs: Vec::new() }];
+            write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
+        };
+        let claim = |identifier: &str, source: &str, validator: &str, is_listed| Claim {
+            identifier: identifier.to_owned(),
+            source: source.to_owned(),
+            validator: validator.to_owned(),
+            is_listed,
+        };
+        let claims = |identifiers: &[&str]| {
+            let identifiers: Vec<_> = identifiers.iter().map(|identifier| (*identifier).to_owned()).collect();
+            let mut claims = store.claims(&source, &identifiers).unwrap();
+            claims.sort_by(|a, b| (&a.identifier, &a.source).cmp(&(&b.identifier, &b.source)));
+            claims
+        };
+        let shared = |limit| store.shared_records(&source, limit).unwrap();
+        list(&source, 10, FormerRecords::Keep, &[("a", "own"), ("b", ""), ("c", "")]);
+        list(&other, 10, FormerRecords::Keep, &[("a", "1"), ("b", ""), ("d", "")]);
+        list(&third, 10, FormerRecords::Keep, &[("a", "2")]);
+        assert_eq!(
+            claims(&["a", "c", "d"]),
+            [claim("a", "t", "1", true), claim("a", "u", "2", true), claim("d", "t", "", true)]
+        );
+        assert_eq!(claims(&[]), []);
+        assert_eq!(shared(9), [claim("a", "t", "1", true), claim("a", "u", "2", true), claim("b", "t", "", true)]);
+        assert_eq!(shared(1), [claim("a", "t", "1", true)]);
+        // What a new list no longer has is forgotten, or stays without being listed.
+        list(&other, 20, FormerRecords::Unlist, &[("d", "")]);
+        assert_eq!(shared(9), [claim("a", "t", "1", false), claim("a", "u", "2", true)]);
+        list(&other, 30, FormerRecords::Unlist, &[("a", "3")]);
+        assert_eq!(claims(&["a", "d"]), [claim("a", "t", "3", true), claim("a", "u", "2", true)]);
+        list(&third, 30, FormerRecords::Rename(SourceName::parse("kept").unwrap()), &[("b", "new")]);
+        assert_eq!(shared(9), [claim("a", "t", "3", true), claim("b", "u", "new", true)]);
+        // The own records that are not listed are shared with nobody.
+        list(&source, 40, FormerRecords::Unlist, &[("b", "")]);
+        assert_eq!(shared(9), [claim("b", "u", "new", true)]);
     });
 }

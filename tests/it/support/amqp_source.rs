@@ -63,19 +63,20 @@ pub(crate) async fn until_head(gateway: &Gateway, head: u64) {
         .await;
 }
 
-/// Waits until `found` returns a value. The time limit starts again whenever the gateway makes progress.
+/// Waits until `found` returns a value. The time limit starts again whenever the gateway makes progress: a change in the
+/// journal, or another state of its sources.
 pub(crate) async fn until<T>(gateway: &Gateway, what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
-    let (mut since, mut head) = (Instant::now(), 0);
+    let (mut since, mut before) = (Instant::now(), (0, Value::Null));
     loop {
         if let Some(found) = found().await {
             return found;
         }
-        let moved = gateway.head().await;
-        if moved != head {
-            (since, head) = (Instant::now(), moved);
+        let now = (gateway.head().await, gateway.json("/sources").await);
+        if now != before {
+            (since, before) = (Instant::now(), now);
         }
-        let sources = gateway.json("/sources").await;
-        assert!(since.elapsed() < 2 * PATIENCE, "timeout while waiting until {what}: {moved} changes, {sources:#}");
+        let (head, sources) = &before;
+        assert!(since.elapsed() < 2 * PATIENCE, "timeout while waiting until {what}: {head} changes, {sources:#}");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }

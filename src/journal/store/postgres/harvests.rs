@@ -17,8 +17,8 @@ use super::{
 use crate::{
     journal::{
         harvest::{
-            HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts,
-            ListedRecords, RunCounts, RunId, SourcePosition,
+            Claim, FormerRecords, HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite,
+            KEPT_RUNS, ListedCounts, ListedRecords, RunCounts, RunId, SourcePosition,
         },
         nodes::DutyName,
         store::{HarvestStore, StoreError, rows},
@@ -48,11 +48,15 @@ pub(super) const TRIM: &str = "DELETE FROM harvest_runs WHERE source = $1
 pub(super) const CLEAR_LISTED: &str = "DELETE FROM harvest_records WHERE source = $1";
 
 /// Statement that keeps the records of a source under another name. Those that the name has already stay.
-pub(super) const KEEP_LISTED: &str = "WITH former AS (DELETE FROM harvest_records WHERE source = $1
+pub(super) const RENAME_LISTED: &str = "WITH former AS (DELETE FROM harvest_records WHERE source = $1
         RETURNING identifier, listed, validator)
     INSERT INTO harvest_records (source, identifier, listed, validator)
     SELECT $2::text, identifier, listed, validator FROM former
     ON CONFLICT (source, identifier) DO NOTHING";
+
+/// Statement that removes the records of a source without a validator, and unlists the others.
+pub(super) const UNLIST: &str = "WITH removed AS (DELETE FROM harvest_records WHERE source = $1 AND validator = '')
+    UPDATE harvest_records SET listed = 0 WHERE source = $1 AND listed > 0 AND validator <> ''";
 
 pub(super) const REMOVE_LISTED: &str =
     "DELETE FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
@@ -110,8 +114,12 @@ impl HarvestStore for PostgresStore {
         self.read(async |session| validators(session, source, identifiers).await)
     }
 
-    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError> {
+    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<Vec<Claim>, StoreError> {
         self.read(async |session| claims(session, source, identifiers).await)
+    }
+
+    fn shared_records(&self, source: &SourceName, limit: usize) -> Result<Vec<Claim>, StoreError> {
+        self.read(async |session| shared_records(session, source, limit).await)
     }
 
     fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
@@ -171,11 +179,17 @@ async fn trim_runs(session: &Session, source: &str) -> Result<(), StoreError> {
 
 /// Returns the statements that write listed records.
 fn listed_steps<'s>(session: &'s Session, source: &'s str, listed: &'s ListedRecords) -> Vec<Step<'s>> {
-    let ListedRecords { replaces, kept_as, gone, present, at } = listed;
-    let keep = kept_as.as_ref().map(|name| {
-        async move { session.execute(KEEP_LISTED, &[&source, &name.as_str()]).await.map(drop) }.boxed_local()
-    });
-    let clear = async move { session.execute(CLEAR_LISTED, &[&source]).await.map(drop) };
+    let ListedRecords { former, gone, present, at } = listed;
+    let treat = match former {
+        FormerRecords::Keep => None,
+        FormerRecords::Remove => {
+            Some(async move { session.execute(CLEAR_LISTED, &[&source]).await.map(drop) }.boxed_local())
+        }
+        FormerRecords::Rename(name) => Some(
+            async move { session.execute(RENAME_LISTED, &[&source, &name.as_str()]).await.map(drop) }.boxed_local(),
+        ),
+        FormerRecords::Unlist => Some(async move { session.execute(UNLIST, &[&source]).await.map(drop) }.boxed_local()),
+    };
     let remove = async move { session.execute(REMOVE_LISTED, &[&source, gone]).await.map(drop) };
     let write = move |at: Timestamp| async move {
         let identifiers: Vec<_> = present.iter().map(|record| &*record.identifier).collect();
@@ -183,10 +197,9 @@ fn listed_steps<'s>(session: &'s Session, source: &'s str, listed: &'s ListedRec
         let listed: Vec<_> = present.iter().map(|record| record.listed_millis(at)).collect();
         session.execute(WRITE_LISTED, &[&source, &identifiers, &validators, &listed]).await.map(drop)
     };
-    let clear = replaces.then(|| clear.boxed_local());
     let remove = (!gone.is_empty()).then(|| remove.boxed_local());
     let write = at.filter(|_| !present.is_empty()).map(|at| write(at).boxed_local());
-    keep.into_iter().chain(clear).chain(remove).chain(write).collect()
+    treat.into_iter().chain(remove).chain(write).collect()
 }
 
 /// Executes a modification by an administrator.
@@ -277,17 +290,35 @@ async fn validators(
     found.iter().map(|found| Ok((row::get(found, 0)?, row::get(found, 1)?))).collect()
 }
 
-/// Reads which other sources have listed records.
-async fn claims(
-    session: &Session,
-    source: &SourceName,
-    identifiers: &[String],
-) -> Result<HashMap<String, String>, StoreError> {
-    let sql = "SELECT listed.identifier, min(listed.source) FROM harvests JOIN harvest_records AS listed
+/// Reads the records of other sources with these identifiers.
+async fn claims(session: &Session, source: &SourceName, identifiers: &[String]) -> Result<Vec<Claim>, StoreError> {
+    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed > 0
+        FROM harvests JOIN harvest_records AS listed
             ON listed.source = harvests.source AND listed.identifier = ANY ($2::text[])
-        WHERE harvests.source <> $1 GROUP BY listed.identifier";
-    let found = session.query(sql, &[&source.as_str(), &identifiers]).await?;
-    found.iter().map(|found| Ok((row::get(found, 0)?, row::get(found, 1)?))).collect()
+        WHERE harvests.source <> $1";
+    session.query(sql, &[&source.as_str(), &identifiers]).await?.iter().map(read_claim).collect()
+}
+
+/// Reads the records of other sources that a source lists too.
+async fn shared_records(session: &Session, source: &SourceName, limit: usize) -> Result<Vec<Claim>, StoreError> {
+    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed > 0
+        FROM harvest_records AS own
+            JOIN harvests ON harvests.source <> own.source
+            JOIN harvest_records AS listed
+                ON listed.source = harvests.source AND listed.identifier = own.identifier
+        WHERE own.source = $1 AND own.listed > 0
+        ORDER BY listed.identifier COLLATE \"C\", listed.source COLLATE \"C\" LIMIT $2";
+    let limit = rows::number(limit as u64);
+    session.query(sql, &[&source.as_str(), &limit]).await?.iter().map(read_claim).collect()
+}
+
+fn read_claim(found: &Row) -> Result<Claim, StoreError> {
+    Ok(Claim {
+        identifier: row::get(found, 0)?,
+        source: row::get(found, 1)?,
+        validator: row::get(found, 2)?,
+        is_listed: row::get(found, 3)?,
+    })
 }
 
 fn read_run(source: &SourceName, found: &Row) -> Result<HarvestRun, StoreError> {

@@ -11,8 +11,8 @@ use super::{SqliteStore, ingests, rows};
 use crate::{
     journal::{
         harvest::{
-            HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, ListedCounts,
-            ListedRecord, ListedRecords, RunCounts, RunId, SourcePosition,
+            Claim, FormerRecords, HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite,
+            KEPT_RUNS, ListedCounts, ListedRecord, ListedRecords, RunCounts, RunId, SourcePosition,
         },
         store::{HarvestStore, StoreError},
     },
@@ -79,8 +79,12 @@ impl HarvestStore for SqliteStore {
         self.readers.read(|connection| validators(connection, source, identifiers))
     }
 
-    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError> {
+    fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<Vec<Claim>, StoreError> {
         self.readers.read(|connection| claims(connection, source, identifiers))
+    }
+
+    fn shared_records(&self, source: &SourceName, limit: usize) -> Result<Vec<Claim>, StoreError> {
+        self.readers.read(|connection| shared_records(connection, source, limit))
     }
 
     fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
@@ -129,13 +133,20 @@ pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Re
 }
 
 fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRecords) -> Result<(), StoreError> {
-    let ListedRecords { replaces, kept_as, gone, present, at } = listed;
-    if let Some(name) = kept_as {
-        let keep = "UPDATE OR REPLACE harvest_records SET source = ?2 WHERE source = ?1";
-        connection.execute(keep, [source.as_str(), name.as_str()])?;
-    }
-    if *replaces {
-        connection.execute(CLEAR_LISTED, [source.as_str()])?;
+    let ListedRecords { former, gone, present, at } = listed;
+    match former {
+        FormerRecords::Keep => {}
+        FormerRecords::Remove => drop(connection.prepare_cached(CLEAR_LISTED)?.execute([source.as_str()])?),
+        FormerRecords::Rename(name) => {
+            let rename = "UPDATE OR REPLACE harvest_records SET source = ?2 WHERE source = ?1";
+            connection.prepare_cached(rename)?.execute([source.as_str(), name.as_str()])?;
+        }
+        FormerRecords::Unlist => {
+            let remove = "DELETE FROM harvest_records WHERE source = ? AND validator = ''";
+            connection.prepare_cached(remove)?.execute([source.as_str()])?;
+            let unlist = "UPDATE harvest_records SET listed = 0 WHERE source = ? AND listed > 0";
+            connection.prepare_cached(unlist)?.execute([source.as_str()])?;
+        }
     }
     let mut remove = connection.prepare_cached("DELETE FROM harvest_records WHERE source = ? AND identifier = ?")?;
     for identifier in gone {
@@ -255,21 +266,36 @@ fn validators(
     Ok(validators)
 }
 
-/// Reads which other sources have listed records.
-fn claims(
-    connection: &Connection,
-    source: &SourceName,
-    identifiers: &[String],
-) -> Result<HashMap<String, String>, StoreError> {
-    let sql = "SELECT min(listed.source) FROM harvests JOIN harvest_records AS listed
-        ON listed.source = harvests.source AND listed.identifier = ?2 WHERE harvests.source <> ?1";
+/// Reads the records of other sources with these identifiers.
+fn claims(connection: &Connection, source: &SourceName, identifiers: &[String]) -> Result<Vec<Claim>, StoreError> {
+    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed > 0
+        FROM harvests JOIN harvest_records AS listed ON listed.source = harvests.source AND listed.identifier = ?2
+        WHERE harvests.source <> ?1";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut claims = HashMap::new();
+    let mut claims = Vec::new();
     for identifier in identifiers {
-        let other: Option<String> = statement.query_row(params![source.as_str(), identifier], |row| row.get(0))?;
-        claims.extend(other.map(|other| (identifier.clone(), other)));
+        let found = statement.query_map(params![source.as_str(), identifier], read_claim)?;
+        claims.extend(found.collect::<Result<Vec<_>, _>>()?);
     }
     Ok(claims)
+}
+
+/// Reads the records of other sources that a source lists too.
+fn shared_records(connection: &Connection, source: &SourceName, limit: usize) -> Result<Vec<Claim>, StoreError> {
+    // The cross join keeps the order of the tables: each record is looked up by its key.
+    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed > 0
+        FROM harvest_records AS own CROSS JOIN harvests
+            CROSS JOIN harvest_records AS listed
+                ON listed.source = harvests.source AND listed.identifier = own.identifier
+        WHERE own.source = ?1 AND own.listed > 0 AND harvests.source <> ?1
+        ORDER BY listed.identifier, listed.source LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(params![source.as_str(), rows::number(limit as u64)], read_claim)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+fn read_claim(row: &Row<'_>) -> rusqlite::Result<Claim> {
+    Ok(Claim { identifier: row.get(0)?, source: row.get(1)?, validator: row.get(2)?, is_listed: row.get(3)? })
 }
 
 fn read_run(source: &SourceName, row: &Row<'_>) -> Result<HarvestRun, StoreError> {
