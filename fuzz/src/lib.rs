@@ -122,15 +122,16 @@ fn check_draft(draft: Draft) {
 /// original.
 fn in_atom(mut draft: Draft) -> Draft {
     draft.report = None;
-    if let DraftItems::Listed(items) = &mut draft.items {
-        for item in items.iter_mut() {
-            let content = match &mut item.change {
-                DraftChange::Reported(ItemChange::Add { content, .. } | ItemChange::Update { content, .. }) => content,
-                _ => continue,
-            };
-            let original = content.as_mut().and_then(|content| content.original.as_mut());
-            original.into_iter().for_each(|original| original.digest = None);
-        }
+    if let DraftItems::Listed(items) = draft.items {
+        draft.items = DraftItems::Listed(items.map(|mut item| {
+            if let DraftChange::Reported(ItemChange::Add { content, .. } | ItemChange::Update { content, .. }) =
+                &mut item.change
+            {
+                let original = content.as_mut().and_then(|content| content.original.as_mut());
+                original.into_iter().for_each(|original| original.digest = None);
+            }
+            item
+        }));
     }
     draft
 }

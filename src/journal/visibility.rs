@@ -3,7 +3,7 @@
 
 use super::{RawContentLocation, registry::ObjectState, store::StoreError};
 use crate::model::{
-    ContentItemModification, ContentObjectModification, ItemId, ItemVisibility, Settlement, UnlistedItem, Uri,
+    Aspect, ContentItemModification, ContentObjectModification, ItemId, ItemVisibility, Settlement, UnlistedItem, Uri,
     VisibilityChange, VisibilityNotes, is_public,
 };
 
@@ -48,7 +48,10 @@ impl VisibilityBefore {
     ) -> Result<VisibilityNotes, StoreError> {
         let decisive = DecisiveEntries::of(&change.items);
         let items = change.items.iter().enumerate();
-        let items = items.filter_map(|(at, item)| self.compare_item(state, at, item, decisive.contains(&item.uri, at)));
+        let items = items.filter_map(|(at, item)| {
+            let is_content_late = settlement.item(at).late.contains(Aspect::Content);
+            self.compare_item(state, (at, item), decisive.contains(&item.uri, at), is_content_late)
+        });
         let items = items.collect::<Result<_, _>>()?;
         let mut unlisted = Vec::new();
         if settlement.purge {
@@ -67,17 +70,17 @@ impl VisibilityBefore {
     fn compare_item(
         &self,
         state: &ObjectState,
-        at: usize,
-        item: &ContentItemModification,
+        (at, item): (usize, &ContentItemModification),
         is_decisive: bool,
+        is_content_late: bool,
     ) -> Option<Result<ItemVisibility, StoreError>> {
         let effect = if is_decisive {
             VisibilityChange::between(self.was_visible(&item.uri), is_visible(state, &item.uri), &item.change)
         } else {
             VisibilityChange::Nothing
         };
-        let appears_without_content = effect == VisibilityChange::Appears && item.change.content().is_none();
-        let content = state.content(&item.uri).filter(|_| appears_without_content);
+        let lacks_content = item.change.content().is_none() || is_content_late;
+        let content = state.content(&item.uri).filter(|_| effect == VisibilityChange::Appears && lacks_content);
         let is_implied = effect == VisibilityChange::implied_by(&item.change) && content.is_none();
         let note = || Ok(ItemVisibility { at, effect, content: content.map(RawContentLocation::parse).transpose()? });
         (!is_implied).then(note)

@@ -10,7 +10,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Change, ContentItemModification, ContentLocation, ItemChange, ItemId, ItemNotes, NonEmpty, State, Uri};
+use super::{
+    Aspect, AspectSet, Change, ContentItemModification, ContentLocation, ItemChange, ItemId, ItemNotes, NonEmpty,
+    State, Uri,
+};
 
 /// Returns whether the public sees an existing item in this state, or without one.
 #[must_use]
@@ -88,7 +91,7 @@ pub struct ItemVisibility {
     /// Effect on the item.
     #[serde(rename = "seen")]
     pub effect: VisibilityChange,
-    /// Content location of an item that appears, if the change does not contain it.
+    /// Content location of an item that appears, if the change does not contain it, or contains an older one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentLocation>,
 }
@@ -132,14 +135,18 @@ impl Change {
         let mut notes = Vec::new();
         for (at, item) in self.modification.items.iter().enumerate() {
             let (effect, content) = visibility.effect(at, &item.change);
-            if let Some(change) = public_change(&item.change, effect, content) {
+            let mut note = self.settlement.item(at);
+            if let Some(change) = public_change(&item.change, effect, content, note.late) {
                 items.push(ContentItemModification { change, ..item.clone() });
-                notes.push(self.settlement.item(at));
+                // The effect compares what the public sees before and after, so it is never late. New content can be.
+                let is_late = |aspect: &Aspect| *aspect == Aspect::Content && content.is_none();
+                note.late = note.late.iter().filter(is_late).collect();
+                notes.push(note);
             }
         }
         for item in &visibility.unlisted {
             let delete = ItemChange::Delete { before: None, after: None };
-            if let Some(change) = public_change(&delete, item.effect, item.content.as_ref()) {
+            if let Some(change) = public_change(&delete, item.effect, item.content.as_ref(), AspectSet::EMPTY) {
                 items.push(ContentItemModification { id: item.id, uri: item.uri.clone(), change });
                 notes.push(ItemNotes::default());
             }
@@ -155,25 +162,24 @@ impl Change {
     }
 }
 
-/// Returns the change of one item as the public sees it. `registered` is the content location from the registry.
+/// Returns the change of one item as the public sees it. `registered` is the content location from the registry, if that of
+/// the change is missing or late. `late` are the aspects of the change that the registry knows better.
 fn public_change(
     change: &ItemChange,
     effect: VisibilityChange,
     registered: Option<&ContentLocation>,
+    late: AspectSet,
 ) -> Option<ItemChange> {
     use VisibilityChange::{Appears, Changes, Disappears, Nothing};
-    let content = || change.content().or(registered).cloned();
+    let content = || registered.or(change.content()).cloned();
     match (effect, change) {
         (Nothing, _) => None,
-        (Appears, ItemChange::Add { content: None, after }) => {
-            Some(ItemChange::Add { content: registered.cloned(), after: after.clone() })
+        (Changes, ItemChange::Add { .. } | ItemChange::Update { .. }) | (Disappears, ItemChange::Delete { .. }) => {
+            Some(change.clone())
         }
-        (Appears | Changes, ItemChange::Add { .. })
-        | (Changes, ItemChange::Update { .. })
-        | (Disappears, ItemChange::Delete { .. }) => Some(change.clone()),
         (Appears, _) => {
-            let after = change.after().filter(|after| is_public(Some(after))).cloned();
-            Some(ItemChange::Add { content: content(), after })
+            let is_known = |after: &&State| is_public(Some(after)) && !late.contains(Aspect::State);
+            Some(ItemChange::Add { content: content(), after: change.after().filter(is_known).cloned() })
         }
         (Changes, _) => Some(ItemChange::Update { content: content(), before: None, after: None }),
         (Disappears, _) => {
@@ -185,7 +191,7 @@ fn public_change(
 #[cfg(test)]
 mod tests {
     use super::{
-        Change, ContentLocation, ItemChange, ItemVisibility, State, Uri, VisibilityChange, VisibilityNotes,
+        AspectSet, Change, ContentLocation, ItemChange, ItemVisibility, State, Uri, VisibilityChange, VisibilityNotes,
         public_change,
     };
 
@@ -236,11 +242,14 @@ mod tests {
     fn an_appearing_item_has_content_and_no_state_before() {
         let change = ItemChange::State { before: Some(State::INACTIVE), after: State::ACTIVE };
         let expected = ItemChange::Add { content: content(), after: Some(State::ACTIVE) };
-        assert_eq!(public_change(&change, VisibilityChange::Appears, content().as_ref()), Some(expected));
+        assert_eq!(
+            public_change(&change, VisibilityChange::Appears, content().as_ref(), AspectSet::EMPTY),
+            Some(expected)
+        );
         let change =
             ItemChange::Update { content: content(), before: Some(State::ACTIVE), after: Some(State::INACTIVE) };
         let expected = ItemChange::Delete { before: Some(State::ACTIVE), after: Some(State::INACTIVE) };
-        assert_eq!(public_change(&change, VisibilityChange::Disappears, None), Some(expected));
+        assert_eq!(public_change(&change, VisibilityChange::Disappears, None, AspectSet::EMPTY), Some(expected));
     }
 
     #[test]
@@ -257,5 +266,28 @@ mod tests {
         assert_eq!(public.settlement.item(0), change.settlement.item(1));
         let hidden = ItemVisibility { at: 1, effect: VisibilityChange::Nothing, content: None };
         assert_eq!(change.public(&VisibilityNotes { items: vec![hidden], unlisted: Vec::new() }), None);
+    }
+
+    #[test]
+    fn a_public_change_is_never_late_about_what_the_public_sees() {
+        let json = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"s",
+            "received":"2026-01-02T03:04:05.006Z","time":"2011-01-02T03:04:05Z","user":{"name":"u"},
+            "object":"http://h/1","description":"","items":[
+              {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/1","stateBefore":"ACTIVE",
+               "stateAfter":"INACTIVE","late":["existence"]},
+              {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa4","uri":"http://h/2","change":"UPDATE",
+               "content":{"url":"http://h/old"},"stateAfter":"ACTIVE","late":["existence","content"]},
+              {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa5","uri":"http://h/3","change":"UPDATE",
+               "content":{"url":"http://h/old"},"late":["existence","content"]}]}"#;
+        let change: Change = serde_json::from_str(json).unwrap();
+        let appears = ItemVisibility { at: 1, effect: VisibilityChange::Appears, content: content() };
+        let public = change.public(&VisibilityNotes { items: vec![appears], unlisted: Vec::new() }).unwrap();
+        let changes: Vec<_> = public.modification.items.iter().map(|item| &item.change).collect();
+        assert!(matches!(changes[0], ItemChange::Delete { .. }) && public.settlement.item(0).late.is_empty());
+        // The content that appears is the newer one of the registry.
+        assert_eq!(*changes[1], ItemChange::Add { content: content(), after: Some(State::ACTIVE) });
+        assert!(public.settlement.item(1).late.is_empty());
+        // Older content is late for the public too.
+        assert_eq!(public.settlement.item(2).late, AspectSet::of_names("content"));
     }
 }

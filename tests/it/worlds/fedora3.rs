@@ -42,6 +42,12 @@ pub(crate) enum Act {
         datastream: usize,
         is_active: bool,
     },
+    /// One `PUT` of the REST API that sets state, content and versioning: each is a message, in any order.
+    PutDatastream {
+        object: u8,
+        datastream: usize,
+        is_active: bool,
+    },
     PurgeDatastream {
         object: u8,
         datastream: usize,
@@ -145,6 +151,8 @@ impl World for Fedora3 {
             3 => place().prop_map(|(object, datastream)| Act::ModifyDatastream { object, datastream }),
             3 => (place(), any::<bool>())
                 .prop_map(|((object, datastream), is_active)| Act::SetDatastreamState { object, datastream, is_active }),
+            2 => (place(), any::<bool>())
+                .prop_map(|((object, datastream), is_active)| Act::PutDatastream { object, datastream, is_active }),
             2 => place().prop_map(|(object, datastream)| Act::PurgeDatastream { object, datastream }),
             2 => (object(), any::<bool>()).prop_map(|(object, is_active)| Act::SetObjectState { object, is_active }),
             2 => (object(), any::<bool>()).prop_map(|(object, is_new)| Act::AddRelationship { object, is_new }),
@@ -192,6 +200,21 @@ impl World for Fedora3 {
                     self.objects.entry(object).or_default().insert(Some(name), Some(is_active));
                     let parameters = [("dsID", name), ("dsState", letter(is_active))];
                     self.call(object, "setDatastreamState", &parameters, None, rig).await?;
+                }
+            }
+            Act::PutDatastream { object, datastream, is_active } => {
+                let name = DATASTREAMS[datastream];
+                if self.has(object, name) {
+                    self.objects.entry(object).or_default().insert(Some(name), Some(is_active));
+                    let calls = [
+                        ("setDatastreamState", ("dsState", letter(is_active))),
+                        ("modifyDatastreamByReference", ("dsLocation", "null")),
+                        ("modifyDatastreamByValue", ("dsContent", "[OMITTED]")),
+                        ("setDatastreamVersionable", ("versionable", "true")),
+                    ];
+                    for (method, parameter) in calls {
+                        self.call(object, method, &[("dsID", name), parameter], None, rig).await?;
+                    }
                 }
             }
             Act::PurgeDatastream { object, datastream } => {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::worlds::{ItemTruth, Truth, World, driver, rig::Rig};
 
@@ -36,10 +37,28 @@ enum Transfer {
     Headers,
 }
 
+/// Form of the body of a whole event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// The activity of Fedora 6.
+    Activity,
+    /// The activity of LAKEsuperior, whose time is in the object, and whose actor is `null`.
+    LakeSuperior,
+    /// The resource with the activity that generated it, as in Fedora 4 and 5.
+    Provenance,
+    /// The same with the time as a number of milliseconds.
+    ProvenanceWithNumber,
+}
+
 /// Behaviour of this Fedora.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     transfer: Transfer,
+    form: Form,
+    /// Events about deleted resources have no types, or only that of any resource.
+    untyped_deletes: bool,
+    /// The kinds of an event are in any order, which says nothing.
+    shuffled_kinds: bool,
     /// Paths in events are not percent-encoded (Fedora 6 up to 6.5).
     raw_paths: bool,
     /// Descriptions of files are called `fedora:description`, as in Fedora 4.7 and 5.
@@ -57,7 +76,7 @@ pub(crate) struct Behaviour {
 pub(crate) enum Act {
     /// Stores a resource, new or again.
     Put { name: u8 },
-    /// Deletes a resource, and its tombstone too.
+    /// Deletes a resource with those below it, each in an event of its own, and perhaps the tombstone too.
     Delete { name: u8, purge: bool },
     /// One transaction that stores a resource, changes it, and perhaps deletes it. Fedora sends one event for it.
     Transaction { name: u8, delete: bool },
@@ -72,6 +91,19 @@ pub(crate) enum Act {
 struct Event {
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
+}
+
+/// Namespace of the kinds of events in Fedora 4 and 5.
+const EVENT_TYPES: &str = "http://fedora.info/definitions/v4/event#";
+
+/// Returns the name of a kind of event in Fedora 4 and 5, after `Resource`.
+fn provenance(kind: &str) -> &'static str {
+    match kind {
+        "Create" => "Creation",
+        "Update" => "Modification",
+        "Delete" => "Deletion",
+        other => panic!("Fedora 4 and 5 have no event {other}"),
+    }
 }
 
 /// Repository with the resources that it has.
@@ -93,13 +125,17 @@ impl Fedora6 {
     /// Returns the event of a transaction about one resource.
     fn event(&mut self, name: u8, kinds: &[&str], seconds_ago: i64) -> Event {
         self.sent += 1;
-        let time = chrono::Utc::now() - chrono::TimeDelta::seconds(seconds_ago);
+        let time = Utc::now() - chrono::TimeDelta::seconds(seconds_ago);
         let id = format!("urn:uuid:00000000-0000-4000-8000-{:012}", self.sent);
         let host = if self.behaviour.proxy && self.sent.is_multiple_of(2) { PROXY } else { BASE };
         let base = if self.behaviour.slash_after_base { format!("{host}/") } else { host.to_owned() };
         let slash = if self.behaviour.slash_after_path && self.sent.is_multiple_of(3) { "/" } else { "" };
         let resource = format!("{host}/{}{slash}", self.path(name));
         let long = |kind: &&str| format!("https://www.w3.org/ns/activitystreams#{kind}");
+        let mut kinds = kinds.to_vec();
+        if self.behaviour.shuffled_kinds && self.sent.is_multiple_of(2) {
+            kinds.reverse();
+        }
         let event_type = kinds.iter().map(long).collect::<Vec<_>>().join(",");
         let mut headers = Vec::new();
         if self.behaviour.transfer != Transfer::BareForwarder {
@@ -115,29 +151,57 @@ impl Fedora6 {
         let body = match self.behaviour.transfer {
             Transfer::Headers => Vec::new(),
             Transfer::Forwarder | Transfer::BareForwarder => {
-                let last = kinds.last().unwrap();
-                json!({ "id": resource, "type": long(last) }).to_string().into_bytes()
+                // The forwarder takes one of the kinds. A deletion is the only one after which the resource is gone.
+                let told = if kinds.contains(&"Delete") { "Delete" } else { kinds[0] };
+                json!({ "id": resource, "type": long(&told) }).to_string().into_bytes()
             }
-            Transfer::Event => json!({
-                "@context": "https://www.w3.org/ns/activitystreams",
-                "id": id,
-                "type": kinds,
-                "name": "create resource",
-                "published": time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-                "actor": [{ "type": "Person", "id": "info:fedora/local-user#fedoraAdmin" }],
-                "object": {
-                    "id": resource,
-                    "type": ["http://www.w3.org/ns/ldp#Container", "http://fedora.info/definitions/v4/repository#Resource"],
-                    "isPartOf": base,
-                },
-            })
-            .to_string()
-            .into_bytes(),
+            Transfer::Event => self.body(&kinds, &id, time, (&resource, &base)).to_string().into_bytes(),
         };
         if !body.is_empty() {
             headers.push(("content-type", "application/json".to_owned()));
         }
         Event { headers, body }
+    }
+
+    /// Returns the body of a whole event.
+    fn body(&self, kinds: &[&str], id: &str, time: DateTime<Utc>, (resource, base): (&str, &str)) -> Value {
+        let is_untyped = self.behaviour.untyped_deletes && kinds.contains(&"Delete");
+        let types = match self.sent % 2 {
+            0 if is_untyped => json!([]),
+            _ if is_untyped => json!(["http://www.w3.org/ns/prov#Entity"]),
+            _ => json!(["http://www.w3.org/ns/ldp#Container", "http://fedora.info/definitions/v4/repository#Resource"]),
+        };
+        let published = time.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let generation = |at_time: Value| {
+            let kinds: Vec<_> = kinds.iter().map(|kind| format!("{EVENT_TYPES}Resource{}", provenance(kind))).collect();
+            json!({
+                "id": resource,
+                "type": types,
+                "isPartOf": base,
+                "wasGeneratedBy": { "type": kinds, "identifier": id, "atTime": at_time },
+                "wasAttributedTo": [{ "type": "Person", "name": "fedoraAdmin" }],
+            })
+        };
+        match self.behaviour.form {
+            Form::Activity => json!({
+                "@context": "https://www.w3.org/ns/activitystreams",
+                "id": id,
+                "type": kinds,
+                "name": "create resource",
+                "published": published,
+                "actor": [{ "type": "Person", "id": "info:fedora/local-user#fedoraAdmin" }],
+                "object": { "id": resource, "type": types, "isPartOf": base },
+            }),
+            Form::LakeSuperior => json!({
+                "@context": "https://www.w3.org/ns/activitystreams",
+                "id": id,
+                "type": kinds,
+                "actor": null,
+                "object": { "id": resource, "type": types, "updated": published },
+            }),
+            Form::Provenance => generation(published.into()),
+            Form::ProvenanceWithNumber => generation(time.timestamp_millis().into()),
+        }
     }
 
     /// Sends an event about something that has happened; the gateway must accept it as such.
@@ -170,15 +234,35 @@ impl World for Fedora6 {
             1 => Just(Transfer::BareForwarder),
             1 => Just(Transfer::Headers),
         ];
-        (transfer, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>())
-            .prop_map(|(transfer, raw_paths, old_descriptions, slash_after_base, proxy, slash_after_path)| Behaviour {
-                transfer,
-                // Header fields of HTTP are ASCII, so the raw paths of a broker's headers cannot come this way.
-                raw_paths: raw_paths && transfer == Transfer::Event,
-                old_descriptions,
-                slash_after_base,
-                proxy,
-                slash_after_path,
+        let form = prop_oneof![
+            3 => Just(Form::Activity),
+            1 => Just(Form::LakeSuperior),
+            1 => Just(Form::Provenance),
+            1 => Just(Form::ProvenanceWithNumber),
+        ];
+        (transfer, form, any::<[bool; 7]>())
+            .prop_map(|(transfer, form, switches)| {
+                let [
+                    raw_paths,
+                    old_descriptions,
+                    slash_after_base,
+                    proxy,
+                    slash_after_path,
+                    untyped_deletes,
+                    shuffled_kinds,
+                ] = switches;
+                Behaviour {
+                    transfer,
+                    form,
+                    untyped_deletes,
+                    shuffled_kinds,
+                    // Header fields of HTTP are ASCII, so the raw paths of a broker's headers cannot come this way.
+                    raw_paths: raw_paths && transfer == Transfer::Event,
+                    old_descriptions,
+                    slash_after_base,
+                    proxy,
+                    slash_after_path,
+                }
             })
             .boxed()
     }
@@ -217,10 +301,18 @@ impl World for Fedora6 {
                 self.send(event, rig).await?;
             }
             Act::Delete { name, purge } => {
+                let below = format!("{}/", NAMES[usize::from(name)].0);
+                let is_below = |other: &u8| NAMES[usize::from(*other)].0.starts_with(&below);
+                let below: Vec<_> = self.resources.iter().copied().filter(is_below).collect();
                 if self.resources.remove(&name) {
+                    for name in below {
+                        self.resources.remove(&name);
+                        let event = self.event(name, &["Delete"], 0);
+                        self.send(event, rig).await?;
+                    }
                     let event = self.event(name, &["Delete"], 0);
                     self.send(event, rig).await?;
-                    if purge && self.behaviour.transfer == Transfer::Event {
+                    if purge && self.behaviour.transfer == Transfer::Event && self.behaviour.form == Form::Activity {
                         // The tombstone is no news, so the journal need not have the event.
                         let event = self.event(name, &["Purge"], 0);
                         let headers: Vec<_> = event.headers.clone();

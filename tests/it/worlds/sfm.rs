@@ -22,6 +22,10 @@ pub(crate) struct Version {
     listed_date: bool,
     /// Seeds without token and uid have `null`.
     null_seeds: bool,
+    /// Every second message of a harvest has a key that ends with `.priority`.
+    priority: bool,
+    /// A failed harvest has errors, and no statistics.
+    bare_failures: bool,
 }
 
 /// What happens in SFM.
@@ -82,11 +86,21 @@ impl Sfm {
             "stats": {},
             "token_updates": { "s1": null },
         });
+        if self.version.bare_failures && status == "completed failure" {
+            body = json!({
+                "id": format!("sfmui:{harvest}"),
+                "status": status,
+                "date_started": "2026-07-28T11:17:36.640044",
+                "errors": [{ "code": "unknown_error", "message": "it failed" }],
+            });
+        }
         if is_finished(status) {
             let ended = "2026-07-28T11:19:42.539470";
             body["date_ended"] = if self.version.listed_date { json!([ended]) } else { ended.into() };
         }
-        self.send("harvest.status.flickr.flickr_user", &body, rig).await?;
+        let key = "harvest.status.flickr.flickr_user";
+        let priority = if self.version.priority && harvest.is_multiple_of(2) { ".priority" } else { "" };
+        self.send(&format!("{key}{priority}"), &body, rig).await?;
         self.states.insert(harvest, status);
         Ok(())
     }
@@ -122,12 +136,14 @@ impl World for Sfm {
     const NAME: &'static str = "sfm";
 
     fn switches() -> BoxedStrategy<Version> {
-        any::<[bool; 4]>()
-            .prop_map(|[new_root, without_collection, listed_date, null_seeds]| Version {
+        any::<[bool; 6]>()
+            .prop_map(|[new_root, without_collection, listed_date, null_seeds, priority, bare_failures]| Version {
                 new_root,
                 without_collection,
                 listed_date,
                 null_seeds,
+                priority,
+                bare_failures,
             })
             .boxed()
     }
