@@ -188,9 +188,13 @@ pub fn web_links(value: &str) -> impl Iterator<Item = WebLink<'_>> {
 }
 
 /// Returns the targets of links with this relation in `Link` headers, which are about the resource of the response.
-pub fn link_targets<'h>(values: impl IntoIterator<Item = &'h str>, relation: &str) -> Vec<&'h str> {
-    let links = values.into_iter().flat_map(web_links);
-    links.filter(|link| link.anchor.is_none() && link.has_relation(relation)).map(|link| link.target).collect()
+pub fn link_targets(values: impl IntoIterator<Item: AsRef<str>>, relation: &str) -> Vec<String> {
+    let mut targets = Vec::new();
+    for value in values {
+        let links = web_links(value.as_ref()).filter(|link| link.anchor.is_none() && link.has_relation(relation));
+        targets.extend(links.map(|link| link.target.to_owned()));
+    }
+    targets
 }
 
 /// The parameters of a link, up to the comma after them.

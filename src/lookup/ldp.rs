@@ -15,6 +15,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use super::{cached_requests::CachedRequests, client::Resource, error::LookupError};
 use crate::{
     format::ldp::{self, ResourceDescription, parse_description},
+    http_client::header_text,
     model::{
         ContentLocation, Digest, DigestAlgorithm, Draft, DraftItems, LookupMark, MediaType, MissingFacts, Timestamp,
         Uri,
@@ -113,7 +114,7 @@ async fn complete_object(
         types = described.types;
         parent = parent.or_else(|| described.parent.map(|parent| public_uri(requests, &parent, &base)));
     }
-    types.extend(link_targets(&resource.headers, "type").into_iter().filter_map(|name| Uri::parse(name).ok()));
+    types.extend(link_targets(&resource.headers, "type").into_iter().filter_map(|name| Uri::parse(&name).ok()));
     let mut type_set: HashSet<_> = draft.types.iter().cloned().collect();
     draft.types.extend(types.into_iter().filter(|name| type_set.insert(name.clone())));
     let parent = match parent {
@@ -132,7 +133,7 @@ async fn describe(
     headers: &HeaderMap,
 ) -> Result<ResourceDescription, LookupError> {
     let settings = requests.repository.settings();
-    let elsewhere = link_targets(headers, "describedby").into_iter().find_map(|at| settings.path_of(at));
+    let elsewhere = link_targets(headers, "describedby").into_iter().find_map(|at| settings.path_of(&at));
     // A fragment is described together with its resource.
     let document = path.split('#').next().unwrap_or_default();
     let at = elsewhere.as_deref().unwrap_or(document);
@@ -184,7 +185,7 @@ fn fill(content: &mut ContentLocation, headers: &HeaderMap) {
     let media_type = text(&CONTENT_TYPE).and_then(|text| MediaType::parse(text).ok());
     content.media_type = media_type.or_else(|| content.media_type.take());
     // An RDF resource is serialized for each request, so it has no size of its own.
-    if link_targets(headers, "type").contains(&"http://www.w3.org/ns/ldp#NonRDFSource") {
+    if link_targets(headers, "type").iter().any(|kind| kind == "http://www.w3.org/ns/ldp#NonRDFSource") {
         content.size = text(&CONTENT_LENGTH).and_then(|text| text.parse().ok()).or(content.size);
         content.digest = text(&DIGEST).and_then(digest).or_else(|| content.digest.take());
     }
@@ -219,8 +220,8 @@ fn is_resource(resource: &Resource) -> Result<(), &'static str> {
 }
 
 /// Returns the targets of all links with a relation.
-fn link_targets<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
-    ldp::link_targets(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
+fn link_targets(headers: &HeaderMap, relation: &str) -> Vec<String> {
+    ldp::link_targets(headers.get_all(LINK).iter().map(header_text), relation)
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn check_repository(body: &[u8]) {
     });
     if let Ok(header) = std::str::from_utf8(body) {
         for target in limited(body.len(), RESPONSE, || ldp::link_targets([header], "type")) {
-            assert!(header.contains(target));
+            assert!(header.contains(&target));
         }
     }
 }

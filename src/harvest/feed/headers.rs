@@ -12,7 +12,7 @@ use super::{
     document::FeedLinks,
     position::{Validator, Validators},
 };
-use crate::{format::ldp::link_targets, model::Timestamp, web::header_date};
+use crate::{format::ldp::link_targets, http_client::header_text, model::Timestamp, web::header_date};
 
 /// Maximum time between two requests that a publisher can ask for.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -68,7 +68,24 @@ pub(super) fn last_modified(headers: &HeaderMap, now: DateTime<Utc>) -> Option<V
 
 /// Returns the links of a document with those of its headers, which count first for a hub (WebSub section 4).
 pub(super) fn with_link_headers(links: FeedLinks, headers: &HeaderMap) -> FeedLinks {
-    let values = || headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
-    let first = |relation| link_targets(values(), relation).first().map(|target| (*target).to_owned());
+    let values = || headers.get_all(LINK).iter().map(header_text);
+    let first = |relation| link_targets(values(), relation).into_iter().next();
     FeedLinks { hub: first("hub").or(links.hub), own: first("self").or(links.own), ..links }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FeedLinks, HeaderMap, HeaderValue, LINK, with_link_headers};
+
+    #[test]
+    fn links_are_read_beside_bytes_that_are_not_ascii() {
+        for title in ["título".as_bytes(), b"t\xedtulo"] {
+            let value =
+                [b"<https://hub.example/>; rel=hub, <https://h.example/feed>; rel=self; title=\"", title, b"\""];
+            let headers = HeaderMap::from_iter([(LINK, HeaderValue::from_bytes(&value.concat()).unwrap())]);
+            let links = with_link_headers(FeedLinks::default(), &headers);
+            assert_eq!(links.hub.as_deref(), Some("https://hub.example/"));
+            assert_eq!(links.own.as_deref(), Some("https://h.example/feed"));
+        }
+    }
 }

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     format::{ldp::link_targets, resource_uri},
+    http_client::header_text,
     lookup::LookupError,
     model::{
         ContentLocation, CrawledItem, CrawledObject, Digest, DigestAlgorithm, MediaType, NonEmpty, Timestamp, Uri,
@@ -198,7 +199,7 @@ impl LdpCrawl {
     async fn resource(&self, path: &str, parent_path: &str) -> Result<CrawledResource, CrawlError> {
         let Some(head) = self.requests.head(path, &[]).await? else { return Ok(CrawledResource::missing()) };
         let mut facts = Facts::of(&head.headers);
-        let is_binary = targets(&head.headers, "type").contains(&NON_RDF_SOURCE);
+        let is_binary = targets(&head.headers, "type").iter().any(|kind| kind == NON_RDF_SOURCE);
         let parent = Some(self.public_uri(parent_path)?);
         if !is_binary {
             if !facts.has_types_of_fedora() {
@@ -316,7 +317,7 @@ impl Facts {
     /// Returns the facts in the headers: the types.
     fn of(headers: &HeaderMap) -> Self {
         let mut facts = Self::default();
-        targets(headers, "type").into_iter().for_each(|kind| facts.add_type(kind));
+        targets(headers, "type").into_iter().for_each(|kind| facts.add_type(&kind));
         facts
     }
 
@@ -334,8 +335,8 @@ impl Facts {
 }
 
 /// Returns the targets of all links with a relation.
-fn targets<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
-    link_targets(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
+fn targets(headers: &HeaderMap, relation: &str) -> Vec<String> {
+    link_targets(headers.get_all(LINK).iter().map(header_text), relation)
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
