@@ -359,6 +359,8 @@ impl World for FeedWorld {
             self.harvest(feed, rig).await?;
         }
         let head = rig.gateway().head().await;
+        // The publisher corrects the declaration of the encoding, which changes no text.
+        self.with(|site| site.publisher.declared_charset = "utf-8");
         for feed in 0..FEEDS.len() {
             self.harvest(feed, rig).await?;
         }

@@ -31,6 +31,8 @@ enum Time {
 enum TimeSpelling {
     Milliseconds,
     WholeSeconds,
+    /// Milliseconds in every second message, and else whole seconds.
+    Mixed,
     OffsetWithoutColon,
     Blank,
 }
@@ -151,8 +153,9 @@ impl PlugIn {
     fn time(&self, seconds_ago: i64) -> String {
         let time = chrono::Utc::now() + chrono::TimeDelta::seconds(i64::from(self.habits.skew) - seconds_ago);
         let format = match self.habits.spelling {
+            TimeSpelling::Mixed if self.sent.is_multiple_of(2) => "%Y-%m-%dT%H:%M:%S%.3fZ",
             TimeSpelling::Milliseconds => "%Y-%m-%dT%H:%M:%S%.3fZ",
-            TimeSpelling::WholeSeconds => "%Y-%m-%dT%H:%M:%SZ",
+            TimeSpelling::Mixed | TimeSpelling::WholeSeconds => "%Y-%m-%dT%H:%M:%SZ",
             TimeSpelling::OffsetWithoutColon => "%Y-%m-%dT%H:%M:%S+0000",
             TimeSpelling::Blank => "%Y-%m-%d %H:%M:%S",
         };
@@ -217,6 +220,7 @@ impl World for PlugIn {
         let spelling = prop_oneof![
             Just(TimeSpelling::Milliseconds),
             Just(TimeSpelling::WholeSeconds),
+            Just(TimeSpelling::Mixed),
             Just(TimeSpelling::OffsetWithoutColon),
             Just(TimeSpelling::Blank),
         ];
