@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::support::{
     ingest_fixture::{IngestFixture, table},
-    platforms_fixture::{Platforms, figshare, figshare_file, page},
+    platforms_fixture::{Platforms, figshare, figshare_file, page, zenodo},
     scripted_platform::{Answer, PlatformServer},
 };
 
@@ -80,6 +80,14 @@ async fn fileset_refusals_of_partial_lists_pass() {
             (other, expected) => panic!("{other:?} instead of {expected:?}"),
         }
     }
+    // A record that exists is not unknown because its list of files is.
+    let not_found = Answer::json(&json!({ "message": "not here" })).status(404);
+    let answers = [
+        ("/zenodo/records/17", page()),
+        ("/zenodo/api/records/17", Answer::json(&zenodo(17, &json!([])))),
+        ("/zenodo/api/records/17/files", not_found),
+    ];
+    assert_eq!(platforms.refusal("/zenodo/records/17", &answers).await.0, "empty-manifest");
     let article = figshare(&json!([figshare_file(1)]), 7);
     let answers = [("/articles/A/8", page()), ("/figshare-api/v2/articles/8", Answer::json(&article))];
     let (status, failure) = platforms.refusal("/articles/A/8", &answers).await;
