@@ -88,6 +88,18 @@ async fn fileset_refusals_of_partial_lists_pass() {
         ("/zenodo/api/records/17/files", not_found),
     ];
     assert_eq!(platforms.refusal("/zenodo/records/17", &answers).await.0, "empty-manifest");
+    // A folder that was removed since the list says nothing about the project.
+    let gone = || Answer::json(&json!({ "errors": [{ "detail": "Not found." }] })).status(404);
+    let related = json!({ "links": { "related": { "href": "/osf-api/v2/folder/" } } });
+    let folder = json!({ "attributes": { "kind": "folder", "name": "d" }, "relationships": { "files": related } });
+    let answers = [
+        ("/osf/ab3de/", page()),
+        ("/osf-api/v2/nodes/ab3de/", Answer::json(&json!({ "data": { "attributes": {} } }))),
+        ("/osf-api/v2/nodes/ab3de/files/osfstorage/", Answer::json(&json!({ "data": [folder] }))),
+        ("/osf-api/v2/folder/", gone()),
+    ];
+    let (status, failure) = platforms.refusal("/osf/ab3de/", &answers).await;
+    assert_eq!((&*status, failure.retry), ("platform-bad-answer", RetryRule::Backoff(None)), "{failure}");
     let article = figshare(&json!([figshare_file(1)]), 7);
     let answers = [("/articles/A/8", page()), ("/figshare-api/v2/articles/8", Answer::json(&article))];
     let (status, failure) = platforms.refusal("/articles/A/8", &answers).await;
@@ -180,7 +192,7 @@ async fn fileset_refusals_do_not_reveal_tokens() {
         };
         assert_eq!(request.token.as_deref(), expected, "{}", request.place);
     }
-    let others: Vec<_> = [&storage, &elsewhere].into_iter().flat_map(|server| server.requests()).collect();
+    let others = [storage.requests(), elsewhere.requests()].concat();
     assert!(others.len() == 3 && others.iter().all(|request| request.token.is_none()), "{others:?}");
     // Operators of platforms write to the contact before they block a program.
     for request in others.into_iter().chain(server.requests()) {

@@ -419,6 +419,12 @@ fn partial_list(message: impl Into<String>) -> IngestFailure {
     IngestFailure::transient(IngestStatus::PLATFORM_BAD_ANSWER, message)
 }
 
+/// Returns the failure of a list of files whose dataset the platform has just shown. That the list is unknown says nothing
+/// about the dataset: a folder may have been removed since.
+fn of_list(failure: IngestFailure) -> IngestFailure {
+    if failure.status == IngestStatus::PLATFORM_404 { partial_list(failure.message) } else { failure }
+}
+
 /// Fails for a place at a platform that is not one version of a dataset.
 fn out_of_scope(message: impl Into<String>) -> IngestFailure {
     IngestFailure::permanent(IngestStatus::PLATFORM_SCOPE, message)

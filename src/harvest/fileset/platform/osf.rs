@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{
     Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, below, domain, is_below,
-    item_name, out_of_scope, own_link, partial_list, paths::with_id, segments,
+    item_name, of_list, out_of_scope, own_link, partial_list, paths::with_id, segments,
 };
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
@@ -307,7 +307,7 @@ impl Lister<'_> {
                     let message = format!("the list of files needs more than {MAX_REQUESTS} requests");
                     return Err(IngestFailure::permanent(IngestStatus::TOO_MANY_FILES, message));
                 }
-                let page: Page = self.client.json(&self.paged(list), self.token).await?;
+                let page = self.client.json::<Page>(&self.paged(list), self.token).await.map_err(of_list)?;
                 let mut has_new = false;
                 for entry in page.data {
                     let Attributes { name, kind, materialized_path, .. } = &entry.attributes;
