@@ -395,3 +395,14 @@ pub fn describe_error(error: &reqwest::Error) -> String {
     }
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use super::user_agent;
+
+    #[test]
+    fn user_agent_names_the_operator() {
+        assert!(user_agent(None).starts_with("tidings/") && !user_agent(None).contains('('));
+        assert!(user_agent(Some("library@example.org")).ends_with(" (library@example.org)"));
+    }
+}

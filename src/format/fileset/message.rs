@@ -165,6 +165,9 @@ pub struct ManifestFile {
     /// SHA-256 in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// SHA-512 in hexadecimal, if the platform tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha512: Option<String>,
     /// Media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mimetype: Option<String>,
@@ -186,6 +189,14 @@ pub struct ManifestFile {
     /// URL of the copy, if the gateway has archived it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive_url: Option<String>,
+}
+
+impl ManifestFile {
+    /// Returns whether the entry has a digest.
+    #[must_use]
+    pub fn has_digest(&self) -> bool {
+        [&self.md5, &self.sha1, &self.sha256, &self.sha512].into_iter().any(Option::is_some)
+    }
 }
 
 named_values! {

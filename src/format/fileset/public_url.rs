@@ -34,13 +34,25 @@ pub fn is_signed(url: &str) -> bool {
     is_signed || (has_token && has_end)
 }
 
-/// Removes the query of a URL if it has a signature.
+/// Parameter that opens a private project, also beside others that name a file.
+const VIEW_KEY: &str = "view_only";
+
+/// Removes the query of a URL if it has a signature, and the key of a private project.
 pub(super) fn remove_signature(url: &mut String) {
     if is_signed(url)
         && let Some(length) = url.find('?')
     {
         url.truncate(length);
     }
+    remove_parameters(url, |name| name == VIEW_KEY);
+}
+
+/// Returns a URL of a list without its signature or the key of a private project. Another query may name the file.
+#[must_use]
+pub fn without_signature(url: &str) -> String {
+    let mut url = url.to_owned();
+    remove_signature(&mut url);
+    url
 }
 
 /// Returns a URL of the way to a page or file without parameters that may be credentials.
@@ -54,11 +66,12 @@ pub fn without_secrets(url: &str) -> String {
 /// Removes parameters that may be credentials from a URL.
 pub(super) fn remove_secrets(url: &mut String) {
     remove_signature(url);
+    remove_parameters(url, |name| SECRET_PARTS.iter().any(|part| name.contains(part)));
+}
+
+fn remove_parameters(url: &mut String, is_secret: impl Fn(&str) -> bool) {
     let Some(start) = url.find('?') else { return };
-    let is_public = |pair: &&str| {
-        let name = name(pair);
-        !SECRET_PARTS.iter().any(|part| name.contains(part))
-    };
+    let is_public = |pair: &&str| !is_secret(&name(pair));
     let (query, fragment) = url[start + 1..].split_once('#').unwrap_or((&url[start + 1..], ""));
     let kept: Vec<_> = query.split('&').filter(is_public).collect();
     if kept.len() < query.split('&').count() {
@@ -80,7 +93,7 @@ fn name(pair: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_signed, remove_signature, without_secrets};
+    use super::{is_signed, remove_signature, without_secrets, without_signature};
 
     #[test]
     fn signatures_of_services_are_recognized() {
@@ -108,6 +121,8 @@ mod tests {
         for query in ["persistentId=doi:10.1/A", "file=1&format=original", "version=2", ""] {
             assert!(!is_signed(&format!("https://h.example/a.csv?{query}")), "{query}");
         }
+        assert_eq!(without_signature("https://h/f?action=get&view_only=S"), "https://h/f?action=get");
+        assert_eq!(without_signature("https://h/f?view_only=S"), "https://h/f");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{
     NOT_IN_PATH, below, draft, file_uri,
     message::{FilesetResult, IngestStrategy, ManifestFile},
-    public_url::is_signed,
+    public_url::{without_secrets, without_signature},
     rejection,
 };
 use crate::{
@@ -142,7 +142,8 @@ fn archive(result: &FilesetResult) -> Option<Uri> {
 
 /// Returns the content of a file: the copy, or else the file at the platform.
 fn content(result: &FilesetResult, file: &ManifestFile) -> Result<Option<ContentLocation>, Rejection> {
-    let platform_url = file.platform_url.as_deref().map(|url| uri(url, "/platform_url")).transpose()?;
+    let platform_url = file.platform_url.as_deref().map(|url| uri(&without_signature(url), "/platform_url"));
+    let platform_url = platform_url.transpose()?;
     let copy = if result.hit { copy(result, file) } else { None };
     let (media_type, size, digest) = (media_type(file), file.size, digest(file)?);
     let Some(url) = copy.or_else(|| platform_url.clone()) else { return Ok(None) };
@@ -169,11 +170,13 @@ fn copy(result: &FilesetResult, file: &ManifestFile) -> Option<Uri> {
     Uri::parse(&format!("https://archive.org/download/{item}/{path}")).ok()
 }
 
-/// Returns the URL of a response in the web archive of the Internet Archive. The query of a signed URL is a credential, so
-/// such a URL is none.
+/// Returns the URL of a response in the web archive of the Internet Archive. A URL with a credential is none.
 fn captured(url: &str, time: Option<&str>) -> Option<Uri> {
     let time = time.filter(|time| time.len() == 14 && time.bytes().all(|b| b.is_ascii_digit()))?;
-    if is_signed(url) { None } else { Uri::parse(&format!("https://web.archive.org/web/{time}/{url}")).ok() }
+    if without_secrets(url) != url {
+        return None;
+    }
+    Uri::parse(&format!("https://web.archive.org/web/{time}/{url}")).ok()
 }
 
 /// Returns the strongest digest of a file.

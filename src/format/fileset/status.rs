@@ -89,6 +89,8 @@ statuses! {
     MISMATCH_SHA1 = "mismatch-sha1",
     /// A file has another SHA-256 than its manifest says.
     MISMATCH_SHA256 = "mismatch-sha256",
+    /// A file has another SHA-512 than its manifest says.
+    MISMATCH_SHA512 = "mismatch-sha512",
     /// A capture is another one than the index of the web archive says.
     WAYBACK_CONTENT_ERROR = "wayback-content-error",
     /// The replay of the web archive failed.
@@ -178,7 +180,7 @@ impl IngestStatus {
         }
         let kind = match self.as_str().split(':').next().unwrap_or_default() {
             "platform-404" => "platform-not-found",
-            "mismatch-md5" | "mismatch-sha1" | "mismatch-sha256" => "mismatch-digest",
+            "mismatch-md5" | "mismatch-sha1" | "mismatch-sha256" | "mismatch-sha512" => "mismatch-digest",
             kind => kind,
         };
         let letters = kind.chars().filter(|c| !c.is_ascii_digit()).map(|c| match c.to_ascii_uppercase() {
@@ -206,6 +208,7 @@ mod tests {
             ("too-large-size", "TOO_LARGE_SIZE"),
             ("platform-404", "PLATFORM_NOT_FOUND"),
             ("mismatch-sha256", "MISMATCH_DIGEST"),
+            ("mismatch-sha512", "MISMATCH_DIGEST"),
             ("spn2-error:no-access", "SPN_ERROR"),
             ("error:pending", "ERROR"),
             ("", "COMPLETED_FAILURE"),

@@ -10,7 +10,7 @@ use super::{
     check::Totals,
     files::{self, ArchivedFile, DownloadContext},
     item::{ItemFailure, ItemFile, Items},
-    platform::{self, Dataset, PlatformFile},
+    platform::{self, Dataset},
     warc::{RecordedResponse, WarcWriter},
     wayback::{CaptureFailure, CapturedFile, Wayback, WaybackSettings},
 };
@@ -29,12 +29,12 @@ impl Ingester {
     pub(super) async fn capture(
         &self,
         settings: &WaybackSettings,
-        files: &[PlatformFile],
+        dataset: &Dataset,
         result: &mut FilesetResult,
         context: DownloadContext<'_>,
     ) -> Result<(Vec<Capture>, u64), IngestFailure> {
         let wayback = Wayback { settings, client: &self.client };
-        let fetched = wayback.fetch(files, &self.transfers, context, self.settings.concurrency).await;
+        let fetched = wayback.fetch(&dataset.files, &self.transfers, context, self.settings.concurrency).await;
         let manifest = result.manifest.get_or_insert_default();
         let fetched = fetched.map_err(|CaptureFailure { index, failure }| {
             let entry = index.and_then(|index| manifest.get_mut(index));
@@ -42,7 +42,9 @@ impl Ingester {
             failure
         })?;
         context.progress.done_files.store(fetched.len() as u64, Ordering::Relaxed);
-        result.total_size = Some(fetched.iter().map(|captured| captured.file.stored.size).sum());
+        let size = fetched.iter().map(|captured| captured.file.stored.size).sum();
+        dataset.check_bytes(size)?;
+        result.total_size = Some(size);
         let new_bytes = new_bytes(fetched.iter().map(|captured| &captured.file));
         let captures = fetched.into_iter().enumerate().map(|(index, CapturedFile { mut file, capture })| {
             file.manifest.archive_url = self.archive_url(file.stored.digest);

@@ -141,6 +141,7 @@ pub(super) async fn read_members(
 
 /// Returns whether the list says what the content of a file is: its size and a digest.
 fn has_content(file: &PlatformFile) -> bool {
+    // A SHA-512 is computed only for a member that is known by its name.
     let ManifestFile { size, md5, sha1, sha256, .. } = &file.manifest;
     !file.is_soft && size.is_some() && [md5, sha1, sha256].into_iter().any(Option::is_some)
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use md5::Md5;
 use serde_json::json;
 use sha1::{Digest, Sha1};
+use sha2::Sha512;
 
 use super::{
     IngestFailure, IngestProgress, RetryRule, client::text_header, disposition::file_name, files::FileRecord,
@@ -46,28 +47,33 @@ struct Facts {
     md5: String,
     sha1: String,
     sha256: String,
+    /// SHA-512; `None` if the entry has none, because it costs as much as all the others.
+    sha512: Option<String>,
 }
 
 impl Facts {
-    fn new(size: u64, sha256: FileDigest, md5: Md5, sha1: Sha1) -> Self {
+    fn new(size: u64, sha256: FileDigest, Digests { md5, sha1, sha512 }: Digests) -> Self {
         let (md5, sha1) = (hex::encode(md5.finalize()), hex::encode(sha1.finalize()));
-        Self { size, md5, sha1, sha256: sha256.to_string() }
+        let sha512 = sha512.map(|sha512| hex::encode(sha512.finalize()));
+        Self { size, md5, sha1, sha256: sha256.to_string(), sha512 }
     }
 
     /// Returns the failure of a file that is not the one of its entry.
     fn mismatch(&self, expected: &ManifestFile) -> Option<IngestFailure> {
         let path = &expected.path;
-        let Self { size, md5, sha1, sha256 } = self;
+        let Self { size, md5, sha1, sha256, sha512 } = self;
         if let Some(expected) = expected.size.filter(|expected| expected != size) {
             let message = format!("{path} has {size} bytes; the platform tells {expected}");
             return Some(IngestFailure::permanent(IngestStatus::MISMATCH_SIZE, message));
         }
         let digests = [
-            ("SHA-1", &expected.sha1, sha1, IngestStatus::MISMATCH_SHA1),
-            ("SHA-256", &expected.sha256, sha256, IngestStatus::MISMATCH_SHA256),
-            ("MD5", &expected.md5, md5, IngestStatus::MISMATCH_MD5),
+            ("SHA-1", &expected.sha1, Some(sha1), IngestStatus::MISMATCH_SHA1),
+            ("SHA-256", &expected.sha256, Some(sha256), IngestStatus::MISMATCH_SHA256),
+            ("SHA-512", &expected.sha512, sha512.as_ref(), IngestStatus::MISMATCH_SHA512),
+            ("MD5", &expected.md5, Some(md5), IngestStatus::MISMATCH_MD5),
         ];
         digests.into_iter().find_map(|(name, expected, found, status)| {
+            let found = found?;
             let expected = expected.as_ref().filter(|expected| !expected.eq_ignore_ascii_case(found))?;
             let message = format!("the {name} of {path} is {found}; the platform tells {expected}");
             Some(IngestFailure::permanent(status, message))
@@ -83,14 +89,38 @@ impl Facts {
             let extra = entry.extra.get_or_insert_default();
             extra.extend(told.into_iter().filter_map(|(name, value)| Some((format!("platform_{name}"), value?))));
         }
-        let Self { size, md5, sha1, sha256 } = self;
+        let Self { size, md5, sha1, sha256, sha512 } = self;
         ManifestFile {
             size: Some(size),
             md5: Some(md5),
             sha1: Some(sha1),
             sha256: Some(sha256),
+            sha512,
             status: Some(IngestStatus::SUCCESS),
             ..entry
+        }
+    }
+}
+
+/// Digests of the bytes so far. The store computes the SHA-256.
+#[derive(Clone)]
+struct Digests {
+    md5: Md5,
+    sha1: Sha1,
+    sha512: Option<Sha512>,
+}
+
+impl Digests {
+    /// Begins the digests for an entry.
+    fn of(entry: &ManifestFile) -> Self {
+        Self { md5: Md5::new(), sha1: Sha1::new(), sha512: entry.sha512.as_ref().map(|_| Sha512::new()) }
+    }
+
+    fn update(&mut self, piece: &[u8]) {
+        self.md5.update(piece);
+        self.sha1.update(piece);
+        if let Some(sha512) = &mut self.sha512 {
+            sha512.update(piece);
         }
     }
 }
@@ -101,8 +131,7 @@ pub(super) struct FileCheck<'a> {
     max_bytes: u64,
     /// Progress of the ingest, which counts the bytes; `None` for bytes that it has counted already.
     progress: Option<&'a IngestProgress>,
-    md5: Md5,
-    sha1: Sha1,
+    digests: Digests,
     /// Number of bytes that the progress has counted.
     counted: u64,
     failure: Option<IngestFailure>,
@@ -147,8 +176,7 @@ impl<'a> FileCheck<'a> {
             file,
             max_bytes,
             progress,
-            md5: Md5::new(),
-            sha1: Sha1::new(),
+            digests: Digests::of(&file.manifest),
             counted: 0,
             failure: None,
             totals: Totals::default(),
@@ -178,8 +206,7 @@ impl<'a> FileCheck<'a> {
         }
         let missing = START_BYTES.saturating_sub(self.start.len()).min(piece.len());
         self.start.extend_from_slice(&piece[..missing]);
-        self.md5.update(piece);
-        self.sha1.update(piece);
+        self.digests.update(piece);
         Ok(())
     }
 
@@ -201,8 +228,7 @@ impl<'a> FileCheck<'a> {
 
     /// Returns whether the list has a digest of the file that is compared.
     fn has_digest(&self) -> bool {
-        let ManifestFile { md5, sha1, sha256, .. } = &self.file.manifest;
-        !self.file.is_soft && [md5, sha1, sha256].into_iter().any(Option::is_some)
+        !self.file.is_soft && self.file.manifest.has_digest()
     }
 
     /// Returns the failure for a page in place of a file. It is none of the dataset, so a later attempt may get the file.
@@ -248,7 +274,7 @@ impl<'a> FileCheck<'a> {
     }
 
     fn facts(&self, facts: &FileFacts) -> Facts {
-        Facts::new(facts.size, facts.digest, self.md5.clone(), self.sha1.clone())
+        Facts::new(facts.size, facts.digest, self.digests.clone())
     }
 
     fn check_size(&self, size: u64, is_whole: bool) -> Result<(), IngestFailure> {
@@ -298,7 +324,7 @@ impl Receiver for FileCheck<'_> {
         if let Some(progress) = self.progress {
             progress.done_bytes.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
         }
-        (self.md5, self.sha1, self.failure) = (Md5::new(), Sha1::new(), None);
+        (self.digests, self.failure) = (Digests::of(&self.file.manifest), None);
         self.start.clear();
     }
 

@@ -50,6 +50,7 @@ impl FilesetResult {
             terminal_sha1hex: meta.as_ref().map(|meta| meta.sha1hex.clone()),
         });
         self.landing_page.file_meta = meta;
+        self.html_biblio = page.links.biblio.members();
     }
 
     /// Adds the facts of the platform.

@@ -118,6 +118,7 @@ fn entry_of<'m>(manifest: &'m [ManifestFile], file: &PlatformFile) -> Option<&'m
         is_equal(&platform.md5, noted_md5),
         is_equal(&platform.sha1, entry.sha1.as_deref()),
         is_equal(&platform.sha256, entry.sha256.as_deref()),
+        is_equal(&platform.sha512, entry.sha512.as_deref()),
     ];
     let is_size_equal = platform.size.is_none_or(|size| noted_size == Some(size));
     let is_same = is_size_equal && !digests.contains(&Some(false)) && digests.contains(&Some(true));
@@ -137,11 +138,13 @@ mod tests {
     #[test]
     fn entry_is_the_same_if_a_digest_agrees_and_nothing_contradicts() {
         let archived = [entry(json!({
-            "path": "a", "size": 5, "md5": "0a", "sha1": "0b", "sha256": "0c",
+            "path": "a", "size": 5, "md5": "0a", "sha1": "0b", "sha256": "0c", "sha512": "0d",
         }))];
         for (platform, is_same) in [
             (json!({ "path": "a", "md5": "0A" }), true),
             (json!({ "path": "a", "size": 5, "sha256": "0c" }), true),
+            (json!({ "path": "a", "sha512": "0D" }), true),
+            (json!({ "path": "a", "md5": "0a", "sha512": "ff" }), false),
             (json!({ "path": "a", "size": 5 }), false),
             (json!({ "path": "a", "size": 6, "md5": "0a" }), false),
             (json!({ "path": "a", "md5": "0a", "sha1": "ff" }), false),

@@ -240,8 +240,13 @@ pub(super) async fn forget(file: &PlatformFile, workspace: &Workspace) {
 
 /// Returns the name of a file in the workspace, which is another one if the platform has another file.
 fn part_name(file: &PlatformFile) -> String {
-    let ManifestFile { path, size, md5, sha1, sha256, platform_url, .. } = &file.manifest;
-    let identity = json!([path, size, md5, sha1, sha256, platform_url]).to_string();
+    let ManifestFile { path, size, md5, sha1, sha256, sha512, platform_url, .. } = &file.manifest;
+    let mut identity = json!([path, size, md5, sha1, sha256, platform_url]);
+    // Unfinished files of earlier versions of the program keep their names.
+    if let (Some(members), Some(sha512)) = (identity.as_array_mut(), sha512) {
+        members.push(json!(sha512));
+    }
+    let identity = identity.to_string();
     hex::encode(&sha2::Sha256::digest(identity)[..16])
 }
 

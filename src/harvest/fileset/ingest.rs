@@ -123,17 +123,21 @@ impl Ingester {
         budget: HarvestBudget,
     ) -> Result<Self, ClientError> {
         let hosts = Hosts::new(settings.concurrency);
-        let uploads = ClientSettings { response_timeout: UPLOAD_TIMEOUT, ..ClientSettings::new(policy.clone()) };
-        let uploads = Client::new(uploads).await?;
+        let contact = settings.contact.clone();
+        let uploads = Client::new(ClientSettings {
+            response_timeout: UPLOAD_TIMEOUT,
+            contact: contact.clone(),
+            ..ClientSettings::new(policy.clone())
+        });
+        let uploads = uploads.await?;
         let client = Client::new(ClientSettings {
             response_timeout: TRANSFER_TIMEOUT,
             body_timeout: TRANSFER_TIMEOUT,
-            contact: settings.contact.clone(),
+            contact: contact.clone(),
             ..ClientSettings::new(policy.clone())
         });
         let transfers =
             Arc::new(Transfers { client: client.await?, policy: policy.clone(), hosts: hosts.clone(), files });
-        let contact = settings.contact.clone();
         let client = PlatformClient::new(policy, hosts, settings.client, budget, contact).await?;
         Ok(Self { client, transfers, uploads, settings })
     }
@@ -292,7 +296,7 @@ impl Ingester {
             result.ingest_strategy = Some(strategy);
         }
         if let Some(settings) = self.settings.wayback.as_ref().filter(|_| strategy.is_web()) {
-            let (captures, size) = self.capture(settings, &dataset.files, result, download).await?;
+            let (captures, size) = self.capture(settings, &dataset, result, download).await?;
             *new_bytes = size;
             self.archive_page(&page, result).await.map_err(|error| store_failure(&error))?;
             if strategy.is_file() {
@@ -303,7 +307,7 @@ impl Ingester {
         }
         let files = self.download(&dataset, existing, download, result).await?;
         *new_bytes = archiving::new_bytes(&files);
-        dataset.check_bytes(&files)?;
+        dataset.check_bytes(files.iter().map(|file| file.stored.size).sum())?;
         // Only now all sizes are known.
         strategy = platform.strategy(&dataset.with_sizes(&files), &self.settings.thresholds).unbundled();
         result.ingest_strategy = Some(strategy);

@@ -8,7 +8,8 @@
 //! * `client` sends the requests, `token` carries access tokens, and failures are classified ([`IngestFailure`]);
 //!   `answers` reads the bodies, and `json`
 //!   has parts of documents with a bound;
-//! * `landing_page` follows the redirections, `page_links` reads the links of the page, and `page_body` keeps its body;
+//! * `landing_page` follows the redirections, `page_links` reads the links of the page (`page_elements` its elements, and
+//!   `page_biblio` its bibliographic data), and `page_body` keeps its body;
 //! * [`platform`] has the platforms, one file each;
 //! * [`strategy`] chooses how the files are archived;
 //! * `ingest` executes an ingest, `patience` waits between its attempts, `description` puts its facts into the result,
@@ -37,7 +38,9 @@ mod json;
 mod landing_page;
 mod monitor;
 mod outcome;
+mod page_biblio;
 mod page_body;
+mod page_elements;
 mod page_links;
 mod patience;
 pub mod platform;
@@ -60,6 +63,7 @@ pub use self::{
     item::ItemSettings,
     landing_page::LandingPage,
     monitor::{IngestMonitor, IngestNumbers, IngestProgress},
+    page_biblio::PageBiblio,
     page_body::PageBody,
     page_links::{Link, PageLinks, Relation},
     settings::FilesetHarvestSettings,

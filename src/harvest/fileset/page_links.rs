@@ -1,25 +1,20 @@
-//! Links of a landing page: read once, with a bound on their number and their size.
-//!
-//! The page is read by an HTML tokenizer, so that comments and scripts have no links, and each page takes a time that is
-//! proportional to its size.
+//! Links of a landing page: read once, with a bound on their number and their size. The same pass reads the bibliographic
+//! data of its head.
 
-use std::{
-    collections::HashSet,
-    io::{self, Read},
-};
+use std::collections::HashSet;
 
 use axum::http::{HeaderMap, header::LINK};
-use html5gum::{
-    IoReader, Span, Tokenizer,
-    emitters::callback::{CallbackEmitter, CallbackEvent},
-};
 use url::Url;
 
-use super::json::MAX_ENTRIES;
+use super::{
+    json::MAX_ENTRIES,
+    page_biblio::PageBiblio,
+    page_elements::{self, Attribute, Element, Kind},
+};
 use crate::{format::ldp::web_links, harvest::budget::Cancelled, http_client::header_text};
 
 /// Maximum size of the target of a link, in bytes. Longer links are left out.
-const MAX_TARGET_BYTES: usize = 8 << 10;
+const MAX_TARGET_BYTES: usize = page_elements::MAX_ATTRIBUTE_BYTES;
 
 /// Maximum size of all targets of a page, in bytes, when they are joined with its URL.
 const MAX_TARGETS_BYTES: usize = 8 << 20;
@@ -87,10 +82,12 @@ pub struct PageLinks {
     pub(super) manifests: Vec<Url>,
     /// Whether the page has more links than these.
     pub(super) is_cut: bool,
+    /// Bibliographic data of the page.
+    pub(super) biblio: PageBiblio,
 }
 
 impl PageLinks {
-    /// Reads the `Link` headers of a response, then the elements `link` and `a` of its page. It ends soon after it was
+    /// Reads the `Link` headers of a response, then the elements of its page. It ends soon after it was
     /// cancelled.
     pub(super) fn read(headers: &HeaderMap, page: &[u8], url: &Url, cancelled: &Cancelled) -> Self {
         let (base, links) = (url.clone(), Self::default());
@@ -98,7 +95,7 @@ impl PageLinks {
         for value in headers.get_all(LINK) {
             collector.read_links(&header_text(value));
         }
-        collector.read_page(page, cancelled);
+        page_elements::read(page, cancelled, |element| collector.add_element(element));
         collector.links
     }
 
@@ -188,120 +185,33 @@ impl Collector<'_> {
         Some(url)
     }
 
-    fn read_page(&mut self, page: &[u8], cancelled: &Cancelled) {
-        let mut element = Element::default();
-        let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| {
-            element.receive(&event).then(|| {
-                element.links(self);
-                self.is_full()
-            })
-        });
-        // Otherwise the text of scripts is read as elements.
-        emitter.naively_switch_states(true);
-        for is_full in Tokenizer::new_with_emitter(IoReader::new(CancellableRead { page, cancelled }), emitter) {
-            if is_full.unwrap_or(true) {
-                break;
-            }
-        }
-    }
-}
-
-/// An element with links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Base,
-    Link,
-    Anchor,
-}
-
-/// Attribute that is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attribute {
-    Relations,
-    Target,
-    MediaType,
-    Title,
-}
-
-/// The element whose start tag is being read.
-#[derive(Debug, Default)]
-struct Element {
-    kind: Option<Kind>,
-    attribute: Option<Attribute>,
-    values: [Option<String>; 4],
-}
-
-impl Element {
-    /// Adds an event; returns whether the start tag of an element with links has ended.
-    fn receive(&mut self, event: &CallbackEvent<'_>) -> bool {
-        match event {
-            CallbackEvent::OpenStartTag { name } => {
-                let kind = match *name {
-                    b"base" => Some(Kind::Base),
-                    b"link" => Some(Kind::Link),
-                    b"a" => Some(Kind::Anchor),
-                    _ => None,
-                };
-                *self = Self { kind, ..Self::default() };
-            }
-            CallbackEvent::AttributeName { name } if self.kind.is_some() => {
-                self.attribute = match *name {
-                    b"rel" => Some(Attribute::Relations),
-                    b"href" => Some(Attribute::Target),
-                    b"type" => Some(Attribute::MediaType),
-                    b"title" => Some(Attribute::Title),
-                    _ => None,
-                };
-                // The first attribute of a name counts. One without a value has no further event.
-                self.attribute = self.attribute.filter(|attribute| self.values[*attribute as usize].is_none());
-                if let Some(attribute) = self.attribute {
-                    self.values[attribute as usize] = Some(String::new());
+    /// Adds the facts of an element; returns whether nothing else of the page is read.
+    fn add_element(&mut self, element: &Element) -> bool {
+        let of = |attribute| element.attribute(attribute);
+        match (element.kind(), of(Attribute::Target)) {
+            (Kind::Meta, _) => {
+                if let (Some(name), Some(content)) = (of(Attribute::Name), of(Attribute::Content)) {
+                    self.links.biblio.add(name, content);
                 }
             }
-            CallbackEvent::AttributeValue { value } => {
-                if let Some(attribute) = self.attribute.take() {
-                    let text = (value.len() <= MAX_TARGET_BYTES).then(|| String::from_utf8_lossy(value).into_owned());
-                    self.values[attribute as usize] = text;
-                }
-            }
-            CallbackEvent::CloseStartTag { .. } => return self.kind.is_some(),
-            CallbackEvent::EndTag { .. } => *self = Self::default(),
-            _ => {}
+            (Kind::Body, _) => self.links.biblio.end(),
+            (Kind::Base, Some(target)) => self.set_base(target),
+            (Kind::Anchor, Some(target)) => self.add_anchor(target),
+            (Kind::Link, Some(target)) => self.add_link(target, element),
+            (Kind::Base | Kind::Anchor | Kind::Link, None) => {}
         }
-        false
+        self.is_full()
     }
 
-    /// Hands the links of the element on.
-    fn links(&self, collector: &mut Collector<'_>) {
-        let [relations, target, media_type, title] = &self.values;
-        let Some(target) = target else { return };
-        match self.kind {
-            Some(Kind::Base) => return collector.set_base(target),
-            Some(Kind::Anchor) => return collector.add_anchor(target),
-            Some(Kind::Link) | None => {}
-        }
-        let names = relations.as_deref().unwrap_or_default();
+    fn add_link(&mut self, target: &str, element: &Element) {
+        let names = element.attribute(Attribute::Relations).unwrap_or_default();
         let has =
             |relation: &Relation| names.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(relation.name()));
         for relation in Relation::ALL.into_iter().filter(has) {
-            let url = collector.resolved(&collector.base.clone(), target);
-            collector.add(relation, url, [media_type.as_deref(), title.as_deref()]);
+            let url = self.resolved(&self.base.clone(), target);
+            let texts = [Attribute::MediaType, Attribute::Title].map(|attribute| element.attribute(attribute));
+            self.add(relation, url, texts);
         }
-    }
-}
-
-/// A page that cannot be read further after the work was cancelled.
-struct CancellableRead<'a> {
-    page: &'a [u8],
-    cancelled: &'a Cancelled,
-}
-
-impl Read for CancellableRead<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.cancelled.is_cancelled() {
-            return Err(io::Error::other("nobody waits for the links"));
-        }
-        self.page.read(buffer)
     }
 }
 

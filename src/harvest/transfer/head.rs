@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::{
     files::{FileStoreError, Workspace},
-    format::fileset::public_url::is_signed,
+    format::fileset::public_url,
     http_client::OutboundUrl,
     model::Timestamp,
 };
@@ -91,7 +91,7 @@ impl Way {
         if url.query() != self.first.query() {
             url.set_query(None);
         }
-        without_signature(url)
+        without_signature(&url)
     }
 }
 
@@ -147,12 +147,9 @@ pub(super) enum Continuation {
     Unchecked,
 }
 
-/// Returns a URL without its query if the query is a signature.
-pub(in crate::harvest) fn without_signature(mut url: Url) -> String {
-    if is_signed(url.as_str()) {
-        url.set_query(None);
-    }
-    url.into()
+/// Returns a URL without its query if the query is a signature, and without the key of a private project.
+pub(in crate::harvest) fn without_signature(url: &Url) -> String {
+    public_url::without_signature(url.as_str())
 }
 
 #[cfg(test)]

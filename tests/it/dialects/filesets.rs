@@ -105,6 +105,51 @@ async fn filesets_have_states_and_versions() {
     assert_ne!(one["digest"], other["digest"], "the same file, with other content");
 }
 
+/// A watched dataset of which one file has changed, and cannot be downloaded any more. The other one is as it was.
+#[tokio::test]
+async fn filesets_keep_the_files_that_a_failed_look_has_found_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path());
+    let archived = success("success", &[("a.csv", 'a'), ("b.csv", 'b')]);
+    assert_eq!(send(&gateway, "results", &archived).await, "accepted");
+    for unchanged in ["exists", "success"] {
+        let mut failed = success("error-platform-download", &[("a.csv", 'a'), ("b.csv", 'b')]);
+        failed["hit"] = json!(false);
+        failed["error_message"] = json!(format!("{unchanged}: gone"));
+        failed["manifest"][0]["status"] = json!(unchanged);
+        failed["manifest"][1]["status"] = json!("error-platform-download");
+        send(&gateway, "results", &failed).await;
+    }
+    for change in gateway.changes().await.iter().skip(1) {
+        assert!(items(change).iter().all(|item| !item.starts_with("#a.csv")), "{change}");
+    }
+    let found = gateway
+        .json(&format!("/objects?uri={}", url::form_urlencoded::byte_serialize(DATASET.as_bytes()).collect::<String>()))
+        .await;
+    let of_file = found["items"].as_array().unwrap().iter().find(|item| item["uri"] == format!("{DATASET}#a.csv"));
+    let of_file = of_file.unwrap();
+    assert_eq!(of_file["state"], "ACTIVE", "{found}");
+    assert_eq!(of_file["content"]["url"], "https://archive.org/download/zenodo-17/a.csv");
+}
+
+/// A file whose URL has a credential, in a result of somebody else.
+#[tokio::test]
+async fn filesets_publish_no_credentials_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path());
+    let mut result = success("success", &[("a.csv", 'a'), ("b.csv", 'b')]);
+    result["ingest_strategy"] = json!("web-fileset");
+    let url = |query: &str| json!(format!("https://zenodo.example/a.csv?{query}"));
+    result["manifest"][0]["platform_url"] = url("id=1&view_only=SECRET");
+    result["manifest"][0]["terminal_url"] = url("id=1&token=SECRET");
+    result["manifest"][0]["terminal_dt"] = json!("20260102030405");
+    result["manifest"][1]["platform_url"] = url("temp_url_sig=SECRET&temp_url_expires=1");
+    assert_eq!(send(&gateway, "results", &result).await, "accepted");
+    let changes = gateway.changes().await;
+    assert!(!changes[0].to_string().contains("SECRET"), "{}", changes[0]);
+    assert_eq!(changes[0]["items"][1]["content"]["url"], "https://zenodo.example/a.csv?id=1");
+}
+
 #[tokio::test]
 async fn filesets_with_a_failed_file_show_which() {
     let folder = tempfile::tempdir().unwrap();

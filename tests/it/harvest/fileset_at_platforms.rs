@@ -84,10 +84,10 @@ async fn fileset_platforms_dataverse_tables_are_downloaded_as_deposited() {
             "t.xlsx 100 - /api/access/datafile/2?format=original soft",
             "u.dta 50 - /api/access/datafile/3?format=original soft",
             "s.bin 1 0c /api/access/datafile/4",
-            "l.bin 1 - /api/access/datafile/5",
+            "l.bin 1 0d /api/access/datafile/5",
         ]
     );
-    assert_eq!(dataset.files[4].manifest.extra.as_ref().unwrap()["sha512"], "0d");
+    assert_eq!(dataset.files[4].manifest.sha512.as_deref(), Some("0d"));
     let name = &dataset.archiveorg_item_name;
     assert!(name.contains("-doi_10.5072_DATA_TKCFEF-v1.2-"), "{name}");
     assert!(dataset.former_item_name.as_ref().unwrap().ends_with("-TKCFEF-v1.2"));

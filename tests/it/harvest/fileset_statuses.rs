@@ -151,6 +151,7 @@ async fn files(produced: &mut Produced) {
         (json!({ "checksum": format!("md5:{}", zeros(32)) }), "mismatch-md5"),
         (json!({ "checksum": format!("sha1:{}", zeros(40)) }), "mismatch-sha1"),
         (json!({ "checksum": format!("sha256:{}", zeros(64)) }), "mismatch-sha256"),
+        (json!({ "checksum": format!("sha512:{}", zeros(128)) }), "mismatch-sha512"),
     ] {
         produced.expect(&fixture.ingest(&[("a.csv", table("one"), facts)]).await, status, status);
     }

@@ -199,6 +199,75 @@ async fn fileset_captures_are_made_politely() {
     assert!(result.error_message.unwrap().contains("3 of 3 files have no capture; max_captures is 2"));
 }
 
+/// The captures of the index are older content, and one is a page that was captured instead.
+#[tokio::test]
+async fn fileset_captures_of_other_content_are_followed_by_a_new_one() {
+    let fixture = fixture().await;
+    let url = format!("{}/f/0", fixture.server.url);
+    let old = ["20240101000000", "20240201000000", "20240301000000", "20240401000000"];
+    let rows: Vec<_> = old.iter().map(|time| (*time, &*url, "text/csv", "200", sha1(time.as_bytes()))).collect();
+    let new = index(&[(TIME, &*url, "text/csv", "200", sha1(b"one"))]);
+    fixture.server.put("/cdx", index(&rows));
+    let encoded = url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
+    fixture.server.put(&format!("/cdx?url={encoded}&matchType=exact&from={TIME}&to={TIME}&output=json"), new);
+    for time in old {
+        fixture.server.put(&replay(time, &url), table(time));
+    }
+    fixture.server.put(&replay(TIME, &url), table("one"));
+    fixture.server.put("/save/status/user", Answer::json(&json!({ "available": 1, "processing": 0 })));
+    fixture.server.put("/save", Answer::json(&json!({ "url": url, "job_id": "spn2-1" })));
+    let ended = json!({ "status": "success", "original_url": url, "timestamp": TIME, "job_id": "x" });
+    fixture.server.put("/save/status/spn2-1", Answer::json(&ended));
+    let facts = || json!({ "size": 3, "checksum": format!("md5:{}", md5(b"one")) });
+    let Ingested { result, .. } = fixture.ingest(&[("a.csv", Answer::new(500, ""), facts())]).await;
+    assert_eq!(result.status.as_str(), "success-file", "{:?}", result.error_message);
+    assert_eq!(result.manifest.unwrap()[0].terminal_dt.as_deref(), Some(TIME));
+    let replays = fixture.server.requests().into_iter().filter(|request| request.place.starts_with("/web/2024"));
+    assert_eq!(replays.count(), 3, "the newest three are tried");
+    // The captures are the reason if the service can make no other one now.
+    for answer in
+        [Answer::new(401, "{}"), Answer::json(&json!({ "status": "error", "status_ext": "error:no-captures" }))]
+    {
+        fixture.server.put("/save", answer.clone());
+        let Ingested { result, retry, .. } = fixture.ingest(&[("a.csv", Answer::new(500, ""), facts())]).await;
+        let outcome = (result.status.as_str(), retry);
+        assert_eq!(
+            outcome,
+            ("mismatch-size", Some(RetryRule::Backoff(None))),
+            "{answer:?}: {:?}",
+            result.error_message
+        );
+    }
+}
+
+/// Statements of the service about the file, and troubles of the service that pass.
+#[tokio::test]
+async fn fileset_captures_fail_for_good_only_by_a_statement_about_the_file() {
+    let fixture = fixture().await;
+    let file = || [("a.csv", Answer::new(500, ""), json!({ "size": 3 }))];
+    let word = |word: &str| Answer::json(&json!({ "status": "error", "status_ext": word, "message": "m" }));
+    fixture.server.put("/cdx", Answer::new(200, ""));
+    fixture.server.put("/save/status/user", Answer::json(&json!({ "available": 1, "processing": 0 })));
+    let passing = Some(RetryRule::Backoff(None));
+    for (answer, status, retry) in [
+        (Answer::new(401, "{\"message\":\"You need to be logged in\"}"), "spn2-error", passing),
+        (word("error:no-captures"), "spn2-error:no-captures", passing),
+        (word("error:not-found"), "not-found", Some(RetryRule::Never)),
+    ] {
+        fixture.server.put("/save", answer.clone());
+        let ingested = fixture.ingest(&file()).await;
+        assert_eq!((ingested.result.status.as_str(), ingested.retry), (status, retry), "{answer:?}");
+    }
+    let blocked = "org.archive.util.io.RuntimeIOException: org.archive.wayback.exception.AdministrativeAccessControlException: Blocked Site Error";
+    for (answer, retry) in
+        [(Answer::new(403, blocked), Some(RetryRule::Never)), (Answer::new(403, "<html>robot?"), passing)]
+    {
+        fixture.server.put("/cdx", answer.clone());
+        let ingested = fixture.ingest(&file()).await;
+        assert_eq!((ingested.result.status.as_str(), ingested.retry), ("cdx-error", retry), "{answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn fileset_bundle_is_captured_as_one_file() {
     let fixture = IngestFixture::start(|settings, server| {

@@ -47,6 +47,8 @@ impl ReceivedRequest {
 pub(crate) enum Reply {
     /// Response with this status, these headers and this body.
     Answer(u16, Vec<(&'static str, String)>, String),
+    /// Response with this status and these headers that breaks off in the middle of this body.
+    Cut(u16, Vec<(&'static str, String)>, String),
     /// No response, as long as the client waits.
     Hang,
     /// Close of the socket.
@@ -187,6 +189,13 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, st
                 let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
                 let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
                 stream.write_all((head + &body).as_bytes()).await?;
+            }
+            Reply::Cut(status, headers, body) => {
+                let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+                let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+                stream.write_all(head.as_bytes()).await?;
+                stream.write_all(&body.as_bytes()[..body.len() / 2]).await?;
+                return Ok(());
             }
             Reply::Flood(status) => {
                 let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: 10000000000\r\n\r\n");

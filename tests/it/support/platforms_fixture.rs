@@ -86,9 +86,9 @@ pub(crate) fn page() -> Answer {
 /// Returns the files as `path size digest url`, where the server is left out of the URL.
 pub(crate) fn files(dataset: &Dataset, server: &PlatformServer) -> Vec<String> {
     let line = |file: &PlatformFile| {
-        let ManifestFile { path, size, md5, sha1, sha256, platform_url, .. } = &file.manifest;
+        let ManifestFile { path, size, md5, sha1, sha256, sha512, platform_url, .. } = &file.manifest;
         let size = size.map_or("?".to_owned(), |size| size.to_string());
-        let digest = sha256.as_ref().or(sha1.as_ref()).or(md5.as_ref()).map_or("-", String::as_str);
+        let digest = sha256.as_ref().or(sha1.as_ref()).or(md5.as_ref()).or(sha512.as_ref()).map_or("-", String::as_str);
         let url = platform_url.as_deref().unwrap_or("-").replace(&server.url, "");
         format!("{path} {size} {digest} {url}{}", if file.is_soft { " soft" } else { "" })
     };

@@ -79,6 +79,8 @@ pub(crate) struct PlatformRequest {
     pub(crate) cookie: Option<String>,
     /// The header `Range`.
     pub(crate) range: Option<String>,
+    /// The header `User-Agent`.
+    pub(crate) agent: Option<String>,
     pub(crate) body: String,
 }
 
@@ -128,9 +130,20 @@ impl PlatformServer {
     fn answer(&self, method: &str, place: &str, headers: &HeaderMap, body: &[u8]) -> Answer {
         let mut script = self.script.lock().unwrap();
         let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
-        let [token, key, cookie, range] = ["authorization", "x-dataverse-key", "cookie", "range"].map(header);
+        let [token, key, cookie, range, agent] =
+            ["authorization", "x-dataverse-key", "cookie", "range", "user-agent"].map(header);
         let (method, body) = (method.to_owned(), String::from_utf8_lossy(body).into_owned());
-        script.requests.push(PlatformRequest { place: place.to_owned(), method, token, key, cookie, range, body });
+        let place_of_request = place.to_owned();
+        script.requests.push(PlatformRequest {
+            place: place_of_request,
+            method,
+            token,
+            key,
+            cookie,
+            range,
+            agent,
+            body,
+        });
         let path = place.split('?').next().unwrap();
         let known = [place, path].into_iter().find(|place| script.answers.contains_key(*place));
         let Some(answers) = known.and_then(|known| script.answers.get_mut(known)) else {

@@ -1,5 +1,6 @@
 //! World of data platforms: records of an InvenioRDM, pages with linksets and projects of OSF, whose files change between the
-//! requests to archive them, while traffic filters and busy servers are in the way.
+//! requests to archive them, while traffic filters, busy servers and broken connections are in the way. Some gateways look
+//! at archived datasets again by themselves, and some platforms want a token, which their storage must not see.
 
 mod service;
 
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use self::service::{Behaviour, Dataset, Kind, NAMES, PAGES, Platform, SECRET};
+use self::service::{Behaviour, Dataset, Kind, NAMES, PAGES, Platform, Resume, SECRET, TOKEN};
 use crate::{
     support::{gateway::PATIENCE, http_receiver::Receiver},
     worlds::{ItemTruth, Truth, World, driver, rig::Rig},
@@ -47,6 +48,14 @@ pub(crate) enum Act {
     Busy {
         requests: u8,
     },
+    /// The next downloads break off.
+    Break {
+        downloads: u8,
+    },
+    /// A gateway that watches an archived dataset looks at it.
+    Look {
+        dataset: u8,
+    },
     Request {
         dataset: u8,
     },
@@ -60,6 +69,8 @@ pub(crate) enum Act {
 pub(crate) struct DataPlatform {
     platform: Arc<Mutex<Platform>>,
     server: Receiver,
+    /// The storage, which serves files at another origin.
+    _storage: Receiver,
     requests: u32,
 }
 
@@ -91,6 +102,96 @@ impl DataPlatform {
         if (200..300).contains(&response.status) { Ok(number) } else { Err(format!("a request gets {response:?}")) }
     }
 
+    /// Returns the job of a dataset with its newest result, if there is one.
+    async fn job(url: &str, rig: &Rig) -> Option<Value> {
+        let jobs = rig.gateway().json("/filesets").await;
+        let id = jobs["filesets"].as_array().unwrap().iter().find(|job| job["dataset"] == url)?["id"].clone();
+        Some(rig.gateway().json(&format!("/filesets/{}", id.as_str().unwrap())).await)
+    }
+
+    /// Waits until a gateway that watches a dataset has its files; returns the job. If the platform has ended the watch,
+    /// somebody requests the dataset again.
+    async fn watched(&mut self, number: u8, rig: &mut Rig) -> Result<Value, String> {
+        let (url, began) = (self.url(number), Instant::now());
+        let expected: BTreeMap<String, String> = self.with(|platform| {
+            let files = platform.datasets[&number].files.iter();
+            files.map(|(name, content)| (platform.path(name), hex::encode(Sha256::digest(content)))).collect()
+        });
+        let mut last = Value::Null;
+        while began.elapsed() < 2 * PATIENCE {
+            if let Some(job) = Self::job(&url, rig).await {
+                let has_ended = ["failed", "blocked"].contains(&job["state"].as_str().unwrap());
+                if expected.is_empty() && (has_ended || job["state"] == "archived") {
+                    return Ok(job);
+                }
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let files = job["result"]["manifest"].as_array().into_iter().flatten();
+                let files: BTreeMap<_, _> = files.map(|file| (text(&file["path"]), text(&file["sha256"]))).collect();
+                if job["state"] == "archived" && files == expected {
+                    return Ok(job);
+                }
+                if has_ended {
+                    self.check_end_of_watch(&url, &job, rig).await?;
+                    return self.settled(&url, rig).await;
+                }
+                last = job;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Err(format!("the watch of {url} does not find {expected:#?}: {last:#}"))
+    }
+
+    /// Checks that a dataset whose watch has ended is not shown as archived.
+    async fn check_end_of_watch(&self, url: &str, job: &Value, rig: &Rig) -> Result<(), String> {
+        let encoded = url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
+        let object = rig.gateway().json(&format!("/objects?uri={encoded}")).await;
+        let own = object["items"].as_array().into_iter().flatten().find(|item| item["uri"] == url);
+        match own {
+            Some(own) if own["state"] == "ACTIVE" => Err(format!("an archived dataset is watched no more: {job:#}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until a gateway that watches an archived dataset looks at it.
+    async fn look(&self, number: u8, rig: &Rig) -> Result<(), String> {
+        let looks = || self.with(|platform| platform.datasets[&number].looks);
+        let (before, began) = (looks(), Instant::now());
+        let job = if self.with(|platform| platform.behaviour.watches) {
+            Self::job(&self.url(number), rig).await
+        } else {
+            None
+        };
+        if job.is_none_or(|job| job["state"] != "archived") {
+            return Ok(());
+        }
+        while looks() == before {
+            if began.elapsed() > PATIENCE {
+                return Err("nobody looks at an archived dataset again".to_owned());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// Checks that the gateway has not misunderstood the platform: no verdict that it has not given, no token for others.
+    async fn check_words(&self, rig: &Rig) -> Result<(), String> {
+        let restricted: Vec<_> = (0..3u8)
+            .filter(|number| self.with(|platform| platform.datasets[number].was_restricted))
+            .map(|number| self.url(number))
+            .collect();
+        for change in rig.gateway().changes().await {
+            let is_restricted = restricted.iter().any(|url| change["object"] == url.as_str());
+            for item in change["items"].as_array().into_iter().flatten() {
+                let state = item["stateAfter"].as_str().unwrap_or_default();
+                if state == "PLATFORM_NOT_FOUND" || (state == "PLATFORM_RESTRICTED" && !is_restricted) {
+                    return Err(format!("the platform has not said {state}: {change:#}"));
+                }
+            }
+        }
+        let leaks = self.with(|platform| platform.leaks.clone());
+        if leaks.is_empty() { Ok(()) } else { Err(format!("requests of others get the token: {leaks:?}")) }
+    }
+
     /// Requests a dataset, and waits until its job has ended; returns the job.
     async fn settled(&mut self, url: &str, rig: &mut Rig) -> Result<Value, String> {
         let began = Instant::now();
@@ -99,10 +200,7 @@ impl DataPlatform {
             let number = self.request(url, rig).await?;
             let asked = Instant::now();
             while asked.elapsed() < JOB_PATIENCE {
-                let jobs = rig.gateway().json("/filesets").await;
-                let job = jobs["filesets"].as_array().unwrap().iter().find(|job| job["dataset"] == url).cloned();
-                if let Some(job) = job {
-                    let details = rig.gateway().json(&format!("/filesets/{}", job["id"].as_str().unwrap())).await;
+                if let Some(details) = Self::job(url, rig).await {
                     let is_own = details["request"]["link_source_id"] == number.as_str();
                     if is_own && ["archived", "failed", "blocked"].contains(&details["state"].as_str().unwrap()) {
                         return Ok(details);
@@ -124,23 +222,27 @@ impl World for DataPlatform {
 
     fn switches() -> BoxedStrategy<Behaviour> {
         let kind = prop_oneof![Just(Kind::Invenio), Just(Kind::Linkset), Just(Kind::Osf)];
-        let filter = prop_oneof![Just("text/html"), Just("application/octet-stream"), Just("Text/HTML; charset=utf-8")];
-        let busy: [(u16, &'static [(&str, &str)]); 4] = [
+        let filter = prop_oneof![
+            Just((403, "text/html")),
+            Just((403, "application/octet-stream")),
+            Just((403, "Text/HTML; charset=utf-8")),
+            Just((200, "text/html")),
+            Just((202, "text/html")),
+        ];
+        let resume =
+            prop_oneof![Just(Resume::Etag), Just(Resume::WrongEtag), Just(Resume::NoValidator), Just(Resume::Whole)];
+        let busy: [(u16, &'static [(&str, &str)]); 6] = [
             (429, &[("retry-after", "0")]),
             (503, &[("retry-after", "0")]),
             (429, &[("x-ratelimit-reset", "0")]),
             (502, &[]),
+            (429, &[("retry-after", "1")]),
+            (503, &[("retry-after", "1")]),
         ];
         let busy = (0..busy.len()).prop_map(move |at| busy[at]);
-        (kind, filter, busy, any::<[bool; 4]>())
-            .prop_map(|(kind, filter_type, busy, [signs, challenges, items, overlaps])| Behaviour {
-                kind,
-                signs,
-                filter_type,
-                busy,
-                challenges,
-                items,
-                overlaps,
+        (kind, filter, busy, resume, any::<[bool; 6]>())
+            .prop_map(|(kind, filter, busy, resume, [signs, challenges, items, overlaps, watches, wants_token])| {
+                Behaviour { kind, signs, filter, busy, challenges, items, overlaps, watches, wants_token, resume }
             })
             .boxed()
     }
@@ -155,6 +257,8 @@ impl World for DataPlatform {
                 .prop_map(|(dataset, is_restricted)| Act::Restrict { dataset, is_restricted }),
             1 => (1..3u8).prop_map(|requests| Act::Filter { requests }),
             1 => (1..3u8).prop_map(|requests| Act::Busy { requests }),
+            1 => (1..3u8).prop_map(|downloads| Act::Break { downloads }),
+            1 => dataset.clone().prop_map(|dataset| Act::Look { dataset }),
             4 => dataset.clone().prop_map(|dataset| Act::Request { dataset }),
             1 => dataset.prop_map(|dataset| Act::RequestWork { dataset }),
         ]
@@ -163,23 +267,41 @@ impl World for DataPlatform {
 
     async fn begin(behaviour: Behaviour) -> Self {
         let datasets = (0..3).map(|number| (number, Dataset::default())).collect();
-        let platform = Arc::new(Mutex::new(Platform { behaviour, datasets, filtered: 0, busy: 0 }));
-        let server = Receiver::start({
+        let platform = Platform {
+            behaviour,
+            datasets,
+            filtered: 0,
+            busy: 0,
+            broken: 0,
+            storage: String::new(),
+            leaks: Vec::new(),
+        };
+        let platform = Arc::new(Mutex::new(platform));
+        let start = || {
             let platform = Arc::clone(&platform);
-            move |_, request| platform.lock().unwrap().answer(request)
-        });
-        Self { platform, server: server.await, requests: 0 }
+            Receiver::start(move |_, request| platform.lock().unwrap().answer(request))
+        };
+        let (server, storage) = (start().await, start().await);
+        platform.lock().unwrap().storage = format!("http://{}", storage.address);
+        Self { platform, server, _storage: storage, requests: 0 }
     }
 
     fn settings(&self) -> String {
         let address = self.server.address;
-        let items = if self.with(|platform| platform.behaviour.items) { "web_file_count = 0\n" } else { "" };
+        let Behaviour { items, watches, wants_token, .. } = self.with(|platform| platform.behaviour.clone());
+        let items = if items { "web_file_count = 0\n" } else { "" };
+        let watch = if watches { "watch = \"1s\"\n" } else { "" };
+        let tokens = if wants_token {
+            format!("[filesets.tokens]\nzenodo = \"{TOKEN}\"\nosf = \"{TOKEN}\"\n")
+        } else {
+            String::new()
+        };
         format!(
             "[filesets]\n{items}[filesets.platforms]\nzenodo = [\"http://{address}\"]\nosf = \"http://{address}/osf\"\n\
              osf_api = \"http://{address}/osfapi\"\ndatacite = \"http://{address}/datacite\"\n\
-             [sources.requests]\ntransport = \"http\"\ndialect = \"fileset-request\"\n\
+             {tokens}[sources.requests]\ntransport = \"http\"\ndialect = \"fileset-request\"\n\
              [sources.archive]\ntransport = \"fileset\"\ndialect = \"fileset-result\"\nof = [\"requests\"]\n\
-             first_retry_seconds = 1\n"
+             first_retry_seconds = 1\n{watch}"
         )
     }
 
@@ -196,9 +318,13 @@ impl World for DataPlatform {
             Act::Restrict { dataset, is_restricted } => self.with(|platform| {
                 // A page has no interface that could say so.
                 if platform.behaviour.kind != Kind::Linkset {
-                    platform.datasets.get_mut(&dataset).unwrap().is_restricted = is_restricted;
+                    let dataset = platform.datasets.get_mut(&dataset).unwrap();
+                    dataset.is_restricted = is_restricted;
+                    dataset.was_restricted |= is_restricted;
                 }
             }),
+            Act::Break { downloads } => self.with(|platform| platform.broken = downloads),
+            Act::Look { dataset } => self.look(dataset, rig).await?,
             Act::Filter { requests } => self.with(|platform| platform.filtered = requests),
             Act::Busy { requests } => self.with(|platform| platform.busy = requests),
             Act::Request { dataset } => {
@@ -219,17 +345,23 @@ impl World for DataPlatform {
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
         // Restricted datasets open again, so that what was archived of them in between does not matter.
         self.with(|platform| {
-            (platform.filtered, platform.busy) = (0, 0);
+            (platform.filtered, platform.busy, platform.broken) = (0, 0, 0);
             platform.datasets.values_mut().for_each(|dataset| dataset.is_restricted = false);
         });
         let mut items = BTreeMap::new();
+        let watches = self.with(|platform| platform.behaviour.watches);
         for number in 0..3u8 {
             let dataset = self.with(|platform| platform.datasets[&number].clone());
             if dataset.is_requested {
-                let job = self.settled(&self.url(number), rig).await?;
+                let job = if watches {
+                    self.watched(number, rig).await?
+                } else {
+                    self.settled(&self.url(number), rig).await?
+                };
                 let is_empty = dataset.files.is_empty();
                 let status = job["status"].as_str().unwrap_or_default();
-                if status.starts_with("success") == is_empty {
+                // A page that has lost its files is no statement about a watched dataset.
+                if status.starts_with("success") == is_empty && !(watches && is_empty) {
                     return Err(format!("dataset {number} with {} files ends with {job:#}", dataset.files.len()));
                 }
                 if !is_empty {
@@ -247,6 +379,7 @@ impl World for DataPlatform {
                 }
             }
         }
+        self.check_words(rig).await?;
         let changes = Value::from(rig.gateway().changes().await).to_string();
         if changes.contains(SECRET) { Err(format!("a change publishes a signed URL: {changes}")) } else { Ok(()) }
     }

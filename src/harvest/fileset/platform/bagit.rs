@@ -21,8 +21,8 @@ pub(super) struct Bag;
 
 const NAME: &str = "bagit";
 
-/// Algorithms of manifests, the one that is preferred first. SHA-512 is not computed.
-const ALGORITHMS: [&str; 4] = ["sha256", "sha1", "md5", "sha512"];
+/// Algorithms of manifests, the one that is preferred first. All have the same files.
+const ALGORITHMS: [&str; 4] = ["sha256", "sha512", "sha1", "md5"];
 
 /// Characters that are percent-encoded in the path of a payload file.
 const NOT_IN_PATH: &AsciiSet =

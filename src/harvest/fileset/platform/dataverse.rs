@@ -400,3 +400,26 @@ fn original_name(stored: String, format: Option<&str>) -> String {
         None => stored,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Url, persistent_id};
+
+    #[test]
+    fn persistent_identifiers_have_several_schemes_and_spellings() {
+        for (query, pid) in [
+            ("persistentId=perma:DANS.ABC-123", Some("perma:DANS.ABC-123")),
+            ("persistentId=PERMA:a/b", Some("perma:a/b")),
+            ("persistentId=hdl:20.500/X", Some("hdl:20.500/X")),
+            ("persistentId=DOI:10.5072/A", Some("doi:10.5072/A")),
+            ("persistentid=10.5072/A", Some("doi:10.5072/A")),
+            ("globalId=doi:10.5072/A", Some("doi:10.5072/A")),
+            ("persistentId=perma:", None),
+            ("persistentId=ark:/1/2", None),
+            ("persistentId=doi:10.5072", None),
+        ] {
+            let url = Url::parse(&format!("https://h.example/dataset.xhtml?{query}")).unwrap();
+            assert_eq!(persistent_id(&url).as_deref(), pid, "{query}");
+        }
+    }
+}

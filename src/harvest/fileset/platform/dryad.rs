@@ -6,7 +6,7 @@ use url::Url;
 
 use super::{
     Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, domain, former_name,
-    is_below, item_name, out_of_scope, own_link, partial_list, segments, set_digest,
+    is_below, item_name, of_list, out_of_scope, own_link, partial_list, segments, set_digest,
 };
 use crate::{
     format::fileset::message::ManifestFile,
@@ -194,11 +194,14 @@ async fn files(
     client: &PlatformClient,
     token: Option<&PlatformToken>,
 ) -> Result<Vec<File>, IngestFailure> {
-    let mut files = Vec::new();
+    let (mut files, mut all) = (Vec::new(), None);
     for page in 1.. {
         let mut url = place.clone();
         url.set_query(Some(&format!("page={page}&per_page={PAGE_FILES}")));
-        let Page { total, links, embedded } = client.json(&url, token).await?;
+        let Page { total, links, embedded } = client.json(&url, token).await.map_err(of_list)?;
+        // A page after the last one may have no total.
+        all = total.or(all);
+        let total = all;
         let (is_empty, has_next) = (embedded.files.is_empty(), links.next.object().is_some());
         files.extend(embedded.files);
         if files.len() > MAX_ENTRIES {

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::{
     Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, below, domain, item_name,
-    out_of_scope, partial_list, paths::with_id, segments,
+    of_list, out_of_scope, partial_list, paths::with_id, segments,
 };
 use crate::{
     format::fileset::message::ManifestFile,
@@ -210,7 +210,7 @@ impl Article {
         for page in 1.. {
             let mut url = place.clone();
             url.set_query(Some(&format!("page={page}&page_size={PAGE_FILES}")));
-            let next: List<File> = client.json(&url, token).await?;
+            let next = client.json::<List<File>>(&url, token).await.map_err(of_list)?;
             let is_last = next.is_empty();
             // A server that ignores `page` repeats the first one.
             let is_known = next.first().is_some_and(|file| files.iter().any(|known| known.id == file.id));

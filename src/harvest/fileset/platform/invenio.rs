@@ -15,10 +15,13 @@ use super::{
     Dataset, DatasetMetadata, PlatformHelper, PlatformSettings, below, domain, is_below, item_name, out_of_scope,
     segments,
 };
-use crate::harvest::fileset::{
-    IngestFailure, LandingPage, PlatformClient,
-    client::named,
-    json::{self, List, Text, TextOr},
+use crate::{
+    format::fileset::status::IngestStatus,
+    harvest::fileset::{
+        IngestFailure, LandingPage, PlatformClient,
+        client::named,
+        json::{self, List, Text, TextOr},
+    },
 };
 
 /// Zenodo.
@@ -162,8 +165,12 @@ impl PlatformHelper for Invenio {
             let has_no_files = record.files.as_ref().is_some_and(|files| files.is_disabled);
             let mut files = record.files.map(Files::list).transpose()?.unwrap_or_default();
             if files.is_empty() && !has_no_files {
-                let list: Files = client.json(&below(base, ["api", "records", &id, "files"]), token.as_ref()).await?;
-                files = list.list()?;
+                let list = client.json::<Files>(&below(base, ["api", "records", &id, "files"]), token.as_ref()).await;
+                files = match list {
+                    // The record exists, so it only has no files.
+                    Err(failure) if failure.status == IngestStatus::PLATFORM_404 => files,
+                    list => list?.list()?,
+                };
             }
             let (doi, host) = (record.doi.clone(), domain(base));
             let (installation, record_id) = (base.clone(), id.clone());

@@ -13,17 +13,21 @@ mod item_name;
 mod linkset;
 mod osf;
 pub(super) mod paths;
+mod settings;
 mod signposting;
 mod tokens;
 
 use self::item_name::{former_name, item_name, item_name_of_page};
-pub use self::tokens::{InvalidTokenPlace, TokenPlace};
+pub use self::{
+    settings::PlatformSettings,
+    tokens::{InvalidTokenPlace, TokenPlace},
+};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    IngestFailure, LandingPage, PlatformClient, PlatformToken, RetryRule,
+    IngestFailure, LandingPage, PlatformClient, RetryRule,
     client::named,
     files::ArchivedFile,
     json::{MAX_ENTRIES, Reads},
@@ -107,17 +111,21 @@ pub enum Recognition {
 /// known platform does not matter.
 ///
 /// # Errors
-/// Fails with `no-platform-match`, with the failure of the landing page, or with the one of the platform.
+/// Fails with `no-platform-match`, with the failure of the landing page, with the one of the platform, or with
+/// `platform-scope` for a URL of an interface.
 pub async fn dataset_of(
     page: &LandingPage,
     settings: &PlatformSettings,
     client: &PlatformClient,
 ) -> Result<(&'static dyn PlatformHelper, Dataset), IngestFailure> {
+    let is_interface = settings.has_interface_at(&page.url);
     let earlier = page.hops.iter().rev().filter(|hop| **hop != page.url).map(|hop| page.at(hop.clone()));
     let steps = std::iter::once((Recognition::Url, page.clone()))
         .chain([(Recognition::Page, page.clone())])
         .chain(earlier.map(|page| (Recognition::Url, page)))
         .chain([(Recognition::Identifier, page.clone())]);
+    // The document of an interface is none of the files of a dataset.
+    let steps = steps.filter(|(recognition, _)| !is_interface || *recognition != Recognition::Page);
     for (recognition, page) in steps {
         let mut platforms = PLATFORMS.iter().filter(|platform| platform.recognizes_by() == recognition);
         let Some(platform) = platforms.find(|platform| platform.matches(&page, settings)) else { continue };
@@ -132,6 +140,10 @@ pub async fn dataset_of(
             }
         }
     }
+    if is_interface {
+        let message = format!("{} belongs to the interface of a platform; request the landing page", named(&page.url));
+        return Err(out_of_scope(message));
+    }
     Err(no_match(page))
 }
 
@@ -144,31 +156,6 @@ fn no_match(page: &LandingPage) -> IngestFailure {
             ..IngestFailure::permanent(IngestStatus::NO_PLATFORM_MATCH, message)
         }
     })
-}
-
-/// Addresses of the platforms, and their access tokens.
-#[derive(Clone, Debug)]
-pub struct PlatformSettings {
-    /// Base URLs of Zenodo and other installations of InvenioRDM.
-    pub invenio: Vec<Url>,
-    /// Hosts of Figshare's landing pages; `*.` stands for any part before.
-    pub figshare_hosts: Vec<String>,
-    /// Base URL of Figshare's interface.
-    pub figshare_api: Url,
-    /// Base URL of Figshare's downloads of whole articles.
-    pub figshare_bundles: Url,
-    /// Base URL of archive.org.
-    pub archiveorg: Url,
-    /// Base URL of Dryad.
-    pub dryad: Url,
-    /// Base URL of the landing pages of OSF, and of its interface.
-    pub osf: Url,
-    /// Base URL of the interface of OSF.
-    pub osf_api: Url,
-    /// Base URL of the interface of DataCite, with the metadata of DOIs.
-    pub datacite: Url,
-    /// Access tokens, each for one place.
-    pub tokens: Vec<(TokenPlace, PlatformToken)>,
 }
 
 /// A dataset with its files, as its platform describes them.
@@ -234,8 +221,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Fails with `mismatch-size` if it is another one.
-    pub(super) fn check_bytes(&self, files: &[ArchivedFile]) -> Result<(), IngestFailure> {
-        let bytes: u64 = files.iter().map(|file| file.stored.size).sum();
+    pub(super) fn check_bytes(&self, bytes: u64) -> Result<(), IngestFailure> {
         match self.told_bytes.filter(|told| *told != bytes) {
             Some(told) => {
                 let message = format!("the files have {bytes} bytes; the platform tells {told}");
@@ -272,8 +258,8 @@ impl Dataset {
     /// Fails if the paths and URLs of the files have more than [`MAX_LIST_BYTES`].
     fn bound(&mut self) -> Result<(), IngestFailure> {
         let size = |file: &PlatformFile| {
-            let ManifestFile { path, platform_url, mimetype, md5, sha1, sha256, .. } = &file.manifest;
-            let others = [platform_url, mimetype, md5, sha1, sha256].into_iter().flatten().map(String::len);
+            let ManifestFile { path, platform_url, mimetype, md5, sha1, sha256, sha512, .. } = &file.manifest;
+            let others = [platform_url, mimetype, md5, sha1, sha256, sha512].into_iter().flatten().map(String::len);
             let extra = file.manifest.extra.iter().flat_map(Map::values).filter_map(Value::as_str).map(str::len);
             path.len() + others.chain(extra).sum::<usize>()
         };
@@ -408,6 +394,7 @@ fn set_digest(file: &mut ManifestFile, algorithm: &str, value: &str) {
         "md5" => file.md5 = Some(value),
         "sha1" => file.sha1 = Some(value),
         "sha256" => file.sha256 = Some(value),
+        "sha512" => file.sha512 = Some(value),
         other => {
             file.extra.get_or_insert_default().insert(other.to_owned(), Value::String(value));
         }
@@ -430,6 +417,12 @@ fn too_long_list() -> IngestFailure {
 /// Fails for a list that has other totals than its entries. A later answer may be whole.
 fn partial_list(message: impl Into<String>) -> IngestFailure {
     IngestFailure::transient(IngestStatus::PLATFORM_BAD_ANSWER, message)
+}
+
+/// Returns the failure of a list of files whose dataset the platform has just shown. That the list is unknown says nothing
+/// about the dataset: a folder may have been removed since.
+fn of_list(failure: IngestFailure) -> IngestFailure {
+    if failure.status == IngestStatus::PLATFORM_404 { partial_list(failure.message) } else { failure }
 }
 
 /// Fails for a place at a platform that is not one version of a dataset.

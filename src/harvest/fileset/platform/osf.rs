@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{
     Dataset, DatasetMetadata, MAX_ENTRIES, PlatformFile, PlatformHelper, PlatformSettings, below, domain, is_below,
-    item_name, out_of_scope, own_link, partial_list, paths::with_id, segments,
+    item_name, of_list, out_of_scope, own_link, partial_list, paths::with_id, segments,
 };
 use crate::{
     format::fileset::{message::ManifestFile, status::IngestStatus},
@@ -204,7 +204,7 @@ impl PlatformHelper for Osf {
                 }
                 node => ("nodes", node?),
             };
-            let lister = Lister { client, api, token: token.as_ref(), key: key.as_deref() };
+            let lister = Lister { client, site: &settings.osf, api, token: token.as_ref(), key: key.as_deref() };
             let files = lister.files(below(api, [kind, &id, "files", "osfstorage", ""])).await?;
             if files.is_empty() {
                 return Err(lister.empty(kind, &id).await);
@@ -286,8 +286,11 @@ async fn other_kind(
 /// Requests the list of the files.
 struct Lister<'a> {
     client: &'a PlatformClient,
+    /// Landing pages, and interface.
+    site: &'a Url,
     api: &'a Url,
     token: Option<&'a PlatformToken>,
+    /// Key of a link that opens a private project.
     key: Option<&'a str>,
 }
 
@@ -304,7 +307,7 @@ impl Lister<'_> {
                     let message = format!("the list of files needs more than {MAX_REQUESTS} requests");
                     return Err(IngestFailure::permanent(IngestStatus::TOO_MANY_FILES, message));
                 }
-                let page: Page = self.client.json(&self.paged(list), self.token).await?;
+                let page = self.client.json::<Page>(&self.paged(list), self.token).await.map_err(of_list)?;
                 let mut has_new = false;
                 for entry in page.data {
                     let Attributes { name, kind, materialized_path, .. } = &entry.attributes;
@@ -316,7 +319,7 @@ impl Lister<'_> {
                     has_new = true;
                     let href = entry.relationships.files.as_ref().map(|files| files.links.related.href.clone());
                     match (kind, href) {
-                        (Kind::File, _) => files.push(entry.manifest()),
+                        (Kind::File, _) => files.push(self.keyed(entry.manifest())),
                         (Kind::Folder, Some(href)) => folders.push_back(own_link(self.api, &href)?),
                         (Kind::Folder, None) => {
                             return Err(IngestFailure::bad_answer("a folder of the answer has no list"));
@@ -336,6 +339,19 @@ impl Lister<'_> {
             }
         }
         Ok(files)
+    }
+
+    /// Returns a file with the key in the URL of its download, if that is at a host of OSF.
+    fn keyed(&self, mut file: PlatformFile) -> PlatformFile {
+        let url = file.manifest.platform_url.as_deref().and_then(|url| Url::parse(url).ok());
+        let is_own = |url: &Url| {
+            let below_site = || Some(url.domain()?.strip_suffix(self.site.domain()?)?.ends_with('.'));
+            [self.site, self.api].iter().any(|own| own.origin() == url.origin()) || below_site() == Some(true)
+        };
+        if let (Some(key), Some(url)) = (self.key, url.filter(is_own)) {
+            file.manifest.platform_url = Some(with_query(url, [("view_only", key)]).into());
+        }
+        file
     }
 
     /// Returns the failure of a project without files, which says where files may be instead.

@@ -112,7 +112,24 @@ fn is_of(address: &Url, url: &Url) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::TokenPlace;
+    use super::{PlatformToken, TokenPlace, TokenScheme, scheme_of};
+    use crate::web::Secret;
+
+    /// Downloads and lists read tokens in the ways that the platforms document.
+    #[test]
+    fn tokens_have_the_scheme_of_the_platform() {
+        for (platform, scheme) in [
+            ("zenodo", TokenScheme::Bearer),
+            ("dryad", TokenScheme::Bearer),
+            ("osf", TokenScheme::Bearer),
+            ("figshare", TokenScheme::Token),
+            ("archiveorg", TokenScheme::Low),
+            ("dataverse", TokenScheme::DataverseKey),
+        ] {
+            assert_eq!(scheme_of(platform), scheme, "{platform}");
+        }
+        assert!(PlatformToken::new(&Secret::new("line\nfeed")).is_none());
+    }
 
     #[test]
     fn places_are_names_of_platforms_hosts_and_origins() {

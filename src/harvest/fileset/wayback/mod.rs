@@ -129,6 +129,7 @@ fn is_other_content(failure: &IngestFailure) -> bool {
         IngestStatus::MISMATCH_MD5,
         IngestStatus::MISMATCH_SHA1,
         IngestStatus::MISMATCH_SHA256,
+        IngestStatus::MISMATCH_SHA512,
         IngestStatus::EMPTY_BLOB,
         IngestStatus::WAYBACK_CONTENT_ERROR,
     ];
@@ -253,7 +254,7 @@ impl Wayback<'_> {
             IngestFailure { status, retry, ..failure }
         })?;
         let last = downloaded.manifest.terminal_url.take();
-        if let Err(failure) = check_replay(file, &downloaded, &found, last == Some(without_signature(url))) {
+        if let Err(failure) = check_replay(file, &downloaded, &found, last == Some(without_signature(&url))) {
             files::forget(&replayed, context.workspace).await;
             return Err(failure);
         }

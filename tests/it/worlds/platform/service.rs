@@ -10,6 +10,23 @@ use crate::support::http_receiver::{ReceivedRequest, Reply};
 /// A credential that storage puts into redirections.
 pub(super) const SECRET: &str = "7c0ffee7";
 
+/// Access token of the platform.
+pub(super) const TOKEN: &str = "70ken";
+
+/// Way in which the platform continues a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resume {
+    /// Ranges and an ETag of the content.
+    Etag,
+    /// Ranges, and the same ETag for all contents. Only a platform that lists digests has this mistake, because nobody
+    /// could notice it otherwise.
+    WrongEtag,
+    /// Ranges without a validator.
+    NoValidator,
+    /// The whole file.
+    Whole,
+}
+
 /// Kind of platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -25,8 +42,8 @@ pub(crate) struct Behaviour {
     pub(super) kind: Kind,
     /// Files redirect to signed URLs of a storage.
     pub(super) signs: bool,
-    /// Media type of the page of the traffic filter.
-    pub(super) filter_type: &'static str,
+    /// Status and media type of the page of the traffic filter.
+    pub(super) filter: (u16, &'static str),
     /// Status and headers of a busy server.
     pub(super) busy: (u16, &'static [(&'static str, &'static str)]),
     /// Landing pages redirect to a challenge.
@@ -35,6 +52,11 @@ pub(crate) struct Behaviour {
     pub(super) items: bool,
     /// Unsorted pages of a list repeat the last entry of the page before, and displace another.
     pub(super) overlaps: bool,
+    /// Gateways look at archived datasets every second.
+    pub(super) watches: bool,
+    /// Interface and files need a token.
+    pub(super) wants_token: bool,
+    pub(super) resume: Resume,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -43,6 +65,10 @@ pub(super) struct Dataset {
     pub(super) is_restricted: bool,
     pub(super) is_requested: bool,
     pub(super) is_work_requested: bool,
+    /// True if the platform has ever said that the dataset is restricted.
+    pub(super) was_restricted: bool,
+    /// Number of requests for the landing page.
+    pub(super) looks: u32,
     /// Files at the last time that the dataset was open and quiet, if it was archived then.
     pub(super) archived: Option<BTreeMap<String, Vec<u8>>>,
 }
@@ -53,6 +79,12 @@ pub(super) struct Platform {
     pub(super) datasets: BTreeMap<u8, Dataset>,
     pub(super) filtered: u8,
     pub(super) busy: u8,
+    /// Number of next downloads that break off.
+    pub(super) broken: u8,
+    /// Address of the storage, which is another origin.
+    pub(super) storage: String,
+    /// Requests that have a token without being allowed to.
+    pub(super) leaks: Vec<String>,
 }
 
 /// Names of files that are legal at platforms: a folder, a colon, characters beyond ASCII, a percent sign.
@@ -78,6 +110,14 @@ impl Platform {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let base = format!("http://{}", request.header("host"));
         let is_page = path.starts_with("/records/") || path.starts_with("/d/") || path.starts_with("/osf/");
+        let has_token = request.header("authorization") == format!("Bearer {TOKEN}");
+        let is_interface = ["/api/", "/osfapi/", "/f/"].iter().any(|start| path.starts_with(start));
+        if !request.header("authorization").is_empty() && (!is_interface || self.behaviour.kind == Kind::Linkset) {
+            self.leaks.push(format!("{base}{}", request.path));
+        }
+        if is_page && let Some(dataset) = self.requested(path) {
+            dataset.looks += 1;
+        }
         if self.busy > 0 && !is_page {
             self.busy -= 1;
             let (status, headers) = self.behaviour.busy;
@@ -86,7 +126,12 @@ impl Platform {
         }
         if self.filtered > 0 && !is_page {
             self.filtered -= 1;
-            return answer(403, self.behaviour.filter_type, "<html><title>403 Forbidden</title>unusual traffic");
+            let (status, media_type) = self.behaviour.filter;
+            let page = if status == 202 { "" } else { "<html><title>403 Forbidden</title>unusual traffic" };
+            return answer(status, media_type, page);
+        }
+        if self.behaviour.wants_token && is_interface && self.behaviour.kind != Kind::Linkset && !has_token {
+            return answer(401, "application/json", "{\"message\":\"must have current bearer token\"}");
         }
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         match parts.as_slice() {
@@ -105,10 +150,22 @@ impl Platform {
                 self.open(dataset_of(id), |_| json(&json!({ "data": { "attributes": { "title": "T" } } })))
             }
             ["osfapi", "nodes", id, "files", "osfstorage"] => self.osf_page(id, query, &base),
-            ["f", number, name] => self.file(number.parse().unwrap(), name, true),
-            ["s3", number, name] => self.file(number.parse().unwrap(), name, false),
+            ["f", number, name] if self.behaviour.signs => {
+                let location =
+                    format!("{}/s3/{number}/{name}?temp_url_sig={SECRET}&temp_url_expires=1900000000", self.storage);
+                Reply::Answer(302, vec![("location", location)], String::new())
+            }
+            ["f" | "s3", number, name] => self.file(number.parse().unwrap(), name, request),
             _ => answer(404, "application/json", "{\"message\":\"not here\"}"),
         }
+    }
+
+    /// Returns the dataset of a landing page, if it is one.
+    fn requested(&mut self, path: &str) -> Option<&mut Dataset> {
+        let name = path.trim_matches('/').rsplit('/').next()?;
+        let page = PAGES.iter().position(|page| *page == name);
+        let number = page.map_or_else(|| dataset_of(name), |at| u8::try_from(at).unwrap());
+        self.datasets.get_mut(&number)
     }
 
     /// Returns the answer about a dataset, unless that is restricted or unknown.
@@ -176,21 +233,38 @@ impl Platform {
         })
     }
 
-    pub(super) fn file(&self, number: u8, name: &str, is_first: bool) -> Reply {
+    /// Returns a file, or the rest of it.
+    pub(super) fn file(&mut self, number: u8, name: &str, request: &ReceivedRequest) -> Reply {
         let decoded = percent_encoding::percent_decode_str(name).decode_utf8().unwrap().into_owned();
-        if is_first && self.behaviour.signs {
-            let location = format!("/s3/{number}/{name}?temp_url_sig={SECRET}&temp_url_expires=1900000000");
-            return Reply::Answer(302, vec![("location", location)], String::new());
-        }
+        let breaks = self.broken > 0;
+        self.broken = self.broken.saturating_sub(1);
+        let Behaviour { kind, resume, .. } = self.behaviour;
         self.open(number, |dataset| {
             let Some(content) = dataset.files.get(&decoded) else {
                 return answer(404, "application/json", "{\"message\":\"no such file\"}");
             };
             let mut headers = vec![("content-type", "text/csv".to_owned())];
-            if self.behaviour.kind == Kind::Linkset {
+            if kind == Kind::Linkset {
                 headers.push(("content-disposition", format!("attachment; filename*=UTF-8''{name}")));
             }
-            Reply::Answer(200, headers, String::from_utf8(content.clone()).unwrap())
+            let etag = match resume {
+                Resume::WrongEtag if kind == Kind::Invenio => Some("\"1\"".to_owned()),
+                Resume::Etag | Resume::WrongEtag => Some(format!("\"{}\"", hex::encode(Md5::digest(content)))),
+                Resume::NoValidator | Resume::Whole => None,
+            };
+            headers.extend(etag.clone().map(|etag| ("etag", etag)));
+            let text = String::from_utf8(content.clone()).unwrap();
+            let condition = request.header("if-range");
+            let is_same = condition.is_empty() || etag.is_some_and(|etag| etag == condition);
+            let start = request.header("range").strip_prefix("bytes=").and_then(|range| range.strip_suffix('-'));
+            let start: usize = start.map_or(0, |start| start.parse().unwrap());
+            if start > 0 && start < text.len() && is_same && resume != Resume::Whole {
+                let all = text.len();
+                headers.push(("content-range", format!("bytes {start}-{}/{all}", all - 1)));
+                // The rest begins at a character, because only names of files are not ASCII.
+                return Reply::Answer(206, headers, text[start..].to_owned());
+            }
+            if breaks { Reply::Cut(200, headers, text) } else { Reply::Answer(200, headers, text) }
         })
     }
 
