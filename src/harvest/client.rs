@@ -10,7 +10,7 @@ use chrono::Utc;
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
-    BudgetShare, HarvestBudget, HarvestError, HarvesterContext, HostPermit,
+    BudgetShare, HarvestBudget, HarvestError, HarvesterContext, HostPermit, Hosts,
     body::{HeldBody, OpenError, ReceiveError, ReceivedBody, receive},
     cookies::Cookies,
 };
@@ -74,7 +74,34 @@ pub(super) struct PlaceClient {
     /// For other origins, which the place names.
     foreign: Client,
     cookies: Cookies,
-    context: HarvesterContext,
+    context: ClientContext,
+}
+
+/// Facts that a client needs.
+pub(super) struct ClientContext {
+    /// Limits on the requests to each host.
+    pub(super) hosts: Hosts,
+    /// Memory for the answers of other servers, together.
+    pub(super) budget: HarvestBudget,
+    /// HTTP clients of all harvests.
+    pub(super) clients: SharedClients,
+    /// Whether the operator has chosen the URL. Others may not name internal hosts.
+    pub(super) is_configured: bool,
+    /// Policy for other origins than that of the URL.
+    pub(super) redirects: OutboundPolicy,
+    /// Policy for the origin of the URL.
+    pub(super) file_policy: OutboundPolicy,
+    /// Maximum size of a record, in bytes.
+    pub(super) max_record_bytes: usize,
+}
+
+impl From<HarvesterContext> for ClientContext {
+    fn from(context: HarvesterContext) -> Self {
+        let HarvesterContext {
+            hosts, budget, clients, is_configured, redirects, file_policy, max_record_bytes, ..
+        } = context;
+        Self { hosts, budget, clients, is_configured, redirects, file_policy, max_record_bytes }
+    }
 }
 
 /// Reason why a request got no usable response.
@@ -190,7 +217,8 @@ impl SharedClients {
 }
 
 impl PlaceClient {
-    pub(super) async fn new(settings: PlaceSettings, context: HarvesterContext) -> Result<Self, ClientError> {
+    pub(super) async fn new(settings: PlaceSettings, context: impl Into<ClientContext>) -> Result<Self, ClientError> {
+        let context = context.into();
         let PlaceSettings { timeouts, ca, .. } = &settings;
         let client = |policy| context.clients.client(policy, *timeouts, ca.clone());
         let own_policy = match context.is_configured {

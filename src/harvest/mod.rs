@@ -5,7 +5,8 @@
 //! source in parts, writes the last part and the position in one transaction, and keeps the history of runs.
 //!
 //! * `harvests` is the set of harvests, of the configuration and made over HTTP;
-//! * `membership` knows in which sets a record was seen, and so when it is deleted;
+//! * `membership` knows in which sets a record was seen, and so when it is deleted, and `oddities` counts what is strange about
+//!   records;
 //! * `page` is a page and its parts, and `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
 //! * `budget` bounds the memory of everything that is read from other servers, and `body` receives bodies within it;
 //! * `hosts` limits the requests to each host, `client` sends them, with the `cookies` of the run, `transfer` stores files, and `text` repairs the
@@ -39,6 +40,7 @@ mod journal_list;
 mod membership;
 pub mod metrics;
 pub mod oai_pmh;
+mod oddities;
 mod page;
 mod schedule;
 pub mod status;
@@ -107,6 +109,16 @@ pub trait HarvesterSettings: Debug + Send + Sync {
 
     /// Returns the file of the CA certificates that the server's certificate is checked against, if one is configured.
     fn ca(&self) -> Option<&Path>;
+
+    /// Describes the objects of the harvest. Two sources with the same description share their objects.
+    fn objects(&self) -> String {
+        self.describe()
+    }
+
+    /// Returns the settings of a harvest over OAI-PMH; `None` for all other kinds.
+    fn oai_pmh(&self) -> Option<&oai_pmh::OaiPmhSettings> {
+        None
+    }
 
     /// Returns the names of the sources whose changes are read.
     fn sources(&self) -> &[SourceName] {

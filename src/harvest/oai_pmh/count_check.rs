@@ -26,14 +26,14 @@ impl OaiPmhHarvester {
         let Some(set) = self.settings.sets.get(list.set) else {
             return Some("the repository has no records in this metadata format".to_owned());
         };
-        let arguments = Arguments { verb: "ListSets", others: Vec::new(), verbatim: None };
-        let sets = self.client.request(&arguments, position.quirks).await.map(|read| read.response.sets);
-        let sets = sets.unwrap_or_default();
-        if sets.is_empty() || sets.contains(set) {
+        let Ok(sets) = self.client.sets(position.quirks, 1).await else {
+            return Some(format!("the set {set} has no records"));
+        };
+        if sets.is_empty() || sets.iter().any(|known| known.spec == *set) {
             return Some(format!("the set {set} has no records"));
         }
         let more = if sets.len() > SHOWN_SETS { " and others" } else { "" };
-        let shown = &sets[..sets.len().min(SHOWN_SETS)];
+        let shown: Vec<_> = sets.iter().take(SHOWN_SETS).map(|known| known.spec.as_str()).collect();
         Some(format!("the repository has no set {set}; it has {}{more}", shown.join(", ")))
     }
 

@@ -249,7 +249,7 @@ impl OaiPmhHarvester {
         };
         list.has_waiting |= records.iter().any(|record| record.is_deleted);
         let kept_as = position.take_new_former();
-        let records = self.with_listings(newest_of_each(records), &position, &list);
+        let records = self.with_listings(newest_of_each(records, &text), &position, &list);
         let place = self.place_of(&position);
         let records = self.records(records, (text, namespaces), date, &place);
         let listed = ListedRecords { at: list.started, kept_as, ..ListedRecords::default() };

@@ -8,8 +8,10 @@
 //! * `harvest` decides about the next request, and `recovery` about the next one after a failure;
 //! * `listing` makes messages of records, and notes what a list shows of them;
 //! * `record` requests one record, and `sweep` looks for the records that a complete list no longer has;
+//! * `catalogue` lists what a repository offers;
 //! * `former` deletes the records of former settings, and `count_check` compares numbers with the repository.
 
+mod catalogue;
 mod client;
 mod count_check;
 mod former;
@@ -31,6 +33,7 @@ use axum::http::HeaderValue;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
+pub use self::catalogue::{CatalogueError, FormatDescription, Repository, SetDescription};
 use self::{
     client::RepositoryClient,
     harvest::OaiPmhHarvester,
@@ -138,6 +141,14 @@ impl HarvesterSettings for OaiPmhSettings {
         self.ca.as_deref()
     }
 
+    fn objects(&self) -> String {
+        format!("the records of {} in the format {}", self.identity_url(), self.metadata_prefix)
+    }
+
+    fn oai_pmh(&self) -> Option<&OaiPmhSettings> {
+        Some(self)
+    }
+
     fn build(
         &self,
         source: SourceName,
@@ -166,6 +177,6 @@ impl HarvesterSettings for OaiPmhSettings {
 pub fn count_records(body: &[u8]) -> Option<usize> {
     let read = text::read(body.to_vec(), None, usize::MAX).ok()?;
     let limits = PageLimits { record_bytes: 1 << 20, all_bytes: usize::MAX };
-    let response = response::parse(&read.text, limits, &Cancelled::default()).ok()?;
+    let response = response::parse(&read.text, limits, &[], &Cancelled::default()).ok()?;
     Some(response.list.map_or(0, |list| list.records.len()))
 }

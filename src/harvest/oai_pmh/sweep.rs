@@ -121,7 +121,7 @@ impl OaiPmhHarvester {
                 Existence::Live | Existence::Unsure if sweep.asked < MAX_ASKED => {
                     sweep.asked += 1;
                     match self.record(&identifier, position.quirks).await {
-                        Ok(record) if !record.is_deleted && !self.has_left(&record) => page.confirm(record),
+                        Ok(record) if !record.is_deleted && !record.is_foreign => page.confirm(record),
                         // Only the lists say that an unreadable record is deleted.
                         Ok(_) if membership.existence() == Existence::Live => {}
                         Ok(record) => page.delete_at(&identifier, &record.datestamp),
@@ -238,7 +238,7 @@ impl OaiPmhHarvester {
                 continue;
             }
             match self.record(&identifier, position.quirks).await {
-                Ok(record) if record.is_deleted || self.has_left(&record) => {
+                Ok(record) if record.is_deleted || record.is_foreign => {
                     page.delete_at(&identifier, &record.datestamp);
                 }
                 Ok(record) => page.confirm(record),
@@ -284,6 +284,8 @@ impl OaiPmhHarvester {
                 date: record.date(),
                 at: began,
                 sight,
+                is_foreign: false,
+                doubles: 0,
             };
             (record, Some(listing))
         });
@@ -291,17 +293,6 @@ impl OaiPmhHarvester {
         let records = self.records(records.collect(), (ListText::none(), Vec::new()), date, &place);
         let listed = ListedRecords { at: Some(began), ..ListedRecords::default() };
         Page { listed, is_listed: false, ..Page::new(records, position.text(), PageEnd::More) }
-    }
-
-    /// Returns whether a record has left the sets of the harvest. Records that name no set are not judged.
-    fn has_left(&self, record: &RawRecord) -> bool {
-        let belongs = |set: &String| {
-            let is_within = |wanted: &String| {
-                set.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
-            };
-            self.settings.sets.iter().any(is_within)
-        };
-        !self.settings.sets.is_empty() && !record.sets.is_empty() && !record.sets.iter().any(belongs)
     }
 }
 

@@ -18,23 +18,23 @@ use crate::support::{
 };
 
 /// Name of the list that incremental runs get, if a test writes it.
-const RECENT: &str = "recent";
+pub(super) const RECENT: &str = "recent";
 
 /// Repository whose lists a test writes, by set; the whole repository is the set without a name.
-struct Lists {
+pub(super) struct Lists {
     lists: Arc<Mutex<BTreeMap<String, String>>>,
     single: Arc<Mutex<BTreeMap<String, String>>>,
-    journal: OpenJournal,
-    settings: OaiPmhSettings,
+    pub(super) journal: OpenJournal,
+    pub(super) settings: OaiPmhSettings,
     server: Receiver,
     _folder: tempfile::TempDir,
 }
 
-fn ago(hours: i64) -> String {
+pub(super) fn ago(hours: i64) -> String {
     (Utc::now() - TimeDelta::hours(hours)).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-fn live(identifier: &str, date: &str, title: &str) -> String {
+pub(super) fn live(identifier: &str, date: &str, title: &str) -> String {
     format!(
         "<record><header><identifier>{identifier}</identifier><datestamp>{date}</datestamp></header>\
          <metadata><t>{title}</t></metadata></record>"
@@ -53,7 +53,7 @@ fn tombstone(identifier: &str, date: &str) -> String {
 }
 
 impl Lists {
-    async fn start(deleted: &'static str, sets: &[&str]) -> Self {
+    pub(super) async fn start(deleted: &'static str, sets: &[&str]) -> Self {
         let lists = Arc::<Mutex<BTreeMap<String, String>>>::default();
         let single = Arc::<Mutex<BTreeMap<String, String>>>::default();
         let server = Receiver::start({
@@ -98,15 +98,15 @@ impl Lists {
         Self { lists, single, journal, settings, server, _folder: folder }
     }
 
-    fn list(&self, set: &str, records: &[String]) {
+    pub(super) fn list(&self, set: &str, records: &[String]) {
         self.lists.lock().unwrap().insert(set.to_owned(), records.concat());
     }
 
-    async fn run(&self) -> HarvestRun {
+    pub(super) async fn run(&self) -> HarvestRun {
         run_once(&self.journal, &self.settings, 1 << 20, &Arc::default()).await
     }
 
-    async fn complete(&self) -> HarvestRun {
+    pub(super) async fn complete(&self) -> HarvestRun {
         let run = self.run().await;
         assert_eq!(run.state, RunState::Completed, "{run:?}");
         run

@@ -33,6 +33,7 @@ mod membership;
 mod misbehaviour;
 mod missing_records;
 mod oai_pmh;
+mod odd_records;
 mod origins;
 mod parts;
 mod program;
