@@ -25,6 +25,9 @@ const MAX_REDIRECTS: usize = 5;
 /// Maximum time without requests that a server can ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
+/// Noun for a repository with OAI-PMH.
+pub(super) const REPOSITORY: &str = "repository";
+
 /// Settings of a client.
 pub(super) struct PlaceSettings {
     /// URL, with its credentials.
@@ -316,13 +319,26 @@ impl PlaceClient {
             }
             if matches!(raw.status, StatusCode::MOVED_PERMANENTLY | StatusCode::PERMANENT_REDIRECT) {
                 let (origin, path) = (next.origin(), next.expose().path());
-                remark = Some(format!(
-                    "the {noun} has moved to {origin}{path}; url with this address and formerly with the old one keep all URIs"
-                ));
+                // Only the other kinds have URIs that do not depend on the address.
+                let advice = match noun {
+                    REPOSITORY => {
+                        "url with this address and formerly with the old one keep all URIs; without formerly, all records \
+                         become new objects"
+                    }
+                    _ => "change url when the move is confirmed",
+                };
+                remark = Some(format!("the {noun} has moved to {origin}{path}; {advice}"));
             }
             url = next;
         }
-        Err(RequestError::Permanent(format!("the {noun} redirects more than {MAX_REDIRECTS} times")))
+        let (origin, path) = (url.origin(), url.expose().path());
+        let cookies = self.cookies.names(&origin);
+        let cookies =
+            if cookies.is_empty() { String::new() } else { format!(", with the cookies {}", cookies.join(", ")) };
+        Err(RequestError::Permanent(format!(
+            "the {noun} redirects more than {MAX_REDIRECTS} times, at last to {origin}{path}{cookies}; it may want a login, or \
+             a browser"
+        )))
     }
 
     /// Sends a POST request with a form, which is not redirected; returns the status and the beginning of the body.

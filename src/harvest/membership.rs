@@ -9,6 +9,7 @@
 //! missing, and deleted ones are never missing ([`never_missing`]).
 
 mod content;
+mod counts;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,8 +19,9 @@ use std::{
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::content::Weight;
 use self::content::{Before, SeenContent, weigh};
+pub use self::counts::{RecordCounts, ViewCounts};
+pub(super) use self::{content::Weight, counts::count_renamed};
 use crate::{
     journal::{Journal, JournalError, harvest::ListedRecord},
     model::{SourceName, Timestamp},

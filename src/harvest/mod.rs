@@ -66,7 +66,7 @@ pub use self::{
     },
     hosts::{HostPermit, Hosts},
     hours::Hours,
-    membership::{Listing, Sight},
+    membership::{Listing, RecordCounts, Sight, ViewCounts},
     page::{HarvestedRecord, Page, PageEnd, Records},
     schedule::{Mode, Schedule},
 };
@@ -93,10 +93,25 @@ pub enum SetupError {
 /// Settings of a source that is harvested.
 #[derive(Clone, Debug)]
 pub struct HarvestSettings {
+    /// Digest of what the URIs of the objects depend on; `None` for kinds whose sources cannot share their objects. Sources
+    /// with equal ones have the same objects.
+    pub objects: Option<ObjectsDigest>,
     /// Times of the runs.
     pub schedule: Schedule,
     /// Settings of the kind of harvest.
     pub kind: Arc<dyn HarvesterSettings>,
+}
+
+/// Digest of what the URIs of a harvest's objects depend on, which may be secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectsDigest([u8; 32]);
+
+impl ObjectsDigest {
+    /// Returns the digest of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        Self(Sha256::digest(text).into())
+    }
 }
 
 /// Checked settings of one kind of harvest.
@@ -109,11 +124,6 @@ pub trait HarvesterSettings: Debug + Send + Sync {
 
     /// Returns the file of the CA certificates that the server's certificate is checked against, if one is configured.
     fn ca(&self) -> Option<&Path>;
-
-    /// Describes the objects of the harvest. Two sources with the same description share their objects.
-    fn objects(&self) -> String {
-        self.describe()
-    }
 
     /// Returns the settings of a harvest over OAI-PMH; `None` for all other kinds.
     fn oai_pmh(&self) -> Option<&oai_pmh::OaiPmhSettings> {

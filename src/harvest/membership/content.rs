@@ -44,6 +44,13 @@ pub(super) struct SeenContent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Newest(Option<i64>, Option<i64>);
 
+impl SeenContent {
+    /// Returns the digest of the items that the record describes.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0

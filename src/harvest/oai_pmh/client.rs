@@ -17,7 +17,7 @@ use crate::{
     format::NOT_UNRESERVED,
     harvest::{
         Cancelled,
-        client::{ClientContext, PlaceClient, PlaceSettings, RawResponse, RequestError},
+        client::{ClientContext, PlaceClient, PlaceSettings, REPOSITORY, RawResponse, RequestError},
         text,
     },
     http_client::{ClientError, OutboundUrl, is_transient},
@@ -55,7 +55,7 @@ impl RepositoryClient {
     pub(super) async fn new(settings: &OaiPmhSettings, context: impl Into<ClientContext>) -> Result<Self, ClientError> {
         let context = context.into();
         let OaiPmhSettings { url, ca, contact, page_bytes, timeouts, sets, .. } = settings.clone();
-        let place = PlaceSettings { url: url.clone(), noun: "repository", ca, page_bytes, timeouts };
+        let place = PlaceSettings { url: url.clone(), noun: REPOSITORY, ca, page_bytes, timeouts };
         let limits = PageLimits { record_bytes: context.max_record_bytes, all_bytes: page_bytes.saturating_mul(2) };
         Ok(Self { url, contact, client: PlaceClient::new(place, context).await?, limits, sets: sets.into() })
     }

@@ -40,7 +40,7 @@ use self::{
     position::{Place, PositionSettings},
     response::PageLimits,
 };
-use super::{Cancelled, Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts, text};
+use super::{Cancelled, Harvester, HarvesterContext, HarvesterSettings, ObjectsDigest, SetupError, Timeouts, text};
 use crate::{http_client::OutboundUrl, model::SourceName};
 
 named_values! {
@@ -89,6 +89,12 @@ pub struct OaiPmhSettings {
 }
 
 impl OaiPmhSettings {
+    /// Returns a digest of what the URIs of the records depend on.
+    #[must_use]
+    pub fn objects(&self) -> ObjectsDigest {
+        ObjectsDigest::of(&format!("oai-pmh {} {}", self.identity_url(), self.metadata_prefix))
+    }
+
     /// Returns a digest of the settings that a position depends on.
     fn digest(&self) -> String {
         self.digest_of(&self.identity_url())
@@ -139,10 +145,6 @@ impl HarvesterSettings for OaiPmhSettings {
 
     fn ca(&self) -> Option<&Path> {
         self.ca.as_deref()
-    }
-
-    fn objects(&self) -> String {
-        format!("the records of {} in the format {}", self.identity_url(), self.metadata_prefix)
     }
 
     fn oai_pmh(&self) -> Option<&OaiPmhSettings> {

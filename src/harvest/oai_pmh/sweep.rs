@@ -23,7 +23,7 @@ use crate::{
         HarvestError, Listing, Page, PageEnd, Sight,
         client::RequestError,
         deletions::implausibility,
-        membership::{Existence, Membership, never_missing, pending_before},
+        membership::{Existence, Membership, count_renamed, never_missing, pending_before},
     },
     journal::harvest::{ListedCounts, ListedRecords},
     model::Timestamp,
@@ -211,7 +211,14 @@ impl OaiPmhHarvester {
                     counts.all
                 ));
             }
-            if let Some(remark) = implausibility(counts, self.settings.max_deleted_percent, "records") {
+            if let Some(mut remark) = implausibility(counts, self.settings.max_deleted_percent, "records") {
+                let renamed = count_renamed(&self.journal, &self.source, full.began).await?;
+                if renamed > 0 {
+                    remark.push_str(&format!(
+                        "; {renamed} listed records have the metadata of missing ones, as if the repository had given its \
+                         records other identifiers"
+                    ));
+                }
                 position.sweep = None;
                 return Ok(end(&position, told.into_iter().chain([remark]).collect()));
             }

@@ -121,7 +121,11 @@ fn error_about_a_folder_names_the_setting() {
         ),
         (
             good("url = \"http://h/\""),
-            wrong("url", "it is a setting of the transport \"amqp\", but this source has \"folder\""),
+            wrong(
+                "url",
+                "it is a setting of the transports \"amqp\", \"stomp\", \"oai-pmh\", \"feed\" and \"gateway\", but this source has \
+                 \"folder\"",
+            ),
         ),
         (
             good("max_deleted_percent = 101"),
@@ -130,6 +134,14 @@ fn error_about_a_folder_names_the_setting() {
     ] {
         assert_eq!(load(&file, &[]).map(|_| ()).unwrap_err(), message, "{file}");
     }
+}
+
+#[test]
+fn error_about_a_setting_of_others_names_all_of_them() {
+    let file = "[sources.q]\ntransport = \"download\"\ndialect = \"download\"\nof = [\"fedora3\"]\nevery = \"1h\"\n";
+    let expected = "the setting sources.q.every in my.toml is wrong: it is a setting of the transports \"oai-pmh\", \"feed\", \
+                    \"folder\" and \"gateway\", but this source has \"download\"";
+    assert_eq!(load(file, &[]).map(|_| ()).unwrap_err(), expected);
 }
 
 #[test]

@@ -112,8 +112,17 @@ impl Lists {
         run
     }
 
+    /// Makes the next run compare the numbers of records.
+    async fn a_day_later(&self) {
+        let stored = self.journal.journal.harvest(source()).await.unwrap().unwrap().position;
+        let mut position: serde_json::Value = serde_json::from_str(&stored).unwrap();
+        position["counted"] = "2026-01-01T00:00:00.000Z".into();
+        let position = SourcePosition { source: source(), position: position.to_string().into() };
+        self.journal.journal.append_positioned(Vec::new(), position).await.unwrap();
+    }
+
     /// Returns the identifiers at the ends of the URIs of the live objects.
-    async fn live(&self) -> Vec<String> {
+    pub(super) async fn live(&self) -> Vec<String> {
         let objects = self.journal.journal.registry(None, 1000).await.unwrap();
         let live = objects.into_iter().filter(|(_, state)| state.live_items().next().is_some());
         live.map(|(uri, _)| uri.as_str().split("identifier=").last().unwrap().to_owned()).collect()
@@ -233,16 +242,30 @@ async fn backdated_records_are_found_by_their_number_once_a_day() {
     repository.list("", &[live("r1", &ago(50), "t"), live("r2", &ago(5000), "t"), tombstone("r3", &ago(5000))]);
     repository.list(RECENT, &[]);
     assert_eq!(repository.complete().await.counts.changes, 0);
-    // A day later.
-    let stored = repository.journal.journal.harvest(source()).await.unwrap().unwrap().position;
-    let mut position: serde_json::Value = serde_json::from_str(&stored).unwrap();
-    position["counted"] = "2026-01-01T00:00:00.000Z".into();
-    let position = SourcePosition { source: source(), position: position.to_string().into() };
-    repository.journal.journal.append_positioned(Vec::new(), position).await.unwrap();
+    repository.a_day_later().await;
     let run = repository.complete().await;
     let reason = run.reason.unwrap();
     assert_eq!(reason.as_str(), "the repository announces 3 records, and the journal knows 1; all records are listed");
     assert_eq!(repository.live().await, ["r1", "r2"]);
+    assert_eq!(repository.complete().await.reason, None);
+}
+
+#[tokio::test]
+async fn the_number_of_records_is_compared_for_each_set() {
+    let repository = Lists::start("persistent", &["a", "b"]).await;
+    repository.list("a", &[live("r1", &ago(50), "t"), tombstone("r2", &ago(50))]);
+    repository.list("b", &[live("r1", &ago(50), "t"), live("r3", &ago(50), "t")]);
+    repository.complete().await;
+    repository.list(RECENT, &[]);
+    repository.a_day_later().await;
+    assert_eq!(repository.complete().await.reason, None);
+    repository.list("b", &[live("r1", &ago(50), "t"), live("r3", &ago(50), "t"), live("r4", &ago(5000), "t")]);
+    repository.a_day_later().await;
+    let reason = repository.complete().await.reason.unwrap();
+    let expected = "the repository announces 3 records of the set b, and the journal knows 2; all records are listed";
+    assert_eq!(reason.as_str(), expected);
+    assert_eq!(repository.live().await, ["r1", "r3", "r4"]);
+    repository.a_day_later().await;
     assert_eq!(repository.complete().await.reason, None);
 }
 

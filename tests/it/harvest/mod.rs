@@ -2,6 +2,7 @@
 
 mod announcements;
 mod buckets;
+mod catalogue;
 mod downloads;
 mod dripping;
 mod example;

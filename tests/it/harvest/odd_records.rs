@@ -56,7 +56,7 @@ async fn equal_copies_of_a_record_are_no_remark() {
     let repository = Lists::start("no", &["a", "b"]).await;
     let record = live("r", &ago(500), "t");
     repository.list("a", &[record.clone(), record.clone(), NEXT.to_owned()]);
-    repository.list("2", &[record.clone()]);
+    repository.list("2", std::slice::from_ref(&record));
     repository.list("b", &[record]);
     assert_eq!(repository.complete().await.reason, None);
 }
@@ -111,8 +111,27 @@ async fn changes_that_return_in_each_run_are_bounded() {
         repository.list("", &[live("r", &date, &format!("again {nonce}")), steady.clone()]);
         repository.complete().await;
     }
-    repository.list("", &[steady.clone()]);
+    repository.list("", std::slice::from_ref(&steady));
     assert_eq!(repository.complete().await.counts.changes, 1);
     repository.list("", &[live("r", &date, "back"), steady]);
     assert_eq!(repository.complete().await.counts.changes, 1);
+}
+
+#[tokio::test]
+async fn records_with_new_identifiers_are_recognised_by_their_metadata() {
+    let mut repository = Lists::start("no", &[]).await;
+    repository.settings.full_every = Some(Duration::ZERO);
+    let all =
+        |prefix: &str| (1..13).map(|n| live(&format!("{prefix}:{n}"), &ago(900), &format!("{n}"))).collect::<Vec<_>>();
+    repository.list("", &all("old"));
+    repository.complete().await;
+    repository.list("", &all("new"));
+    let reason = repository.complete().await.reason.unwrap();
+    let expected = "12 of 24 records are no longer listed; nothing was deleted, because max_deleted_percent is 10: if the \
+                    records are really gone, and no set was renamed, raise it and run the harvest again; 12 listed records \
+                    have the metadata of missing ones, as if the repository had given its records other identifiers";
+    assert_eq!(reason.as_str(), expected);
+    repository.settings.max_deleted_percent = 100;
+    assert_eq!(repository.complete().await.counts.changes, 12);
+    assert!(repository.live().await.iter().all(|identifier| identifier.starts_with("new")));
 }
