@@ -165,12 +165,14 @@ impl Membership {
         let seen = View(at, listing.date.map(Timestamp::millis), false);
         match listing.sight {
             Sight::Live | Sight::Undelivered | Sight::Deleted | Sight::DeletedPerhaps => {
-                let known = self.views.get(&*listing.view);
-                if known.is_some_and(|known| known.0 == at && seen.1.is_some() && known.1 > seen.1) {
+                let is_deleted = matches!(listing.sight, Sight::Deleted | Sight::DeletedPerhaps);
+                let known = self.views.get(&*listing.view).filter(|known| known.0 == at && seen.1.is_some());
+                // A tombstone does not delete an equally new record, whatever their order is.
+                let is_newer = |known: &View| known.1 > seen.1 || (known.1 == seen.1 && known.is_live() && is_deleted);
+                if known.is_some_and(is_newer) {
                     return false;
                 }
                 self.before = self.before(listing);
-                let is_deleted = matches!(listing.sight, Sight::Deleted | Sight::DeletedPerhaps);
                 if listing.is_only_view {
                     self.views.clear();
                 } else if listing.sight == Sight::DeletedPerhaps && self.views.is_empty() {
@@ -344,6 +346,7 @@ mod tests {
         assert!(record.note(&seen("", 20, 2, Sight::Live)));
         assert!(!record.note(&seen("", 10, 2, Sight::Deleted)));
         assert_eq!(record.existence(), Existence::Live);
+        assert!(!record.note(&seen("", 20, 2, Sight::Deleted)), "an equally new tombstone");
         // A repository that was restored from a backup has older dates in another run.
         assert!(record.note(&seen("", 10, 3, Sight::Deleted)));
         assert_eq!(record.existence(), Existence::Deleted);

@@ -91,8 +91,8 @@ fn is_storable(identifier: &str) -> bool {
     !identifier.is_empty() && identifier.len() <= MAX_IDENTIFIER_BYTES && !identifier.contains('\0')
 }
 
-/// Drops the older ones of the records that a page has several times, and of equally new ones all but the first, so that two
-/// runs over the same page choose the same one. The others count its doubles, unless they are equal to it.
+/// Drops the older ones of the records that a page has several times. Of equally new ones it keeps the first that is not
+/// deleted, so that two runs over the same page choose the same one. That one counts the others, unless they are equal to it.
 pub(super) fn newest_of_each(mut records: Vec<RawRecord>, text: &ListText) -> Vec<RawRecord> {
     struct Newest {
         place: usize,
@@ -108,7 +108,7 @@ pub(super) fn newest_of_each(mut records: Vec<RawRecord>, text: &ListText) -> Ve
         }
         let other = &records[known.place];
         known.doubles += u64::from(!record.is_deleted && !other.is_deleted && !record.is_same(other, text));
-        if date > known.date {
+        if (date, !record.is_deleted) > (known.date, !other.is_deleted) {
             (known.place, known.date) = (place, date);
         }
     }

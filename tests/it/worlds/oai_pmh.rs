@@ -109,8 +109,9 @@ impl World for OaiPmh {
         ];
         let doubles = prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(30))];
         let nonces = prop_oneof![6 => Just(false), 1 => Just(true)];
-        (deleted, sets, any::<[bool; 4]>(), before, (doubles, nonces))
-            .prop_map(|(deleted, sets, switches, before_documents, (doubles, nonces))| {
+        let stale = prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(60))];
+        (deleted, sets, any::<[bool; 4]>(), before, (doubles, stale, nonces))
+            .prop_map(|(deleted, sets, switches, before_documents, (doubles, stale, nonces))| {
                 let [everything, lists_identifiers, tombstones, query] = switches;
                 Behaviour {
                     deleted,
@@ -122,6 +123,7 @@ impl World for OaiPmh {
                     before_documents,
                     query,
                     doubles,
+                    stale_tombstones: stale.filter(|_| deleted != DeletedRecord::No),
                     nonces,
                 }
             })

@@ -35,6 +35,8 @@ pub(crate) struct Behaviour {
     pub(super) query: bool,
     /// Records with an even number are listed twice, with another title and this older datestamp, in minutes.
     pub(super) doubles: Option<i64>,
+    /// A tombstone that is so many minutes older follows each record with an odd number.
+    pub(super) stale_tombstones: Option<i64>,
     /// Each response has other metadata.
     pub(super) nonces: bool,
 }
@@ -190,10 +192,21 @@ impl Repository {
             let doubles: Vec<_> = rows.iter().filter(has_double).map(double).collect();
             rows.extend(doubles);
         }
-        rows.retain(|(_, row)| {
+        let mut stale = Vec::new();
+        if let Some(minutes) = self.behaviour.stale_tombstones {
+            let has_tombstone = |(number, row): &&(u8, Row)| number % 2 == 1 && row.is_live;
+            let tombstone = |(number, row): &(u8, Row)| {
+                let date = row.date - TimeDelta::minutes(minutes);
+                (*number, Row::new(false, date))
+            };
+            stale = rows.iter().filter(has_tombstone).map(tombstone).collect();
+        }
+        let is_asked_for = |(_, row): &(u8, Row)| {
             (from.is_empty() || *date(row.date) >= *from) && (until.is_empty() || *date(row.date) <= *until)
-        });
+        };
         rows.sort_by_key(|(number, row)| (row.date, *number, row.is_double));
+        rows.extend(stale);
+        rows.retain(is_asked_for);
         rows
     }
 
