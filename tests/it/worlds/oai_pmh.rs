@@ -43,13 +43,16 @@ pub(crate) enum Act {
         record: u8,
         set: usize,
     },
-    /// A bug of the software makes the metadata of a record unreadable, until it is mended without a new datestamp.
+    /// A bug of the software makes the metadata of a changed record unreadable, until it is mended without a new datestamp.
     Break {
         record: u8,
     },
     Mend,
     Harvest,
 }
+
+/// Record that no step names.
+const LAST: u8 = 5;
 
 /// Repository with its harvest.
 pub(crate) struct OaiPmh {
@@ -137,7 +140,7 @@ impl World for OaiPmh {
             3 => place().prop_map(|(record, set)| Act::Move { record, set }),
             2 => (0..5u8).prop_map(|record| Act::Delete { record }),
             1 => place().prop_map(|(record, set)| Act::StoreBackdated { record, set }),
-            1 => (0..5u8).prop_map(|record| Act::Break { record }),
+            2 => (0..5u8).prop_map(|record| Act::Break { record }),
             1 => Just(Act::Mend),
             6 => Just(Act::Harvest),
         ]
@@ -216,8 +219,9 @@ impl World for OaiPmh {
                     }
                 }
                 Act::Break { record } => {
-                    if let Some(record) = repository.records.get_mut(&record) {
-                        record.is_broken = true;
+                    if let Some(set) = live_sets(repository, record).into_iter().next() {
+                        repository.store(record, set, now);
+                        repository.records.entry(record).or_default().is_broken = true;
                     }
                 }
                 Act::Mend => repository.records.values_mut().for_each(|record| record.is_broken = false),
@@ -228,6 +232,16 @@ impl World for OaiPmh {
     }
 
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
+        if self.with(|repository| repository.records.values().any(|record| record.is_broken)) {
+            // The mark of the harvest moves past the broken records before they are mended.
+            rig.harvest("r").await;
+            self.with(|repository| {
+                repository.now += TimeDelta::hours(1);
+                let set = repository.behaviour.sets.first().copied().unwrap_or_default();
+                repository.store(LAST, set, repository.now);
+            });
+            rig.harvest("r").await;
+        }
         self.with(|repository| repository.records.values_mut().for_each(|record| record.is_broken = false));
         let (lists_everything, nonces, doubles) = self.with(|repository| {
             let Behaviour { lists_everything, nonces, doubles, .. } = repository.behaviour;
