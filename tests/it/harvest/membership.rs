@@ -42,7 +42,7 @@ pub(super) fn live(identifier: &str, date: &str, title: &str) -> String {
 }
 
 /// A record whose metadata has two roots.
-fn broken(identifier: &str, date: &str) -> String {
+pub(super) fn broken(identifier: &str, date: &str) -> String {
     live(identifier, date, "x").replace("</t>", "</t><t/>")
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harvest::membership::{Lists, ago, live};
+use crate::harvest::membership::{Lists, ago, broken, live};
 
 /// Token of a page that leads to the next one.
 const NEXT: &str = "<resumptionToken>2</resumptionToken>";
@@ -49,6 +49,20 @@ async fn records_with_one_identifier_do_not_flap() {
             assert_eq!(repository.complete().await.reason, None);
         }
     }
+}
+
+#[tokio::test]
+async fn a_double_between_other_records_costs_them_nothing() {
+    let repository = Lists::start("persistent", &[]).await;
+    repository.list("", &[live("r", &ago(900), "first"), NEXT.to_owned()]);
+    let date = ago(900);
+    repository
+        .list("2", &[broken("b1", &date), live("r", &date, "second"), broken("b2", &date), live("s", &date, "t")]);
+    let run = repository.complete().await;
+    assert_eq!((run.counts.changes, run.counts.quarantined), (2, 2));
+    assert_eq!(repository.live().await, ["r", "s"]);
+    let quarantined = repository.journal.journal.quarantined_before(None, 10).await.unwrap();
+    assert_eq!(quarantined.len(), 2);
 }
 
 #[tokio::test]
