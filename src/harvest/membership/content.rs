@@ -265,6 +265,13 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_earlier_versions_have_no_content() {
+        let mut record = Membership::parse(r#"{"v":{"":[8640000000,864000000,false]}}"#);
+        assert_eq!(see(&mut record, &sight("", 10, RUN + 1), "new", 0), Some(Weight::Counts));
+        assert_eq!(see(&mut record, &sight("", 10, RUN + 2), "newer", 0), Some(Weight::Counts));
+    }
+
+    #[test]
     fn a_change_during_a_run_is_no_second_record() {
         let mut record = Membership::default();
         assert_eq!(see(&mut record, &sight("", 10, RUN), "old", 0), Some(Weight::Counts));
