@@ -10,7 +10,7 @@ use url::Url;
 
 use super::{Failure, Output, columns::columns, output::cell, print, runtime};
 
-/// What is asked of a repository.
+/// Question to a repository.
 #[derive(Clone, Copy)]
 pub(super) enum Question {
     /// Its sets.

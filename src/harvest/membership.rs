@@ -101,7 +101,7 @@ pub(super) struct Membership {
     /// Content of the record; `None` in rows of earlier versions, and if no content was read.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     content: Option<SeenContent>,
-    /// What was known before the newest sight.
+    /// Facts from before the newest sight.
     #[serde(skip)]
     before: Before,
 }
@@ -198,7 +198,7 @@ impl Membership {
             }
         }
         if self.existence() == Existence::Deleted {
-            // Whatever comes back is news.
+            // A record that comes back is news.
             self.content = None;
         }
         true

@@ -56,7 +56,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What was known of a record before its newest sight.
+/// Facts about a record before its newest sight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Before {
     /// True if it could not be read, so that its content is news.

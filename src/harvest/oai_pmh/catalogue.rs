@@ -1,4 +1,4 @@
-//! What a repository offers: its sets and its metadata formats, for people who set up a harvest, and for remarks.
+//! Sets and metadata formats of a repository, for people who set up a harvest, and for remarks.
 
 use std::{path::Path, time::Duration};
 
@@ -59,7 +59,7 @@ pub enum CatalogueError {
     Answer(String),
 }
 
-/// A repository that a person asks what it offers. It needs no gateway.
+/// Repository that a person asks for its sets and formats. It needs no gateway.
 pub struct Repository(RepositoryClient);
 
 impl Repository {

@@ -59,6 +59,10 @@ fn error_about_a_harvest_names_the_setting_and_not_the_password() {
             good("queue = \"q\""),
             wrong("queue", "it is a setting of the transport \"amqp\", but this source has \"oai-pmh\""),
         ),
+        (
+            source("oai-pmh", "url = \"http://h/oai?verb=Identify\""),
+            wrong("url", "it has the parameter verb; give the base URL, without the parameters of a request"),
+        ),
     ] {
         let error = load(&file, &[]).unwrap_err();
         assert_eq!(error, message, "{file}");
