@@ -133,6 +133,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(harvests::resume), |all| all.harvests.clone())
         .add(Admin, routes!(harvests::run), |all| all.harvests.clone())
         .add(Admin, routes!(harvests::retire), |all| all.harvests.clone())
+        .add(Admin, routes!(harvests::records), |all| all.harvests.clone())
         .add(Open, routes!(notifications::confirm, notifications::notify), |all| all.harvests.clone())
         .add(Admin, routes!(filesets::list), |all| all.filesets.clone())
         .add(Admin, routes!(filesets::one, filesets::cancel), |all| all.filesets.clone())

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::{journal_problem, sentence};
 use crate::{
     harvest::{
-        Harvest, HarvestOperationError, Harvests,
+        Harvest, HarvestOperationError, Harvests, RecordCounts, ViewCounts,
         status::{HarvestState, HarvestView},
     },
     journal::{
@@ -259,6 +259,45 @@ pub async fn one(State(harvests): State<Harvests>, Path(source): Path<SourceName
     let position = position.map(|position| harvest.public_position(&position));
     let summary = HarvestSummary::of(&harvest, view, runs.first().cloned());
     Ok(Json(HarvestHistory { summary, position, announced, lease, runs }).into_response())
+}
+
+/// Numbers of the records of a harvest.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HarvestRecords)]
+struct RecordsView {
+    /// Number of records that exist.
+    live: u64,
+    /// Number of those among them that could not be read, or whose deletion is not certain. Each run requests them again.
+    waiting: u64,
+    /// Numbers by set, for harvests over OAI-PMH; empty until a run has listed records.
+    sets: Vec<SetRecords>,
+}
+
+/// Numbers of the records of a set.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HarvestSetRecords)]
+struct SetRecords {
+    /// The set; empty for the whole repository.
+    set: String,
+    /// Number of records that the set has.
+    live: u64,
+    /// Number of records that the repository has reported as deleted in the set.
+    deleted: u64,
+}
+
+/// Numbers of the records of a harvest, to compare with those of its repository. Takes seconds for a million records.
+#[utoipa::path(
+    get,
+    path = "/harvests/{name}/records",
+    operation_id = "countHarvestRecords",
+    tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 200, description = "The numbers.", body = RecordsView), NamedProblems),
+)]
+pub async fn records(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
+    let RecordCounts { live, waiting, views } = harvests.count_records(&source).await.map_err(problem)?;
+    let set = |(set, ViewCounts { live, deleted })| SetRecords { set, live, deleted };
+    Ok(Json(RecordsView { live, waiting, sets: views.into_iter().map(set).collect() }).into_response())
 }
 
 /// Definition of a harvest.

@@ -89,7 +89,7 @@ fn announcement_harvest(source: &SourceConfig, settings: &AnnouncementSettings) 
     Ok(HarvestParts {
         transport: "hoarder",
         source: Arc::new(source),
-        settings: HarvestSettings { schedule, kind: Arc::new(kind) },
+        settings: HarvestSettings { objects: None, schedule, kind: Arc::new(kind) },
     })
 }
 

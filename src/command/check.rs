@@ -1,6 +1,7 @@
 //! `tidings check`: checks the configuration and prints a summary of the gateway that it describes.
 
 use std::{
+    collections::BTreeMap,
     fmt::{self, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -52,7 +53,7 @@ impl Check {
         print_text(&summary)?;
         let mut problems = unusable_certificates(&config);
         problems.extend(journal.err());
-        warning(&config).iter().for_each(|warning| say(warning));
+        warning(&config).into_iter().chain(shared_objects(&config)).for_each(|warning| say(&warning));
         problems.iter().for_each(|problem| say(problem));
         match problems.len() {
             0 => Ok(()),
@@ -136,6 +137,29 @@ fn warning(config: &Config) -> Option<String> {
         "server.public_url is not set: links in the feed and in responses lead to {url}, which only this machine can \
          reach; set it to the URL that readers use"
     ))
+}
+
+/// Returns a warning about each group of sources that have the same objects.
+fn shared_objects(config: &Config) -> Vec<String> {
+    let mut groups = BTreeMap::<_, Vec<_>>::new();
+    for (name, source) in &config.sources {
+        if let Connection::Harvest(harvest) = &source.transport.connection
+            && let Some(objects) = &harvest.objects
+        {
+            groups.entry(objects).or_default().push((name.to_string(), harvest.kind.describe()));
+        }
+    }
+    let groups = groups.into_values().filter(|sources| sources.len() > 1);
+    let warning = |sources: Vec<(String, String)>| {
+        let names: Vec<_> = sources.iter().map(|(name, _)| name.as_str()).collect();
+        format!(
+            "the sources {} have the same objects ({}), so each of them overwrites what another one reports; use one source \
+             instead, over OAI-PMH with the sets of all",
+            names.join(" and "),
+            sources[0].1
+        )
+    };
+    groups.map(warning).collect()
 }
 
 /// Returns a message for each certificate file that cannot be used.

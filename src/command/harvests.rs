@@ -15,7 +15,9 @@ use super::{
     definition::{self, Assignment, assignment},
     gateway::GatewayArgs,
     harvest_progress::run_and_wait,
-    print, runtime, say,
+    print,
+    repository::{Question, ask},
+    runtime, say,
 };
 
 const EXAMPLES: &str = "\
@@ -26,6 +28,9 @@ Examples:
   tidings harvests run upm --wait
   tidings harvests run upm --full
   tidings harvests retire upm
+  tidings harvests records upm
+  tidings harvests sets https://repository.example.org/oai
+  tidings harvests formats upm
   tidings harvests add upm --set transport=oai-pmh --set dialect=oai-pmh \\
       --set url=https://repository.example.org/oai --set every=1h
   tidings harvests add upm definition.json
@@ -33,7 +38,7 @@ Examples:
   tidings harvests remove upm
   tidings harvests list --gateway https://tidings.example.org --json
 
-The token needs the scope admin. A definition has the same keys as [sources.NAME] in the configuration file; \
+The token needs the scope admin. The commands sets and formats ask the repository itself, and need no gateway. A definition has the same keys as [sources.NAME] in the configuration file; \
 docs/harvesting.md lists them and explains the columns. Sources of the configuration file can be paused and resumed \
 here, but only added and removed in the file.
 
@@ -72,6 +77,12 @@ enum Action {
         #[arg(long)]
         full: bool,
     },
+    /// Count the records that exist, by set, to compare them with the repository.
+    Records(NameArg),
+    /// List the sets of a repository with OAI-PMH: the values of the setting sets.
+    Sets(PlaceArg),
+    /// List the metadata formats of a repository with OAI-PMH: the values of the setting metadata_prefix.
+    Formats(PlaceArg),
     /// Delete the records of former settings: of another url or metadata_prefix.
     Retire(NameArg),
     /// Make a harvest, which begins at once.
@@ -102,9 +113,22 @@ struct NameArg {
     name: SourceName,
 }
 
+/// The argument that names a repository.
+#[derive(Args)]
+struct PlaceArg {
+    /// Base URL of the repository, or the name of a source in the configuration.
+    #[arg(value_name = "URL|NAME")]
+    place: String,
+}
+
 impl Harvests {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Self { action, gateway, json } = self;
+        match &action {
+            Action::Sets(PlaceArg { place }) => return ask(Question::Sets, place, || gateway.config(), json),
+            Action::Formats(PlaceArg { place }) => return ask(Question::Formats, place, || gateway.config(), json),
+            _ => {}
+        }
         let (at, gateway) = gateway.connect()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         if let Action::Run { source, wait: true, full } = &action {
@@ -121,11 +145,12 @@ impl Harvests {
             say(&confirmation);
         }
         match action {
-            Action::List | Action::History(_) | Action::Add { .. } if json => {
+            Action::List | Action::History(_) | Action::Records(_) | Action::Add { .. } if json => {
                 print(&Output::Json(&format!("{response:#}\n")))
             }
             Action::List => print(&Output::Text(&harvest_table(&response))),
             Action::History(_) => print(&Output::Text(&run_table(&response))),
+            Action::Records(_) => print(&Output::Text(&record_table(&response))),
             _ => Ok(()),
         }
     }
@@ -138,6 +163,8 @@ impl Action {
         Ok(match self {
             Self::List => (Method::GET, "/harvests".to_owned(), None),
             Self::History(source) => (Method::GET, format!("/harvests/{}", source.name), None),
+            Self::Records(source) => (Method::GET, format!("/harvests/{}/records", source.name), None),
+            Self::Sets(_) | Self::Formats(_) => return Err(Failure::Usage("this needs no gateway".to_owned())),
             Self::Run { source, full: true, .. } => post(source, "run?full=true"),
             Self::Run { source, .. } => post(source, "run"),
             Self::Retire(source) => post(source, "retire"),
@@ -155,7 +182,7 @@ impl Action {
     /// Returns the message after success.
     fn confirmation(&self) -> Option<String> {
         let (source, what) = match self {
-            Self::List | Self::History(_) => return None,
+            Self::List | Self::History(_) | Self::Records(_) | Self::Sets(_) | Self::Formats(_) => return None,
             Self::Run { source, .. } => return Some(format!("a run of the harvest of {} is requested", source.name)),
             Self::Retire(source) => {
                 return Some(format!("a run that deletes the former records of {} is requested", source.name));
@@ -209,11 +236,31 @@ fn run_table(response: &Value) -> String {
     columns(&header, &rows.collect::<Vec<_>>())
 }
 
+/// Formats the numbers of a harvest's records: one line for each set, and one for all.
+fn record_table(response: &Value) -> String {
+    let header = ["SET", "LIVE", "DELETED", "WAITING"];
+    let sets = rows(response, "sets").iter().filter(|set| set["set"] != "");
+    let rows = sets.map(|set| [text(&set["set"]), text(&set["live"]), text(&set["deleted"]), String::new()]);
+    let all = ["(all)".to_owned(), text(&response["live"]), String::new(), text(&response["waiting"])];
+    columns(&header, &rows.chain([all]).collect::<Vec<_>>())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{harvest_table, run_table};
+    use super::{harvest_table, record_table, run_table};
+
+    #[test]
+    fn records_are_counted_by_set() {
+        let counts = json!({ "live": 4, "waiting": 1, "sets": [{ "set": "a", "live": 3, "deleted": 2 }] });
+        let expected = "\
+SET    LIVE  DELETED  WAITING
+a      3     2
+(all)  4              1
+";
+        assert_eq!(record_table(&counts), expected);
+    }
 
     #[test]
     fn harvests_and_runs_are_formatted() {

@@ -23,6 +23,7 @@ mod nodes;
 mod output;
 mod progress;
 mod replay;
+mod repository;
 mod restore;
 mod seed_registry;
 mod serve;

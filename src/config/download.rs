@@ -54,7 +54,7 @@ fn read(table: &Setting) -> Result<HarvestSettings, ConfigError> {
         robots: table.get("robots")?.unwrap_or(true),
     };
     let schedule = Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() };
-    Ok(HarvestSettings { schedule, kind: Arc::new(settings) })
+    Ok(HarvestSettings { objects: None, schedule, kind: Arc::new(settings) })
 }
 
 /// Checks that the sources whose files a source downloads exist.

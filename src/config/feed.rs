@@ -11,7 +11,7 @@ use super::{
     transport::{Connection, TransportKey, TransportKind},
 };
 use crate::harvest::{
-    HarvestSettings, Hours, Timeouts,
+    HarvestSettings, Hours, ObjectsDigest, Timeouts,
     feed::{EntryMeaning, FeedSettings},
 };
 
@@ -43,5 +43,7 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
     let entries = if is_gateway { EntryMeaning::Changes } else { EntryMeaning::Objects };
     let websub = table.get("websub")?.unwrap_or(true);
     let kind = FeedSettings { url, ca, page_bytes, timeouts: Timeouts::default(), entries, websub };
-    Ok(HarvestSettings { schedule: schedule(table)?, kind: Arc::new(kind) })
+    let query = kind.url.expose().query().unwrap_or_default();
+    let objects = ObjectsDigest::of(&format!("feed {}{}?{query}", kind.url.origin(), kind.url.expose().path()));
+    Ok(HarvestSettings { objects: Some(objects), schedule: schedule(table)?, kind: Arc::new(kind) })
 }

@@ -164,7 +164,7 @@ fn read_harvest(table: &Setting) -> Result<HarvestSettings, ConfigError> {
             .map_or(FIRST_RETRY, |RetrySeconds(seconds)| Duration::from_secs(seconds)),
     };
     let schedule = Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() };
-    Ok(HarvestSettings { schedule, kind: Arc::new(settings) })
+    Ok(HarvestSettings { objects: None, schedule, kind: Arc::new(settings) })
 }
 
 /// Reads the settings.

@@ -62,7 +62,7 @@ fn read(table: &Setting) -> Result<HarvestSettings, ConfigError> {
         max_deleted_percent,
         unpacked_bytes,
     };
-    Ok(HarvestSettings { schedule: schedule(table)?, kind: Arc::new(settings) })
+    Ok(HarvestSettings { objects: None, schedule: schedule(table)?, kind: Arc::new(settings) })
 }
 
 /// Reads `public_url`, which gets a slash at its end.

@@ -44,5 +44,5 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
     let token = token.is_given().then(|| secret::read(&token, environment)).transpose()?;
     let PageBytes(page_bytes) = table.get("page_bytes")?.unwrap_or(PAGE_BYTES);
     let kind = GatewaySettings { url, token, ca, page_bytes, timeouts: Timeouts::default() };
-    Ok(HarvestSettings { schedule: schedule(table)?, kind: Arc::new(kind) })
+    Ok(HarvestSettings { objects: None, schedule: schedule(table)?, kind: Arc::new(kind) })
 }

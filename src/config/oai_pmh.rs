@@ -89,7 +89,7 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
         page_bytes,
         timeouts: Timeouts::default(),
     };
-    Ok(HarvestSettings { schedule: schedule(table)?, kind: Arc::new(kind) })
+    Ok(HarvestSettings { objects: Some(kind.objects()), schedule: schedule(table)?, kind: Arc::new(kind) })
 }
 
 /// Reads the e-mail address of the operator.

@@ -83,18 +83,26 @@ impl TransportKind {
     /// Refuses values of the wrong type and settings of other transports.
     pub(super) fn check(&self, table: &Setting) -> Result<(), ConfigError> {
         self.keys.iter().try_for_each(|key| (key.check)(table.entry(key.name)?))?;
-        let is_own = |name| self.keys.iter().any(|own| own.name == name);
-        for other in TRANSPORTS {
-            for key in other.keys.iter().filter(|key| !is_own(key.name)) {
-                let setting = table.entry(key.name)?;
-                if setting.is_given() {
-                    let (other, own) = (other.name, self.name);
-                    let reason = format!("it is a setting of the transport {other:?}, but this source has {own:?}");
-                    return Err(setting.invalid(reason));
-                }
+        let has = |transport: &Self, name| transport.keys.iter().any(|key| key.name == name);
+        for key in TRANSPORTS.iter().flat_map(|other| other.keys).filter(|key| !has(self, key.name)) {
+            let setting = table.entry(key.name)?;
+            if setting.is_given() {
+                let others = TRANSPORTS.iter().filter(|other| has(other, key.name)).map(|other| other.name);
+                let (others, own) = (transports(&others.collect::<Vec<_>>()), self.name);
+                return Err(setting.invalid(format!("it is a setting of {others}, but this source has {own:?}")));
             }
         }
         Ok(())
+    }
+}
+
+/// Names transports in a sentence.
+fn transports(names: &[&str]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => format!("the transport {last}"),
+        Some((last, others)) => format!("the transports {} and {last}", others.join(", ")),
+        None => "another transport".to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ use chrono::Utc;
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
-    BudgetShare, HarvestBudget, HarvestError, HarvesterContext, HostPermit,
+    BudgetShare, HarvestBudget, HarvestError, HarvesterContext, HostPermit, Hosts,
     body::{HeldBody, OpenError, ReceiveError, ReceivedBody, receive},
     cookies::Cookies,
 };
@@ -24,6 +24,9 @@ const MAX_REDIRECTS: usize = 5;
 
 /// Maximum time without requests that a server can ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// Noun for a repository with OAI-PMH.
+pub(super) const REPOSITORY: &str = "repository";
 
 /// Settings of a client.
 pub(super) struct PlaceSettings {
@@ -74,7 +77,34 @@ pub(super) struct PlaceClient {
     /// For other origins, which the place names.
     foreign: Client,
     cookies: Cookies,
-    context: HarvesterContext,
+    context: ClientContext,
+}
+
+/// Facts that a client needs.
+pub(super) struct ClientContext {
+    /// Limits on the requests to each host.
+    pub(super) hosts: Hosts,
+    /// Memory for the answers of other servers, together.
+    pub(super) budget: HarvestBudget,
+    /// HTTP clients of all harvests.
+    pub(super) clients: SharedClients,
+    /// Whether the operator has chosen the URL. Others may not name internal hosts.
+    pub(super) is_configured: bool,
+    /// Policy for other origins than that of the URL.
+    pub(super) redirects: OutboundPolicy,
+    /// Policy for the origin of the URL.
+    pub(super) file_policy: OutboundPolicy,
+    /// Maximum size of a record, in bytes.
+    pub(super) max_record_bytes: usize,
+}
+
+impl From<HarvesterContext> for ClientContext {
+    fn from(context: HarvesterContext) -> Self {
+        let HarvesterContext {
+            hosts, budget, clients, is_configured, redirects, file_policy, max_record_bytes, ..
+        } = context;
+        Self { hosts, budget, clients, is_configured, redirects, file_policy, max_record_bytes }
+    }
 }
 
 /// Reason why a request got no usable response.
@@ -190,7 +220,8 @@ impl SharedClients {
 }
 
 impl PlaceClient {
-    pub(super) async fn new(settings: PlaceSettings, context: HarvesterContext) -> Result<Self, ClientError> {
+    pub(super) async fn new(settings: PlaceSettings, context: impl Into<ClientContext>) -> Result<Self, ClientError> {
+        let context = context.into();
         let PlaceSettings { timeouts, ca, .. } = &settings;
         let client = |policy| context.clients.client(policy, *timeouts, ca.clone());
         let own_policy = match context.is_configured {
@@ -288,13 +319,26 @@ impl PlaceClient {
             }
             if matches!(raw.status, StatusCode::MOVED_PERMANENTLY | StatusCode::PERMANENT_REDIRECT) {
                 let (origin, path) = (next.origin(), next.expose().path());
-                remark = Some(format!(
-                    "the {noun} has moved to {origin}{path}; url with this address and formerly with the old one keep all URIs"
-                ));
+                // Only the other kinds have URIs that do not depend on the address.
+                let advice = match noun {
+                    REPOSITORY => {
+                        "url with this address and formerly with the old one keep all URIs; without formerly, all records \
+                         become new objects"
+                    }
+                    _ => "change url when the move is confirmed",
+                };
+                remark = Some(format!("the {noun} has moved to {origin}{path}; {advice}"));
             }
             url = next;
         }
-        Err(RequestError::Permanent(format!("the {noun} redirects more than {MAX_REDIRECTS} times")))
+        let (origin, path) = (url.origin(), url.expose().path());
+        let cookies = self.cookies.names(&origin);
+        let cookies =
+            if cookies.is_empty() { String::new() } else { format!(", with the cookies {}", cookies.join(", ")) };
+        Err(RequestError::Permanent(format!(
+            "the {noun} redirects more than {MAX_REDIRECTS} times, at last to {origin}{path}{cookies}; it may want a login, or \
+             a browser"
+        )))
     }
 
     /// Sends a POST request with a form, which is not redirected; returns the status and the beginning of the body.

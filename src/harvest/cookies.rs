@@ -53,6 +53,12 @@ impl Cookies {
         (!pairs.is_empty()).then(|| HeaderValue::from_str(&pairs.join("; ")).ok()).flatten()
     }
 
+    /// Returns the names of the cookies of an origin, without their values, which may be secret.
+    pub(super) fn names(&self, origin: &str) -> Vec<String> {
+        let cookies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cookies.iter().filter(|cookie| cookie.origin == origin).map(|cookie| cookie.name.clone()).collect()
+    }
+
     /// Forgets all cookies, because the run has ended.
     pub(super) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -71,6 +77,7 @@ mod tests {
         cookies.note("http://a", &set("place=7"));
         assert_eq!(cookies.header("http://a").unwrap(), "seen=1; place=7");
         assert_eq!(cookies.header("http://b"), None);
+        assert_eq!(cookies.names("http://a"), ["seen", "place"]);
         cookies.note("http://a", &set("seen=; Max-Age=0"));
         assert_eq!(cookies.header("http://a").unwrap(), "place=7");
         cookies.forget();

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use self::part::ReadPart;
 use super::{
     BudgetShare, HarvestBudget, HarvestError, Harvester, Page, PageEnd, Schedule, metrics,
+    oddities::Oddities,
     page::{PageRest, PageResult},
     status::{HarvestState, HarvestStatus},
     waits::RunStart,
@@ -84,6 +85,8 @@ struct Progress {
     position: Arc<str>,
     /// True if the run has found records that cannot be read, and that were not known before.
     has_new_unreadable: bool,
+    /// Oddities of the records that this gateway has read since its start.
+    oddities: Oddities,
 }
 
 /// Reason why a run does not continue at present.
@@ -156,7 +159,10 @@ impl Engine {
                 }
             }
         };
-        let Some(ended) = self.pages(Progress { run, position, has_new_unreadable: false }, stop).await? else {
+        let Some(ended) = self
+            .pages(Progress { run, position, has_new_unreadable: false, oddities: Oddities::default() }, stop)
+            .await?
+        else {
             return Ok(());
         };
         self.log_end(&ended);
@@ -278,16 +284,13 @@ impl Engine {
     /// Writes a page and the position after it.
     async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
         let Page { records, position, end, is_listed, is_repaired, remarks, listed, jobs } = page;
-        for remark in remarks.iter().map(|remark| Text::new(remark)) {
-            if self.status.remark(&remark) {
-                tracing::warn!(source = %self.source.name(), remark = remark.as_str(), "remark about a harvested repository");
-            }
-        }
+        self.remark(&remarks);
         let run_before = before.run.clone();
         let mut written = before;
         let (mut part, mut rest) = self.next_part(PageRest::new(records, listed)).await?;
         let mut number = part.records;
         while !rest.is_empty() {
+            written.oddities.add(&part.oddities);
             written.run.updated = Timestamp::now();
             // The records count when the page is complete, because they are requested again after a crash.
             let write = self.write_part(part, written, Vec::new(), stop);
@@ -301,6 +304,10 @@ impl Engine {
         written.run.counts.pages += u64::from(is_listed);
         written.run.counts.records += number;
         written.run.counts.repaired += u64::from(is_repaired);
+        written.oddities.add(&part.oddities);
+        if end == PageEnd::Complete {
+            self.remark(&written.oddities.remarks());
+        }
         let end = self.judged(&written, &part, end).await?;
         self.end_page(&mut written.run, end);
         let written = self.write_part(part, written, jobs, stop).await?;
@@ -314,6 +321,14 @@ impl Engine {
         );
         metrics::page(&run_before, &written.run);
         Ok(written)
+    }
+
+    fn remark(&self, remarks: &[String]) {
+        for remark in remarks.iter().map(|remark| Text::new(remark)) {
+            if self.status.remark(&remark) {
+                tracing::warn!(source = %self.source.name(), remark = remark.as_str(), "remark about a harvested repository");
+            }
+        }
     }
 
     /// Notes in a run how it continues after a page.

@@ -8,6 +8,9 @@
 //! who looks at it: [`pending`] records wait for the end of a run, those with an older time than a complete list are
 //! missing, and deleted ones are never missing ([`never_missing`]).
 
+mod content;
+mod counts;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -16,6 +19,9 @@ use std::{
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use self::content::{Before, SeenContent, weigh};
+pub use self::counts::{RecordCounts, ViewCounts};
+pub(super) use self::{content::Weight, counts::count_renamed};
 use crate::{
     journal::{Journal, JournalError, harvest::ListedRecord},
     model::{SourceName, Timestamp},
@@ -39,6 +45,19 @@ pub struct Listing {
     pub at: Timestamp,
     /// State of the record in the view.
     pub sight: Sight,
+    /// True if the record says that it is in none of the sets of the harvest.
+    pub is_foreign: bool,
+    /// Number of other records of the same page with this identifier, which are older, or equally new and later in the page.
+    pub doubles: u64,
+}
+
+impl Listing {
+    /// Creates the listing of a record in the only view of a repository, without a datestamp.
+    #[cfg(test)]
+    fn of(identifier: String, sight: Sight) -> Self {
+        let (view, at) = (Arc::from(""), Timestamp::EPOCH);
+        Self { identifier, view, is_only_view: true, date: None, at, sight, is_foreign: false, doubles: 0 }
+    }
 }
 
 /// State of a record in a view, or its state by a request of its own.
@@ -79,6 +98,12 @@ pub(super) struct Membership {
     /// True if the deletion is reported.
     #[serde(rename = "g", default, skip_serializing_if = "std::ops::Not::not")]
     is_gone: bool,
+    /// Content of the record; `None` in rows of earlier versions, and if no content was read.
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    content: Option<SeenContent>,
+    /// Facts from before the newest sight.
+    #[serde(skip)]
+    before: Before,
 }
 
 /// Existence of a record, as far as its views show it.
@@ -140,11 +165,14 @@ impl Membership {
         let seen = View(at, listing.date.map(Timestamp::millis), false);
         match listing.sight {
             Sight::Live | Sight::Undelivered | Sight::Deleted | Sight::DeletedPerhaps => {
-                let known = self.views.get(&*listing.view);
-                if known.is_some_and(|known| known.0 == at && seen.1.is_some() && known.1 > seen.1) {
+                let is_deleted = matches!(listing.sight, Sight::Deleted | Sight::DeletedPerhaps);
+                let known = self.views.get(&*listing.view).filter(|known| known.0 == at && seen.1.is_some());
+                // A tombstone does not delete an equally new record, whatever their order is.
+                let is_newer = |known: &View| known.1 > seen.1 || (known.1 == seen.1 && known.is_live() && is_deleted);
+                if known.is_some_and(is_newer) {
                     return false;
                 }
-                let is_deleted = matches!(listing.sight, Sight::Deleted | Sight::DeletedPerhaps);
+                self.before = self.before(listing);
                 if listing.is_only_view {
                     self.views.clear();
                 } else if listing.sight == Sight::DeletedPerhaps && self.views.is_empty() {
@@ -156,6 +184,7 @@ impl Membership {
                 }
             }
             Sight::Confirmed => {
+                self.before = self.before(listing);
                 self.views.retain(|_, view| view.is_live());
                 self.views.values_mut().for_each(|view| view.0 = at);
                 if self.views.is_empty() {
@@ -168,7 +197,32 @@ impl Membership {
                 (self.is_unreadable, self.is_gone) = (false, true);
             }
         }
+        if self.existence() == Existence::Deleted {
+            // A record that comes back is news.
+            self.content = None;
+        }
         true
+    }
+
+    /// Returns what is known of the record before a sight.
+    fn before(&self, listing: &Listing) -> Before {
+        let at = listing.at.millis();
+        let live = || self.views.values().filter(|view| view.is_live());
+        let own = self.views.get(&*listing.view).filter(|view| view.is_live());
+        let is_same_run = !self.is_unreadable && live().any(|view| view.0 == at);
+        Before {
+            was_unreadable: self.is_unreadable,
+            is_same_run,
+            is_same_view: is_same_run && own.is_some_and(|view| view.0 == at),
+            newest: live().filter_map(|view| view.1).max(),
+            own: own.map(|view| view.1),
+        }
+    }
+
+    /// Compares the record, after [`note`](Self::note), with its content of the last run. `digest` is that of the items that
+    /// it describes.
+    fn weigh(&mut self, listing: &Listing, digest: &str, now: Timestamp) -> Weight {
+        weigh(&mut self.content, self.before, listing, digest, now)
     }
 
     /// Returns the row of the record for the journal.
@@ -214,6 +268,16 @@ impl Memberships {
         self.0.entry(listing.identifier.clone()).or_default().note(listing)
     }
 
+    /// Returns whether the newest sight of a record is the first one of its run.
+    pub(super) fn is_first_sight(&self, identifier: &str) -> bool {
+        self.0.get(identifier).is_none_or(|membership| !membership.before.is_same_run)
+    }
+
+    /// Compares a record that was read with the last run. `digest` is that of the items that it describes.
+    pub(super) fn weigh(&mut self, listing: &Listing, digest: &str, now: Timestamp) -> Weight {
+        self.0.get_mut(&listing.identifier).map_or(Weight::Counts, |known| known.weigh(listing, digest, now))
+    }
+
     /// Notes that a record cannot be read, so that later runs ask for it again.
     pub(super) fn note_unreadable(&mut self, identifier: &str) {
         if let Some(membership) = self.0.get_mut(identifier) {
@@ -250,12 +314,11 @@ mod tests {
     fn seen(view: &str, date: i64, at: i64, sight: Sight) -> Listing {
         let time = |millis| Timestamp::from_millis(millis).unwrap();
         Listing {
-            identifier: "oai:1".to_owned(),
             view: view.into(),
             is_only_view: false,
             date: Some(time(date)),
             at: time(at),
-            sight,
+            ..Listing::of("oai:1".to_owned(), sight)
         }
     }
 
@@ -283,6 +346,7 @@ mod tests {
         assert!(record.note(&seen("", 20, 2, Sight::Live)));
         assert!(!record.note(&seen("", 10, 2, Sight::Deleted)));
         assert_eq!(record.existence(), Existence::Live);
+        assert!(!record.note(&seen("", 20, 2, Sight::Deleted)), "an equally new tombstone");
         // A repository that was restored from a backup has older dates in another run.
         assert!(record.note(&seen("", 10, 3, Sight::Deleted)));
         assert_eq!(record.existence(), Existence::Deleted);

@@ -5,7 +5,8 @@
 //! source in parts, writes the last part and the position in one transaction, and keeps the history of runs.
 //!
 //! * `harvests` is the set of harvests, of the configuration and made over HTTP;
-//! * `membership` knows in which sets a record was seen, and so when it is deleted;
+//! * `membership` knows in which sets a record was seen, and so when it is deleted, and `oddities` counts what is strange about
+//!   records;
 //! * `page` is a page and its parts, and `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
 //! * `budget` bounds the memory of everything that is read from other servers, and `body` receives bodies within it;
 //! * `hosts` limits the requests to each host, `client` sends them, with the `cookies` of the run, `transfer` stores files, and `text` repairs the
@@ -39,6 +40,7 @@ mod journal_list;
 mod membership;
 pub mod metrics;
 pub mod oai_pmh;
+mod oddities;
 mod page;
 mod schedule;
 pub mod status;
@@ -64,7 +66,7 @@ pub use self::{
     },
     hosts::{HostPermit, Hosts},
     hours::Hours,
-    membership::{Listing, Sight},
+    membership::{Listing, RecordCounts, Sight, ViewCounts},
     page::{HarvestedRecord, Page, PageEnd, Records},
     schedule::{Mode, Schedule},
 };
@@ -91,10 +93,25 @@ pub enum SetupError {
 /// Settings of a source that is harvested.
 #[derive(Clone, Debug)]
 pub struct HarvestSettings {
+    /// Digest of what the URIs of the objects depend on; `None` for kinds whose sources cannot share their objects. Sources
+    /// with equal ones have the same objects.
+    pub objects: Option<ObjectsDigest>,
     /// Times of the runs.
     pub schedule: Schedule,
     /// Settings of the kind of harvest.
     pub kind: Arc<dyn HarvesterSettings>,
+}
+
+/// Digest of what the URIs of a harvest's objects depend on, which may be secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectsDigest([u8; 32]);
+
+impl ObjectsDigest {
+    /// Returns the digest of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        Self(Sha256::digest(text).into())
+    }
 }
 
 /// Checked settings of one kind of harvest.
@@ -107,6 +124,11 @@ pub trait HarvesterSettings: Debug + Send + Sync {
 
     /// Returns the file of the CA certificates that the server's certificate is checked against, if one is configured.
     fn ca(&self) -> Option<&Path>;
+
+    /// Returns the settings of a harvest over OAI-PMH; `None` for all other kinds.
+    fn oai_pmh(&self) -> Option<&oai_pmh::OaiPmhSettings> {
+        None
+    }
 
     /// Returns the names of the sources whose changes are read.
     fn sources(&self) -> &[SourceName] {

@@ -4,6 +4,8 @@
 //! while the previous one is written. A batch is appended atomically. After a failed append the caller submits
 //! the same batch again, so no message overtakes another.
 
+mod items;
+
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,11 +1,12 @@
 //! The next part of a page: its messages are made and read, and what the repository has shown of its records is noted.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{BudgetShare, Engine, Interruption, PageEnd, Progress};
 use crate::{
     harvest::{
-        membership::{Memberships, Sight, pending_before},
+        membership::{Listing, Memberships, Sight, Weight, pending_before},
+        oddities::Oddities,
         page::{HarvestedRecord, PagePart, PageRest},
     },
     intake::Batch,
@@ -13,6 +14,7 @@ use crate::{
         JournalError,
         harvest::{ListedRecords, RunCounts},
     },
+    model::Timestamp,
 };
 
 /// Reason of a run that could read nothing.
@@ -30,6 +32,7 @@ pub(super) struct ReadPart {
     pub(super) known: u64,
     pub(super) batch: Batch,
     pub(super) listed: ListedRecords,
+    pub(super) oddities: Oddities,
     /// Room for the messages of the part.
     _share: BudgetShare,
 }
@@ -43,28 +46,41 @@ impl Engine {
         let identifiers: Vec<_> = identifiers.collect();
         let mut memberships = Memberships::read(&self.journal, self.source.name(), identifiers).await?;
         let (mut messages, mut senders, mut number) = (Vec::with_capacity(records.len()), Vec::new(), 0);
+        let mut oddities = Oddities::default();
         for HarvestedRecord { message, listing } in records {
             let is_asked =
                 listing.as_ref().is_some_and(|listing| matches!(listing.sight, Sight::Confirmed | Sight::Gone));
             number += u64::from(!is_asked);
             let was_unreadable = listing.as_ref().is_some_and(|listing| memberships.is_unreadable(&listing.identifier));
-            let counts = listing.as_ref().is_none_or(|listing| memberships.note(listing));
+            let counts = listing.as_ref().is_none_or(|listing| note(&mut memberships, listing, &mut oddities));
             if let Some(message) = message.filter(|_| counts) {
                 messages.push(message);
-                senders.push((listing.map(|listing| listing.identifier), was_unreadable));
+                senders.push((listing, was_unreadable));
             }
         }
         let share = self.budget.part(bytes).await;
-        let (source, count) = (Arc::clone(&self.source), messages.len());
+        let source = Arc::clone(&self.source);
         let batch = self.budget.work(move |_| Batch::read(&source, messages)).await;
         let mut batch = batch.map_err(|_| JournalError::Closed)?;
         let unreadable = batch.unreadable().to_vec();
-        unreadable.iter().filter_map(|at| senders[*at].0.as_deref()).for_each(|id| memberships.note_unreadable(id));
+        let identifiers = unreadable.iter().filter_map(|at| Some(senders[*at].0.as_ref()?.identifier.as_str()));
+        identifiers.for_each(|identifier| memberships.note_unreadable(identifier));
         let known: Vec<_> = unreadable.iter().copied().filter(|at| senders[*at].1).collect();
         batch.forget_unreadable(&known);
+        let now = Timestamp::now();
+        let is_dropped = |(at, digest): (usize, String)| {
+            let listing = senders[at].0.as_ref().filter(|listing| has_content(listing))?;
+            let weight = memberships.weigh(listing, &digest, now);
+            count(&mut oddities, weight, &listing.identifier);
+            (!weight.counts()).then_some(at)
+        };
+        let dropped: BTreeSet<_> = batch.item_digests().into_iter().filter_map(is_dropped).collect();
+        batch.drop_readable(&dropped);
+        let messages = senders.len() - dropped.len();
         listed.present.extend(memberships.into_rows());
         let (unreadable, known) = (unreadable.len() as u64, known.len() as u64);
-        Ok((ReadPart { messages: count, records: number, unreadable, known, batch, listed, _share: share }, rest))
+        let part = ReadPart { messages, records: number, unreadable, known, batch, listed, oddities, _share: share };
+        Ok((part, rest))
     }
 
     /// Returns the end of a run. It fails if it could read none of its records, and either something new is wrong, or nothing
@@ -84,5 +100,31 @@ impl Engine {
         let is_new = written.has_new_unreadable || last.unreadable > last.known;
         let is_hopeless = counts.all > 0 && counts.missing == counts.all;
         Ok(if is_new || is_hopeless { PageEnd::Failed(NOTHING_READABLE.to_owned()) } else { end })
+    }
+}
+
+/// Notes how a repository has shown a record. Returns false if the same run has seen a newer state of it, which counts.
+fn note(memberships: &mut Memberships, listing: &Listing, oddities: &mut Oddities) -> bool {
+    let (identifier, counts) = (listing.identifier.as_str(), memberships.note(listing));
+    oddities.doubles.count(listing.doubles, identifier);
+    if listing.sight == Sight::Live && !counts {
+        oddities.doubles.count(1, identifier);
+    }
+    if listing.is_foreign && counts && memberships.is_first_sight(identifier) {
+        oddities.foreign.count(1, identifier);
+    }
+    counts
+}
+
+/// Returns whether the message of a record has its content.
+fn has_content(listing: &Listing) -> bool {
+    matches!(listing.sight, Sight::Live | Sight::Confirmed)
+}
+
+fn count(oddities: &mut Oddities, weight: Weight, identifier: &str) {
+    match weight {
+        Weight::Replaces | Weight::Double => oddities.doubles.count(1, identifier),
+        Weight::Noisy | Weight::Withheld => oddities.noisy.count(1, identifier),
+        Weight::Counts | Weight::Repeated => {}
     }
 }

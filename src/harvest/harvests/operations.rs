@@ -9,7 +9,7 @@ use super::{
     definition::{announced_by, announced_definition},
 };
 use crate::{
-    harvest::{Callback, SetupError},
+    harvest::{Callback, RecordCounts, SetupError},
     journal::{
         JournalError,
         harvest::HarvestWrite,
@@ -108,6 +108,15 @@ impl Harvests {
     /// As [`Harvests::pause`].
     pub async fn retire(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
         self.request_of(name, retirement_request(name)).await
+    }
+
+    /// Counts the records of a harvest. Reads one row of the journal for each.
+    ///
+    /// # Errors
+    /// Fails if there is no such harvest, or the journal fails.
+    pub async fn count_records(&self, name: &SourceName) -> Result<RecordCounts, HarvestOperationError> {
+        self.get(name).ok_or_else(|| HarvestOperationError::Unknown(name.clone()))?;
+        Ok(RecordCounts::read(&self.0.journal, name).await?)
     }
 
     async fn request_of(&self, name: &SourceName, request: SourceName) -> Result<(), HarvestOperationError> {

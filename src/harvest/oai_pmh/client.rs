@@ -1,5 +1,7 @@
 //! Requests to a repository with OAI-PMH, and the classification of its responses.
 
+use std::sync::Arc;
+
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{ACCEPT_ENCODING, FROM},
@@ -14,8 +16,8 @@ use super::{
 use crate::{
     format::NOT_UNRESERVED,
     harvest::{
-        Cancelled, HarvesterContext,
-        client::{PlaceClient, PlaceSettings, RawResponse, RequestError},
+        Cancelled,
+        client::{ClientContext, PlaceClient, PlaceSettings, REPOSITORY, RawResponse, RequestError},
         text,
     },
     http_client::{ClientError, OutboundUrl, is_transient},
@@ -27,6 +29,8 @@ pub(super) struct RepositoryClient {
     contact: Option<HeaderValue>,
     client: PlaceClient,
     limits: PageLimits,
+    /// Sets that the harvest follows; none for all.
+    sets: Arc<[String]>,
 }
 
 /// Arguments of a request.
@@ -48,11 +52,12 @@ pub(super) struct ReadResponse {
 }
 
 impl RepositoryClient {
-    pub(super) async fn new(settings: &OaiPmhSettings, context: HarvesterContext) -> Result<Self, ClientError> {
-        let OaiPmhSettings { url, ca, contact, page_bytes, timeouts, .. } = settings.clone();
-        let place = PlaceSettings { url: url.clone(), noun: "repository", ca, page_bytes, timeouts };
+    pub(super) async fn new(settings: &OaiPmhSettings, context: impl Into<ClientContext>) -> Result<Self, ClientError> {
+        let context = context.into();
+        let OaiPmhSettings { url, ca, contact, page_bytes, timeouts, sets, .. } = settings.clone();
+        let place = PlaceSettings { url: url.clone(), noun: REPOSITORY, ca, page_bytes, timeouts };
         let limits = PageLimits { record_bytes: context.max_record_bytes, all_bytes: page_bytes.saturating_mul(2) };
-        Ok(Self { url, contact, client: PlaceClient::new(place, context).await?, limits })
+        Ok(Self { url, contact, client: PlaceClient::new(place, context).await?, limits, sets: sets.into() })
     }
 
     /// Forgets the cookies of the run, which has ended.
@@ -74,7 +79,9 @@ impl RepositoryClient {
         let mut raw = self.client.get(&self.url, Some(&query), &headers).await?;
         let (remark, is_busy, headers) = (raw.remark.take(), raw.is_busy(), raw.headers.clone());
         let (status, limits, page_bytes) = (raw.status, self.limits, self.client.page_bytes());
-        let parsed = self.client.budget().work(move |cancelled| parse(raw, page_bytes, limits, cancelled)).await;
+        let sets = Arc::clone(&self.sets);
+        let parsed =
+            self.client.budget().work(move |cancelled| parse(raw, page_bytes, (limits, &sets), cancelled)).await;
         let parsed = parsed.map_err(|error| RequestError::Permanent(error.to_string()))?;
         match parsed {
             Ok((response, text, is_repaired)) if status.is_success() || !response.errors.is_empty() => {
@@ -115,13 +122,13 @@ impl Arguments<'_> {
 fn parse(
     raw: RawResponse,
     page_bytes: usize,
-    limits: PageLimits,
+    (limits, sets): (PageLimits, &[String]),
     cancelled: &Cancelled,
 ) -> Result<(Response, ListText, bool), InvalidResponse> {
     let charset = raw.charset().map(str::to_owned);
     let read = text::read(raw.body, charset.as_deref(), page_bytes);
     let text::RepairedText { text, repairs } = read.map_err(|error| InvalidResponse::TooMuch(error.to_string()))?;
-    let response = response::parse(&text, limits, cancelled)?;
+    let response = response::parse(&text, limits, sets, cancelled)?;
     let is_repaired = repairs > 0 || response.is_recovered;
     let mut text = ListText::new(text, raw.share);
     text.keep(response.list.as_ref().map_or(0, |list| list.records.len()));

@@ -50,8 +50,9 @@ impl OaiPmhHarvester {
             }
             let FormerPlace { place: Place { base_url, prefix }, .. } = &former;
             remarks.push(format!(
-                "{number} records of former settings ({prefix} of {base_url}) stay in the registry; \
-                 tidings harvests retire {} deletes them, and formerly keeps the URIs of a repository that has moved",
+                "{number} records of former settings ({prefix} of {base_url}) stay in the registry, besides those of the \
+                 present settings; tidings harvests retire {} deletes them, and formerly keeps the URIs of a repository that \
+                 has moved",
                 self.source
             ));
             position.former.push(former);

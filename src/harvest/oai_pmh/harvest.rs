@@ -252,7 +252,7 @@ impl OaiPmhHarvester {
         };
         list.has_waiting |= records.iter().any(|record| record.is_deleted);
         let former = position.take_new_former().map_or(FormerRecords::Keep, FormerRecords::Rename);
-        let records = self.with_listings(newest_of_each(records), &position, &list);
+        let records = self.with_listings(newest_of_each(records, &text), &position, &list);
         let place = self.place_of(&position);
         let records = self.records(records, (text, namespaces), date, &place);
         let listed = ListedRecords { at: list.started, former, ..ListedRecords::default() };

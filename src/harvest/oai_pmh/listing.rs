@@ -12,7 +12,7 @@ use super::{
 use crate::{
     format::{
         Headers, Location, Rejection,
-        oai_pmh::{BASE_URL, FETCH_URL, METADATA_PREFIX, RESPONSE_DATE, datestamp_of},
+        oai_pmh::{BASE_URL, FETCH_URL, METADATA_PREFIX, RESPONSE_DATE},
     },
     harvest::{HarvestedRecord, Listing, Records, Sight},
     intake::{Incoming, ReceivedMessage},
@@ -69,7 +69,8 @@ impl OaiPmhHarvester {
             let date = record.date();
             let listing = is_storable(&record.identifier).then(|| {
                 let identifier = record.take_identifier(self.max_record_bytes);
-                Listing { identifier, view: Arc::clone(&view), is_only_view, date, at, sight }
+                let (view, is_foreign) = (Arc::clone(&view), record.is_foreign && sight == Sight::Live);
+                Listing { identifier, view, is_only_view, date, at, sight, is_foreign, doubles: record.doubles }
             });
             (record, listing)
         };
@@ -90,22 +91,39 @@ fn is_storable(identifier: &str) -> bool {
     !identifier.is_empty() && identifier.len() <= MAX_IDENTIFIER_BYTES && !identifier.contains('\0')
 }
 
-/// Drops the older ones of the records that a page has several times.
-pub(super) fn newest_of_each(mut records: Vec<RawRecord>) -> Vec<RawRecord> {
-    let mut newest: HashMap<&str, (usize, Option<Timestamp>)> = HashMap::with_capacity(records.len());
-    for (index, record) in records.iter().enumerate().filter(|(_, record)| !record.identifier.is_empty()) {
-        let date = datestamp_of(&record.datestamp);
-        let known = newest.entry(&record.identifier).or_insert((index, date));
-        if date >= known.1 {
-            *known = (index, date);
+/// Drops the older ones of the records that a page has several times. Of equally new ones it keeps the first that is not
+/// deleted, so that two runs over the same page choose the same one. That one counts the others, unless they are equal to it.
+pub(super) fn newest_of_each(mut records: Vec<RawRecord>, text: &ListText) -> Vec<RawRecord> {
+    struct Newest {
+        place: usize,
+        date: Option<Timestamp>,
+        doubles: u64,
+    }
+    let mut newest: HashMap<&str, Newest> = HashMap::with_capacity(records.len());
+    for (place, record) in records.iter().enumerate().filter(|(_, record)| !record.identifier.is_empty()) {
+        let date = record.date();
+        let known = newest.entry(&record.identifier).or_insert(Newest { place, date, doubles: 0 });
+        if known.place == place {
+            continue;
+        }
+        let other = &records[known.place];
+        known.doubles += u64::from(!record.is_deleted && !other.is_deleted && !record.is_same(other, text));
+        if (date, !record.is_deleted) > (known.date, !other.is_deleted) {
+            (known.place, known.date) = (place, date);
         }
     }
-    let is_older = |(index, record): (usize, &RawRecord)| {
-        newest.get(record.identifier.as_str()).is_some_and(|(newest, _)| *newest != index)
+    let doubles = |(place, record): (usize, &RawRecord)| match newest.get(record.identifier.as_str()) {
+        Some(newest) => (newest.place == place).then_some(newest.doubles),
+        None => Some(0),
     };
-    let older: Vec<bool> = records.iter().enumerate().map(is_older).collect();
-    let mut older = older.into_iter();
-    records.retain(|_| !older.next().unwrap_or_default());
+    // The doubles of each record that is kept.
+    let kept: Vec<Option<u64>> = records.iter().enumerate().map(doubles).collect();
+    let mut kept = kept.into_iter();
+    records.retain_mut(|record| {
+        let doubles = kept.next().flatten();
+        record.doubles = doubles.unwrap_or_default();
+        doubles.is_some()
+    });
     records
 }
 

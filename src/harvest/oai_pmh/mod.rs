@@ -8,8 +8,10 @@
 //! * `harvest` decides about the next request, and `recovery` about the next one after a failure;
 //! * `listing` makes messages of records, and notes what a list shows of them;
 //! * `record` requests one record, and `sweep` looks for the records that a complete list no longer has;
+//! * `catalogue` lists what a repository offers;
 //! * `former` deletes the records of former settings, and `count_check` compares numbers with the repository.
 
+mod catalogue;
 mod client;
 mod count_check;
 mod former;
@@ -31,13 +33,14 @@ use axum::http::HeaderValue;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
+pub use self::catalogue::{CatalogueError, FormatDescription, Repository, SetDescription};
 use self::{
     client::RepositoryClient,
     harvest::OaiPmhHarvester,
     position::{Place, PositionSettings},
     response::PageLimits,
 };
-use super::{Cancelled, Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts, text};
+use super::{Cancelled, Harvester, HarvesterContext, HarvesterSettings, ObjectsDigest, SetupError, Timeouts, text};
 use crate::{http_client::OutboundUrl, model::SourceName};
 
 named_values! {
@@ -86,6 +89,12 @@ pub struct OaiPmhSettings {
 }
 
 impl OaiPmhSettings {
+    /// Returns a digest of what the URIs of the records depend on.
+    #[must_use]
+    pub fn objects(&self) -> ObjectsDigest {
+        ObjectsDigest::of(&format!("oai-pmh {} {}", self.identity_url(), self.metadata_prefix))
+    }
+
     /// Returns a digest of the settings that a position depends on.
     fn digest(&self) -> String {
         self.digest_of(&self.identity_url())
@@ -138,6 +147,10 @@ impl HarvesterSettings for OaiPmhSettings {
         self.ca.as_deref()
     }
 
+    fn oai_pmh(&self) -> Option<&OaiPmhSettings> {
+        Some(self)
+    }
+
     fn build(
         &self,
         source: SourceName,
@@ -166,6 +179,6 @@ impl HarvesterSettings for OaiPmhSettings {
 pub fn count_records(body: &[u8]) -> Option<usize> {
     let read = text::read(body.to_vec(), None, usize::MAX).ok()?;
     let limits = PageLimits { record_bytes: 1 << 20, all_bytes: usize::MAX };
-    let response = response::parse(&read.text, limits, &Cancelled::default()).ok()?;
+    let response = response::parse(&read.text, limits, &[], &Cancelled::default()).ok()?;
     Some(response.list.map_or(0, |list| list.records.len()))
 }

@@ -147,8 +147,19 @@ impl OaiPmhHarvester {
                 format!("the window is halved to {length} seconds")
             }
             Some(Window { from, until, .. }) => {
-                let end = |time: Option<Timestamp>| time.map_or_else(|| "any time".to_owned(), |time| time.to_string());
-                let reason = format!("{reason} (window from {} until {})", end(from), end(until));
+                let part = match (from, until) {
+                    (Some(from), Some(until)) => format!("those from {from} until {until}"),
+                    (Some(from), None) => format!("those since {from}"),
+                    (None, Some(until)) => format!("those until {until}"),
+                    (None, None) => "all of them".to_owned(),
+                };
+                let advice = if was_in_middle {
+                    "; if it refuses its own tokens, it may keep them for a session or a short time only: tell its \
+                     administrators"
+                } else {
+                    ""
+                };
+                let reason = format!("{reason}; the list of the records was divided down to {part}{advice}");
                 return HarvestError::Fail { reason, position: Some(stays) };
             }
         };

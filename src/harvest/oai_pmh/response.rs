@@ -8,6 +8,7 @@
 //! pieces together, because a response of a few bytes for each record could otherwise fill the memory.
 
 mod broken_markup;
+mod catalogue;
 mod record;
 mod size;
 
@@ -17,6 +18,7 @@ use quick_xml::{
     name::{Namespace, ResolveResult},
 };
 
+pub use self::catalogue::{FormatDescription, SetDescription};
 use self::{broken_markup::recover, record::RecordContent, size::ListSize};
 pub(super) use self::{
     record::{ListText, RawRecord},
@@ -48,12 +50,6 @@ const MAX_DATE_BYTES: usize = 64;
 /// Maximum number of errors of the protocol in one response. Others are ignored.
 const MAX_ERRORS: usize = 16;
 
-/// Maximum length of a set of `ListSets` in memory, in bytes.
-const MAX_SET_BYTES: usize = 256;
-
-/// Maximum number of sets that a record, or a page of `ListSets`, can name. Others are ignored.
-const MAX_SETS: usize = 1000;
-
 /// A response.
 #[derive(Debug, Default)]
 pub(super) struct Response {
@@ -63,8 +59,12 @@ pub(super) struct Response {
     pub(super) errors: Vec<(String, String)>,
     /// Facts about the repository.
     pub(super) identify: Option<IdentifyFields>,
-    /// Sets of `ListSets`.
-    pub(super) sets: Vec<String>,
+    /// Sets of a page of `ListSets`.
+    pub(super) sets: Vec<SetDescription>,
+    /// Token of the next page of `ListSets`.
+    pub(super) token: Option<String>,
+    /// Formats of `ListMetadataFormats`.
+    pub(super) formats: Vec<FormatDescription>,
     /// The list, if the response has one.
     pub(super) list: Option<RecordList>,
     /// Whether broken markup was repaired.
@@ -109,10 +109,15 @@ pub(super) enum InvalidResponse {
     Cancelled,
 }
 
-/// Parses a response.
-pub(super) fn parse(text: &str, limits: PageLimits, cancelled: &Cancelled) -> Result<Response, InvalidResponse> {
-    match Parser::new(text, limits, cancelled).response() {
-        Err(InvalidResponse::Malformed(reason)) => match recover(text, limits, cancelled)? {
+/// Parses a response. `sets` are those that the harvest follows; none for all.
+pub(super) fn parse(
+    text: &str,
+    limits: PageLimits,
+    sets: &[String],
+    cancelled: &Cancelled,
+) -> Result<Response, InvalidResponse> {
+    match Parser::new(text, limits, sets, cancelled).response() {
+        Err(InvalidResponse::Malformed(reason)) => match recover(text, limits, sets, cancelled)? {
             Some(response) => Ok(Response { is_recovered: true, ..response }),
             None => Err(InvalidResponse::Malformed(reason)),
         },
@@ -124,6 +129,8 @@ struct Parser<'t> {
     text: &'t str,
     reader: NsReader<&'t [u8]>,
     size: ListSize,
+    /// Sets that the harvest follows; none for all.
+    sets: &'t [String],
     cancelled: &'t Cancelled,
     /// Namespace declarations of the elements around the records: the attribute and its raw value.
     outer_namespaces: Vec<(String, String)>,
@@ -137,10 +144,10 @@ enum Child<'t> {
 }
 
 impl<'t> Parser<'t> {
-    fn new(text: &'t str, limits: PageLimits, cancelled: &'t Cancelled) -> Self {
+    fn new(text: &'t str, limits: PageLimits, sets: &'t [String], cancelled: &'t Cancelled) -> Self {
         let mut reader = NsReader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Self { text, reader, size: ListSize::new(limits), cancelled, outer_namespaces: Vec::new() }
+        Self { text, reader, size: ListSize::new(limits), sets, cancelled, outer_namespaces: Vec::new() }
     }
 
     fn response(&mut self) -> Result<Response, InvalidResponse> {
@@ -159,7 +166,8 @@ impl<'t> Parser<'t> {
                     }
                 }
                 b"Identify" if is_oai => response.identify = Some(self.identify()?),
-                b"ListSets" if is_oai => response.sets = self.sets()?,
+                b"ListSets" if is_oai => (response.sets, response.token) = self.sets()?,
+                b"ListMetadataFormats" if is_oai => response.formats = self.formats()?,
                 b"ListRecords" | b"ListIdentifiers" | b"GetRecord" if is_oai => {
                     self.note_namespaces(&start)?;
                     let list = self.list()?;
@@ -191,24 +199,6 @@ impl<'t> Parser<'t> {
 
     fn foreign(&self) -> InvalidResponse {
         InvalidResponse::NotOaiPmh(self.text.trim_start().chars().take(SHOWN_CHARS).collect())
-    }
-
-    fn sets(&mut self) -> Result<Vec<String>, InvalidResponse> {
-        let mut sets = Vec::new();
-        while let Child::Start(start, is_oai) = self.child()? {
-            if !is_oai || start.local_name().as_ref() != b"set" {
-                self.skip()?;
-                continue;
-            }
-            while let Child::Start(field, is_oai) = self.child()? {
-                if is_oai && field.local_name().as_ref() == b"setSpec" && sets.len() < MAX_SETS {
-                    sets.push(self.text_of(MAX_SET_BYTES)?);
-                } else {
-                    self.skip()?;
-                }
-            }
-        }
-        Ok(sets)
     }
 
     fn identify(&mut self) -> Result<IdentifyFields, InvalidResponse> {
@@ -250,16 +240,21 @@ impl<'t> Parser<'t> {
                 }
                 b"resumptionToken" if is_oai => {
                     list.complete_list_size = attribute(&start, "completeListSize").and_then(|size| size.parse().ok());
-                    let token = self.text_of(MAX_TEXT_BYTES + 1)?;
-                    if token.len() > MAX_TEXT_BYTES {
-                        let reason = format!("the resumption token has more than {MAX_TEXT_BYTES} bytes");
-                        return Err(InvalidResponse::TooMuch(reason));
-                    }
-                    list.token = Some(token).filter(|token| !token.is_empty());
+                    list.token = self.token()?;
                 }
                 _ => self.skip()?,
             }
         }
+    }
+
+    /// Reads a resumption token; `None` if it is empty.
+    fn token(&mut self) -> Result<Option<String>, InvalidResponse> {
+        let token = self.text_of(MAX_TEXT_BYTES + 1)?;
+        if token.len() > MAX_TEXT_BYTES {
+            let reason = format!("the resumption token has more than {MAX_TEXT_BYTES} bytes");
+            return Err(InvalidResponse::TooMuch(reason));
+        }
+        Ok(Some(token).filter(|token| !token.is_empty()))
     }
 
     /// Reads a record whose start tag begins at `offset`.
@@ -285,19 +280,28 @@ impl<'t> Parser<'t> {
     /// Reads the header of a record.
     fn header(&mut self, record: &mut RawRecord, start: &BytesStart<'_>) -> Result<(), InvalidResponse> {
         record.is_deleted = attribute(start, "status").is_some_and(|status| status.eq_ignore_ascii_case("deleted"));
+        let (mut names_set, mut is_followed) = (false, false);
         while let Child::Start(field, is_oai) = self.child()? {
             match field.local_name().as_ref() {
                 b"identifier" if is_oai => record.identifier = self.text_of(MAX_IDENTIFIER_BYTES)?,
                 b"datestamp" | b"dateStamp" if is_oai => record.datestamp = self.text_of(MAX_DATE_BYTES)?,
-                // Those of the only record of `GetRecord` are read.
-                b"setSpec" if is_oai && self.size.records == 0 && record.sets.len() < MAX_SETS => {
+                b"setSpec" if is_oai && !self.sets.is_empty() => {
                     let set = self.text_of(MAX_TEXT_BYTES)?;
-                    record.sets.push(set);
+                    (names_set, is_followed) = (true, is_followed || self.follows(&set));
                 }
                 _ => self.skip()?,
             }
         }
+        record.is_foreign = names_set && !is_followed;
         Ok(())
+    }
+
+    /// Returns whether a set is one of those that the harvest follows, or within one.
+    fn follows(&self, set: &str) -> bool {
+        let is_within = |followed: &String| {
+            set.strip_prefix(followed.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        };
+        self.sets.iter().any(is_within)
     }
 
     /// Remembers the namespaces of an element around the records. Those of an inner element replace the outer ones.

@@ -23,7 +23,7 @@ use crate::{
         HarvestError, Listing, Page, PageEnd, Sight,
         client::RequestError,
         deletions::implausibility,
-        membership::{Existence, Membership, never_missing, pending_before},
+        membership::{Existence, Membership, count_renamed, never_missing, pending_before},
     },
     journal::harvest::{ListedCounts, ListedRecords},
     model::Timestamp,
@@ -121,7 +121,7 @@ impl OaiPmhHarvester {
                 Existence::Live | Existence::Unsure if sweep.asked < MAX_ASKED => {
                     sweep.asked += 1;
                     match self.record(&identifier, position.quirks).await {
-                        Ok(record) if !record.is_deleted && !self.has_left(&record) => page.confirm(record),
+                        Ok(record) if !record.is_deleted && !record.is_foreign => page.confirm(record),
                         // Only the lists say that an unreadable record is deleted.
                         Ok(_) if membership.existence() == Existence::Live => {}
                         Ok(record) => page.delete_at(&identifier, &record.datestamp),
@@ -211,7 +211,14 @@ impl OaiPmhHarvester {
                     counts.all
                 ));
             }
-            if let Some(remark) = implausibility(counts, self.settings.max_deleted_percent, "records") {
+            if let Some(mut remark) = implausibility(counts, self.settings.max_deleted_percent, "records") {
+                let renamed = count_renamed(&self.journal, &self.source, full.began).await?;
+                if renamed > 0 {
+                    remark.push_str(&format!(
+                        "; {renamed} listed records have the metadata of missing ones, as if the repository had given its \
+                         records other identifiers"
+                    ));
+                }
                 position.sweep = None;
                 return Ok(end(&position, told.into_iter().chain([remark]).collect()));
             }
@@ -238,7 +245,7 @@ impl OaiPmhHarvester {
                 continue;
             }
             match self.record(&identifier, position.quirks).await {
-                Ok(record) if record.is_deleted || self.has_left(&record) => {
+                Ok(record) if record.is_deleted || record.is_foreign => {
                     page.delete_at(&identifier, &record.datestamp);
                 }
                 Ok(record) => page.confirm(record),
@@ -284,6 +291,8 @@ impl OaiPmhHarvester {
                 date: record.date(),
                 at: began,
                 sight,
+                is_foreign: false,
+                doubles: 0,
             };
             (record, Some(listing))
         });
@@ -291,17 +300,6 @@ impl OaiPmhHarvester {
         let records = self.records(records.collect(), (ListText::none(), Vec::new()), date, &place);
         let listed = ListedRecords { at: Some(began), ..ListedRecords::default() };
         Page { listed, is_listed: false, ..Page::new(records, position.text(), PageEnd::More) }
-    }
-
-    /// Returns whether a record has left the sets of the harvest. Records that name no set are not judged.
-    fn has_left(&self, record: &RawRecord) -> bool {
-        let belongs = |set: &String| {
-            let is_within = |wanted: &String| {
-                set.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
-            };
-            self.settings.sets.iter().any(is_within)
-        };
-        !self.settings.sets.is_empty() && !record.sets.is_empty() && !record.sets.iter().any(belongs)
     }
 }
 

@@ -125,6 +125,43 @@ fn check_accepts_the_journal_of_a_running_gateway() {
 }
 
 #[test]
+fn check_warns_of_sources_with_the_same_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = |name: &str, transport: &str, url: &str, lines: &str| {
+        format!("[sources.{name}]\ntransport = \"{transport}\"\ndialect = \"{transport}\"\nurl = \"{url}\"\n{lines}\n")
+    };
+    let public = "[server]\npublic_url = \"https://tidings.example.org\"\n".to_owned();
+    let apart = public.clone()
+        + &source("maps", "oai-pmh", "https://r.example.org/oai?db=maps", "")
+        + &source("prints", "oai-pmh", "https://r.example.org/oai?db=prints", "")
+        + &source("mods", "oai-pmh", "https://r.example.org/oai?db=maps", "metadata_prefix = \"mods\"")
+        + &source("n1", "feed", "https://r.example.org/feed?key=hush-hush&a=1", "")
+        + &source("n2", "feed", "https://r.example.org/feed?key=hush-hush&a=2", "");
+    let (code, stdout, stderr) = run("check", folder.path(), &configuration(folder.path(), &apart));
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    for place in [
+        "maps: oai-pmh, oai-pmh, oai_dc of https://r.example.org/oai?db=maps\n",
+        "https://r.example.org/oai?db=prints\n",
+    ] {
+        assert!(stdout.contains(place), "{stdout}");
+    }
+    let shared = public
+        + &source("theses", "oai-pmh", "https://me:hush-hush@r.example.org/oai", "sets = [\"theses\"]")
+        + &source("open", "oai-pmh", "https://r.example.org/oai", "sets = [\"open\"]")
+        + &source("n1", "feed", "https://r.example.org/feed?key=hush-hush", "")
+        + &source("n2", "feed", "https://r.example.org/feed?key=hush-hush", "every = \"1d\"");
+    let (code, _, stderr) = run("check", folder.path(), &configuration(folder.path(), &shared));
+    assert_eq!(code, 0, "{stderr}");
+    for expected in [
+        "the sources open and theses have the same objects (oai_dc of https://r.example.org/oai), so",
+        "the sources n1 and n2 have the same objects (feed https://r.example.org/feed), so",
+    ] {
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+    assert!(!stderr.contains("hush-hush"));
+}
+
+#[test]
 fn check_marks_expired_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let config = gateway_with_auth::configuration(folder.path(), "");

@@ -59,6 +59,10 @@ fn error_about_a_harvest_names_the_setting_and_not_the_password() {
             good("queue = \"q\""),
             wrong("queue", "it is a setting of the transport \"amqp\", but this source has \"oai-pmh\""),
         ),
+        (
+            source("oai-pmh", "url = \"http://h/oai?verb=Identify\""),
+            wrong("url", "it has the parameter verb; give the base URL, without the parameters of a request"),
+        ),
     ] {
         let error = load(&file, &[]).unwrap_err();
         assert_eq!(error, message, "{file}");
@@ -121,7 +125,11 @@ fn error_about_a_folder_names_the_setting() {
         ),
         (
             good("url = \"http://h/\""),
-            wrong("url", "it is a setting of the transport \"amqp\", but this source has \"folder\""),
+            wrong(
+                "url",
+                "it is a setting of the transports \"amqp\", \"stomp\", \"oai-pmh\", \"feed\" and \"gateway\", but this source has \
+                 \"folder\"",
+            ),
         ),
         (
             good("max_deleted_percent = 101"),
@@ -130,6 +138,14 @@ fn error_about_a_folder_names_the_setting() {
     ] {
         assert_eq!(load(&file, &[]).map(|_| ()).unwrap_err(), message, "{file}");
     }
+}
+
+#[test]
+fn error_about_a_setting_of_others_names_all_of_them() {
+    let file = "[sources.q]\ntransport = \"download\"\ndialect = \"download\"\nof = [\"fedora3\"]\nevery = \"1h\"\n";
+    let expected = "the setting sources.q.every in my.toml is wrong: it is a setting of the transports \"oai-pmh\", \"feed\", \
+                    \"folder\" and \"gateway\", but this source has \"download\"";
+    assert_eq!(load(file, &[]).map(|_| ()).unwrap_err(), expected);
 }
 
 #[test]

@@ -18,23 +18,23 @@ use crate::support::{
 };
 
 /// Name of the list that incremental runs get, if a test writes it.
-const RECENT: &str = "recent";
+pub(super) const RECENT: &str = "recent";
 
 /// Repository whose lists a test writes, by set; the whole repository is the set without a name.
-struct Lists {
+pub(super) struct Lists {
     lists: Arc<Mutex<BTreeMap<String, String>>>,
     single: Arc<Mutex<BTreeMap<String, String>>>,
-    journal: OpenJournal,
-    settings: OaiPmhSettings,
+    pub(super) journal: OpenJournal,
+    pub(super) settings: OaiPmhSettings,
     server: Receiver,
     _folder: tempfile::TempDir,
 }
 
-fn ago(hours: i64) -> String {
+pub(super) fn ago(hours: i64) -> String {
     (Utc::now() - TimeDelta::hours(hours)).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-fn live(identifier: &str, date: &str, title: &str) -> String {
+pub(super) fn live(identifier: &str, date: &str, title: &str) -> String {
     format!(
         "<record><header><identifier>{identifier}</identifier><datestamp>{date}</datestamp></header>\
          <metadata><t>{title}</t></metadata></record>"
@@ -42,7 +42,7 @@ fn live(identifier: &str, date: &str, title: &str) -> String {
 }
 
 /// A record whose metadata has two roots.
-fn broken(identifier: &str, date: &str) -> String {
+pub(super) fn broken(identifier: &str, date: &str) -> String {
     live(identifier, date, "x").replace("</t>", "</t><t/>")
 }
 
@@ -53,7 +53,7 @@ fn tombstone(identifier: &str, date: &str) -> String {
 }
 
 impl Lists {
-    async fn start(deleted: &'static str, sets: &[&str]) -> Self {
+    pub(super) async fn start(deleted: &'static str, sets: &[&str]) -> Self {
         let lists = Arc::<Mutex<BTreeMap<String, String>>>::default();
         let single = Arc::<Mutex<BTreeMap<String, String>>>::default();
         let server = Receiver::start({
@@ -98,22 +98,31 @@ impl Lists {
         Self { lists, single, journal, settings, server, _folder: folder }
     }
 
-    fn list(&self, set: &str, records: &[String]) {
+    pub(super) fn list(&self, set: &str, records: &[String]) {
         self.lists.lock().unwrap().insert(set.to_owned(), records.concat());
     }
 
-    async fn run(&self) -> HarvestRun {
+    pub(super) async fn run(&self) -> HarvestRun {
         run_once(&self.journal, &self.settings, 1 << 20, &Arc::default()).await
     }
 
-    async fn complete(&self) -> HarvestRun {
+    pub(super) async fn complete(&self) -> HarvestRun {
         let run = self.run().await;
         assert_eq!(run.state, RunState::Completed, "{run:?}");
         run
     }
 
+    /// Makes the next run compare the numbers of records.
+    async fn a_day_later(&self) {
+        let stored = self.journal.journal.harvest(source()).await.unwrap().unwrap().position;
+        let mut position: serde_json::Value = serde_json::from_str(&stored).unwrap();
+        position["counted"] = "2026-01-01T00:00:00.000Z".into();
+        let position = SourcePosition { source: source(), position: position.to_string().into() };
+        self.journal.journal.append_positioned(Vec::new(), position).await.unwrap();
+    }
+
     /// Returns the identifiers at the ends of the URIs of the live objects.
-    async fn live(&self) -> Vec<String> {
+    pub(super) async fn live(&self) -> Vec<String> {
         let objects = self.journal.journal.registry(None, 1000).await.unwrap();
         let live = objects.into_iter().filter(|(_, state)| state.live_items().next().is_some());
         live.map(|(uri, _)| uri.as_str().split("identifier=").last().unwrap().to_owned()).collect()
@@ -233,16 +242,30 @@ async fn backdated_records_are_found_by_their_number_once_a_day() {
     repository.list("", &[live("r1", &ago(50), "t"), live("r2", &ago(5000), "t"), tombstone("r3", &ago(5000))]);
     repository.list(RECENT, &[]);
     assert_eq!(repository.complete().await.counts.changes, 0);
-    // A day later.
-    let stored = repository.journal.journal.harvest(source()).await.unwrap().unwrap().position;
-    let mut position: serde_json::Value = serde_json::from_str(&stored).unwrap();
-    position["counted"] = "2026-01-01T00:00:00.000Z".into();
-    let position = SourcePosition { source: source(), position: position.to_string().into() };
-    repository.journal.journal.append_positioned(Vec::new(), position).await.unwrap();
+    repository.a_day_later().await;
     let run = repository.complete().await;
     let reason = run.reason.unwrap();
     assert_eq!(reason.as_str(), "the repository announces 3 records, and the journal knows 1; all records are listed");
     assert_eq!(repository.live().await, ["r1", "r2"]);
+    assert_eq!(repository.complete().await.reason, None);
+}
+
+#[tokio::test]
+async fn the_number_of_records_is_compared_for_each_set() {
+    let repository = Lists::start("persistent", &["a", "b"]).await;
+    repository.list("a", &[live("r1", &ago(50), "t"), tombstone("r2", &ago(50))]);
+    repository.list("b", &[live("r1", &ago(50), "t"), live("r3", &ago(50), "t")]);
+    repository.complete().await;
+    repository.list(RECENT, &[]);
+    repository.a_day_later().await;
+    assert_eq!(repository.complete().await.reason, None);
+    repository.list("b", &[live("r1", &ago(50), "t"), live("r3", &ago(50), "t"), live("r4", &ago(5000), "t")]);
+    repository.a_day_later().await;
+    let reason = repository.complete().await.reason.unwrap();
+    let expected = "the repository announces 3 records of the set b, and the journal knows 2; all records are listed";
+    assert_eq!(reason.as_str(), expected);
+    assert_eq!(repository.live().await, ["r1", "r3", "r4"]);
+    repository.a_day_later().await;
     assert_eq!(repository.complete().await.reason, None);
 }
 

@@ -7,7 +7,8 @@ use serde_json::Value;
 use tidings::journal::harvest::{HarvestRun, RunState};
 
 use crate::support::{
-    harvest_fixture::HarvestFixture,
+    harvest_fixture::{HarvestFixture, settings},
+    http_receiver::{Receiver, Reply},
     scripted_repository::{Misbehaviour, identifier},
 };
 
@@ -173,6 +174,39 @@ async fn prefix_is_sent_with_tokens_if_the_repository_needs_it() {
 #[tokio::test]
 async fn repository_without_working_tokens_is_harvested_in_windows() {
     completes(&[Misbehaviour::NoTokens]).await;
+}
+
+#[tokio::test]
+async fn list_that_cannot_be_divided_further_fails_with_the_times_and_the_likely_cause() {
+    let fixture = HarvestFixture::start(0).await;
+    for number in 0..12 {
+        fixture.repository.put(&identifier(number), "Title", 0);
+    }
+    fixture.repository.misbehave(&[Misbehaviour::NoTokens]);
+    let run = fixture.run().await;
+    assert_eq!(run.state, RunState::Failed);
+    let reason = run.reason.unwrap();
+    assert!(reason.as_str().contains("the list of the records was divided down to those "), "{reason:?}");
+    assert!(reason.as_str().contains("if it refuses its own tokens, it may keep them for a session"), "{reason:?}");
+}
+
+#[tokio::test]
+async fn redirections_without_an_end_name_the_address_and_the_cookies() {
+    let server = Receiver::start(|_, _| {
+        let headers = [("location", "/login?from=hush-hush"), ("set-cookie", "seen=hush-hush")];
+        let headers = headers.map(|(name, value)| (name, value.to_owned()));
+        Reply::Answer(302, headers.to_vec(), String::new())
+    })
+    .await;
+    let mut fixture = HarvestFixture::start(0).await;
+    fixture.settings = settings(&format!("http://{}/oai", server.address));
+    let run = fixture.run().await;
+    let expected = format!(
+        "the repository redirects more than 5 times, at last to http://{}/login, with the cookies seen; it may want a login, \
+         or a browser",
+        server.address
+    );
+    assert_eq!(run.reason.unwrap().as_str(), expected);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod announcements;
 mod buckets;
+mod catalogue;
 mod downloads;
 mod dripping;
 mod example;
@@ -37,6 +38,7 @@ mod membership;
 mod misbehaviour;
 mod missing_records;
 mod oai_pmh;
+mod odd_records;
 mod origins;
 mod parts;
 mod program;

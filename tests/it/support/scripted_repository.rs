@@ -118,6 +118,8 @@ pub(crate) struct Script {
     pub(crate) deleted_record: &'static str,
     /// Base URL that `Identify` reports.
     pub(crate) base_url: String,
+    /// Sets of `ListSets`; none for a repository without sets.
+    pub(crate) sets: Vec<String>,
     /// Queries of the requests, decoded.
     pub(crate) requests: Vec<BTreeMap<String, String>>,
     /// Times at which the requests arrived.
@@ -151,6 +153,7 @@ impl ScriptedRepository {
             granularity: "YYYY-MM-DDThh:mm:ssZ",
             deleted_record: "persistent",
             base_url: format!("{}/oai", server.uri()),
+            sets: Vec::new(),
             requests: Vec::new(),
             arrivals: Vec::new(),
             response_time: Duration::ZERO,
@@ -275,6 +278,12 @@ impl Handler {
         if verb == "Identify" {
             let identify = script.identify();
             return script.envelope(&identify, false);
+        }
+        if verb == "ListSets" {
+            return script.set_page(query.get("resumptionToken").map(String::as_str));
+        }
+        if verb == "ListMetadataFormats" {
+            return script.formats();
         }
         if verb == "GetRecord" {
             return script.single(&query["identifier"]);

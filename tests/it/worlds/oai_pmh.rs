@@ -43,13 +43,16 @@ pub(crate) enum Act {
         record: u8,
         set: usize,
     },
-    /// A bug of the software makes the metadata of a record unreadable, until it is mended without a new datestamp.
+    /// A bug of the software makes the metadata of a changed record unreadable, until it is mended without a new datestamp.
     Break {
         record: u8,
     },
     Mend,
     Harvest,
 }
+
+/// Record that no step names.
+const LAST: u8 = 5;
 
 /// Repository with its harvest.
 pub(crate) struct OaiPmh {
@@ -69,7 +72,7 @@ impl OaiPmh {
 
     /// Returns URI and digest of a record as the dialect reads it.
     fn expected(repository: &Repository, number: u8, record: &Record) -> (String, String) {
-        let row = Row { is_live: true, date: repository.now };
+        let row = Row::new(true, repository.now);
         let xml = xml(number, record, &row, false);
         let xml = xml.replacen("<record>", &format!("<record xmlns='{}'>", oai_pmh::NAMESPACE), 1);
         let dialect = (dialect("oai-pmh").unwrap().build)(Value::Null, Limits::default()).unwrap();
@@ -107,8 +110,12 @@ impl World for OaiPmh {
             1 => Just("\u{feff}\u{feff}"),
             1 => Just("\r\n\u{feff}"),
         ];
-        (deleted, sets, any::<[bool; 4]>(), before)
-            .prop_map(|(deleted, sets, [everything, lists_identifiers, tombstones, query], before_documents)| {
+        let doubles = prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(30))];
+        let nonces = prop_oneof![6 => Just(false), 1 => Just(true)];
+        let stale = prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(60))];
+        (deleted, sets, any::<[bool; 4]>(), before, (doubles, stale, nonces))
+            .prop_map(|(deleted, sets, switches, before_documents, (doubles, stale, nonces))| {
+                let [everything, lists_identifiers, tombstones, query] = switches;
                 Behaviour {
                     deleted,
                     lists_everything: everything || deleted != DeletedRecord::Persistent,
@@ -118,6 +125,9 @@ impl World for OaiPmh {
                     sets,
                     before_documents,
                     query,
+                    doubles,
+                    stale_tombstones: stale.filter(|_| deleted != DeletedRecord::No),
+                    nonces,
                 }
             })
             .boxed()
@@ -130,7 +140,7 @@ impl World for OaiPmh {
             3 => place().prop_map(|(record, set)| Act::Move { record, set }),
             2 => (0..5u8).prop_map(|record| Act::Delete { record }),
             1 => place().prop_map(|(record, set)| Act::StoreBackdated { record, set }),
-            1 => (0..5u8).prop_map(|record| Act::Break { record }),
+            2 => (0..5u8).prop_map(|record| Act::Break { record }),
             1 => Just(Act::Mend),
             6 => Just(Act::Harvest),
         ]
@@ -139,7 +149,7 @@ impl World for OaiPmh {
 
     async fn begin(behaviour: Behaviour) -> Self {
         let now = Utc::now() - TimeDelta::days(60);
-        let repository = Repository { behaviour, base: String::new(), records: BTreeMap::new(), now };
+        let repository = Repository { behaviour, base: String::new(), records: BTreeMap::new(), now, responses: 0 };
         let repository = Arc::new(Mutex::new(repository));
         let server = Receiver::start({
             let repository = Arc::clone(&repository);
@@ -209,8 +219,9 @@ impl World for OaiPmh {
                     }
                 }
                 Act::Break { record } => {
-                    if let Some(record) = repository.records.get_mut(&record) {
-                        record.is_broken = true;
+                    if let Some(set) = live_sets(repository, record).into_iter().next() {
+                        repository.store(record, set, now);
+                        repository.records.entry(record).or_default().is_broken = true;
                     }
                 }
                 Act::Mend => repository.records.values_mut().for_each(|record| record.is_broken = false),
@@ -221,15 +232,42 @@ impl World for OaiPmh {
     }
 
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
-        self.with(|repository| repository.records.values_mut().for_each(|record| record.is_broken = false));
-        rig.harvest("r").await;
-        if self.with(|repository| repository.behaviour.lists_everything) {
-            // After this time the next run lists everything.
-            tokio::time::sleep(std::time::Duration::from_millis(1010)).await;
+        if self.with(|repository| repository.records.values().any(|record| record.is_broken)) {
+            // The mark of the harvest moves past the broken records before they are mended.
+            rig.harvest("r").await;
+            self.with(|repository| {
+                repository.now += TimeDelta::hours(1);
+                let set = repository.behaviour.sets.first().copied().unwrap_or_default();
+                repository.store(LAST, set, repository.now);
+            });
+            rig.harvest("r").await;
         }
-        let run = rig.harvest("r").await;
+        self.with(|repository| repository.records.values_mut().for_each(|record| record.is_broken = false));
+        let (lists_everything, nonces, doubles) = self.with(|repository| {
+            let Behaviour { lists_everything, nonces, doubles, .. } = repository.behaviour;
+            (lists_everything, nonces, doubles.is_some())
+        });
+        // Changes that return in each run are bounded after the third one, and a record whose newer double has left counts in
+        // the second list without it.
+        let runs = if nonces { 5 } else { 1 + u32::from(doubles) };
+        let mut run = rig.harvest("r").await;
+        for _ in 0..runs {
+            if lists_everything {
+                // After this time the next run lists everything.
+                tokio::time::sleep(std::time::Duration::from_millis(1010)).await;
+            }
+            run = rig.harvest("r").await;
+        }
         if run["state"] != "completed" {
             return Err(format!("the last run is {run}"));
+        }
+        let has_records = self.with(|repository| {
+            let sets = &repository.behaviour.sets;
+            repository.records.values().any(|record| record.is_live_in(sets))
+        });
+        let reason = run["reason"].as_str().unwrap_or_default();
+        if nonces && lists_everything && has_records && !reason.contains("change in each run") {
+            return Err(format!("the last run does not say that records change in each run: {run}"));
         }
         let head = rig.gateway().head().await;
         rig.harvest("r").await;
@@ -243,8 +281,9 @@ impl World for OaiPmh {
             let live = repository.records.iter().filter(|(_, record)| record.is_live_in(sets));
             let item = |(number, record): (&u8, &Record)| {
                 let (uri, digest) = Self::expected(repository, *number, record);
-                let item =
-                    ItemTruth { object: uri.clone(), public: true, digest: Some(digest), ..ItemTruth::default() };
+                // A change that returns in each run is withheld for a day.
+                let digest = (!repository.behaviour.nonces).then_some(digest);
+                let item = ItemTruth { object: uri.clone(), public: true, digest, ..ItemTruth::default() };
                 (uri, item)
             };
             let items = live.map(item).collect();

@@ -15,6 +15,7 @@ use crate::harvest::Cancelled;
 pub(super) fn recover(
     text: &str,
     limits: PageLimits,
+    sets: &[String],
     cancelled: &Cancelled,
 ) -> Result<Option<Response>, InvalidResponse> {
     let Some(spans) = record_spans(text) else { return Ok(None) };
@@ -28,7 +29,7 @@ pub(super) fn recover(
         at = *to;
     }
     envelope.push_str(&text[at..]);
-    let mut response = match Parser::new(&envelope, limits, cancelled).response() {
+    let mut response = match Parser::new(&envelope, limits, sets, cancelled).response() {
         Ok(response) => response,
         Err(error @ (InvalidResponse::TooMuch(_) | InvalidResponse::Cancelled)) => return Err(error),
         Err(_) => return Ok(None),
@@ -46,7 +47,7 @@ pub(super) fn recover(
         let xml = &text[from..to];
         // The record alone, in an envelope of its own.
         let alone = format!("<OAI-PMH{declared}><ListRecords>{xml}</ListRecords></OAI-PMH>");
-        let read = Parser::new(&alone, limits, cancelled).response().ok().and_then(|response| response.list);
+        let read = Parser::new(&alone, limits, sets, cancelled).response().ok().and_then(|response| response.list);
         let read = read.and_then(|mut list| list.records.pop());
         let content = RecordContent::Piece { from, to, is_alone: read.is_none() };
         list.records.push(RawRecord { content, size: to - from, ..read.unwrap_or_default() });

@@ -22,8 +22,10 @@ pub(in crate::harvest::oai_pmh) struct RawRecord {
     pub(in crate::harvest::oai_pmh) size: usize,
     /// Whether the record is deleted.
     pub(in crate::harvest::oai_pmh) is_deleted: bool,
-    /// Sets that the record says it belongs to, for the first record of a response.
-    pub(in crate::harvest::oai_pmh) sets: Vec<String>,
+    /// Whether the record says that it is in sets, and the harvest follows none of them.
+    pub(in crate::harvest::oai_pmh) is_foreign: bool,
+    /// Number of other records of the page with this identifier.
+    pub(in crate::harvest::oai_pmh) doubles: u64,
     /// Whether a list has the record, and `GetRecord` says that it does not exist.
     pub(in crate::harvest::oai_pmh) is_undelivered: bool,
     /// Reason why the repository does not deliver the record.
@@ -91,6 +93,16 @@ impl RawRecord {
     /// Returns the datestamp; `None` if it is missing or cannot be read.
     pub(in crate::harvest::oai_pmh) fn date(&self) -> Option<Timestamp> {
         datestamp_of(&self.datestamp)
+    }
+
+    /// Returns whether another record of the same page is the same, however often the page has it.
+    pub(in crate::harvest::oai_pmh) fn is_same(&self, other: &Self, text: &ListText) -> bool {
+        let piece = |record: &Self| match &record.content {
+            RecordContent::Piece { from, to, .. } => text.text.get(*from..*to).unwrap_or_default().to_owned(),
+            RecordContent::Header => record.header_xml(),
+            RecordContent::Own(xml) => xml.to_string(),
+        };
+        piece(self) == piece(other)
     }
 
     /// Returns the identifier, and keeps it only if the message of the record needs it: for a header alone, and for the reason

@@ -7,7 +7,7 @@ use crate::{format::oai_pmh::NAMESPACE, harvest::Cancelled};
 const ALL_BYTES: usize = 8 << 20;
 
 fn parse(text: &str, record_bytes: usize) -> Result<Response, InvalidResponse> {
-    super::parse(text, PageLimits { record_bytes, all_bytes: ALL_BYTES }, &Cancelled::default())
+    super::parse(text, PageLimits { record_bytes, all_bytes: ALL_BYTES }, &["a".to_owned()], &Cancelled::default())
 }
 
 /// Returns the records as XML.

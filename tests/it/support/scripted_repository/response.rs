@@ -37,6 +37,36 @@ impl Script {
         )
     }
 
+    /// Answers `ListSets`; the token is the number of the sets before.
+    pub(super) fn set_page(&mut self, token: Option<&str>) -> ResponseTemplate {
+        let unknown = self.find(|one| if let Misbehaviour::UnknownErrors(times) = one { Some(times) } else { None });
+        if self.fails(unknown) {
+            return ResponseTemplate::new(500);
+        }
+        if self.sets.is_empty() {
+            return self.error("noSetHierarchy", "no sets");
+        }
+        let start = token.map_or(0, |token| token.strip_prefix("from ").unwrap().parse().unwrap());
+        let set = |spec: &String| format!("<set><setSpec>{spec}</setSpec><setName>Name of {spec}</setName></set>");
+        let sets: String = self.sets.iter().skip(start).take(self.page_size).map(set).collect();
+        let next = start + self.page_size;
+        let token = if self.has(Misbehaviour::RepeatedPage) {
+            "<resumptionToken>from 0</resumptionToken>".to_owned()
+        } else if next < self.sets.len() {
+            format!("<resumptionToken>from {next}</resumptionToken>")
+        } else {
+            "<resumptionToken/>".to_owned()
+        };
+        self.envelope(&format!("<ListSets>{sets}{token}</ListSets>"), false)
+    }
+
+    pub(super) fn formats(&mut self) -> ResponseTemplate {
+        let format = "<metadataFormat><metadataPrefix>oai_dc</metadataPrefix>\
+             <schema>http://www.openarchives.org/OAI/2.0/oai_dc.xsd</schema>\
+             <metadataNamespace>http://www.openarchives.org/OAI/2.0/oai_dc/</metadataNamespace></metadataFormat>";
+        self.envelope(&format!("<ListMetadataFormats>{format}</ListMetadataFormats>"), false)
+    }
+
     pub(super) fn list(&mut self, query: &BTreeMap<String, String>) -> ResponseTemplate {
         self.lists_identifiers = query["verb"] == "ListIdentifiers";
         let has_token = query.contains_key("resumptionToken");

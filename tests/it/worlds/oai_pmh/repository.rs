@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 pub(super) const SETS: [&str; 3] = ["a", "b", "c"];
 
@@ -33,12 +33,26 @@ pub(crate) struct Behaviour {
     pub(super) before_documents: &'static str,
     /// The base URL has a query.
     pub(super) query: bool,
+    /// Records with an even number are listed twice, with another title and this older datestamp, in minutes.
+    pub(super) doubles: Option<i64>,
+    /// A tombstone that is so many minutes older follows each record with an odd number.
+    pub(super) stale_tombstones: Option<i64>,
+    /// Each response has other metadata.
+    pub(super) nonces: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) is_live: bool,
     pub(super) date: DateTime<Utc>,
+    /// The record has the identifier of another one.
+    pub(super) is_double: bool,
+}
+
+impl Row {
+    pub(super) fn new(is_live: bool, date: DateTime<Utc>) -> Self {
+        Self { is_live, date, is_double: false }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -60,6 +74,8 @@ pub(super) struct Repository {
     pub(super) base: String,
     pub(super) records: BTreeMap<u8, Record>,
     pub(super) now: DateTime<Utc>,
+    /// Number of responses.
+    pub(super) responses: u32,
 }
 
 pub(super) fn identifier(record: u8) -> String {
@@ -72,7 +88,8 @@ pub(super) fn date(time: DateTime<Utc>) -> String {
 
 impl Repository {
     /// Answers a request of the protocol.
-    pub(super) fn answer(&self, query: &BTreeMap<String, String>) -> String {
+    pub(super) fn answer(&mut self, query: &BTreeMap<String, String>) -> String {
+        self.responses += 1;
         let argument = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
         let content = match argument("verb") {
             "Identify" => self.identify(),
@@ -113,7 +130,7 @@ impl Repository {
         let row = found.and_then(|(_, record)| record.rows.values().max_by_key(|row| (row.is_live, row.date)));
         match (found, row) {
             (Some((number, record)), Some(row)) => {
-                format!("<GetRecord>{}</GetRecord>", xml(*number, record, row, false))
+                format!("<GetRecord>{}</GetRecord>", self.record_xml(*number, record, row))
             }
             _ => "<error code=\"idDoesNotExist\">no such record</error>".to_owned(),
         }
@@ -139,7 +156,10 @@ impl Repository {
             .iter()
             .skip(offset)
             .take(PAGE)
-            .map(|(number, row)| xml(*number, &self.records[number], row, headers_only))
+            .map(|(number, row)| match headers_only {
+                true => xml(*number, &self.records[number], row, true),
+                false => self.record_xml(*number, &self.records[number], row),
+            })
             .collect();
         let next = offset + PAGE;
         let token = match (next < rows.len(), offset) {
@@ -160,20 +180,50 @@ impl Repository {
             // Without a set, the record is live if any of its rows is.
             let row = rows.by_ref().map(|(_, row)| row).max_by_key(|row| (row.is_live, row.date))?;
             let newest = if set.is_empty() { record.rows.values().map(|row| row.date).max()? } else { row.date };
-            Some((*number, Row { is_live: row.is_live, date: newest }))
+            Some((*number, Row::new(row.is_live, newest)))
         };
         let mut rows: Vec<_> = self.records.iter().filter_map(in_list).collect();
-        rows.retain(|(_, row)| {
+        if let Some(minutes) = self.behaviour.doubles {
+            let has_double = |(number, row): &&(u8, Row)| number % 2 == 0 && row.is_live;
+            let double = |(number, row): &(u8, Row)| {
+                let date = row.date - TimeDelta::minutes(minutes);
+                (*number, Row { date, is_double: true, ..row.clone() })
+            };
+            let doubles: Vec<_> = rows.iter().filter(has_double).map(double).collect();
+            rows.extend(doubles);
+        }
+        let mut stale = Vec::new();
+        if let Some(minutes) = self.behaviour.stale_tombstones {
+            let has_tombstone = |(number, row): &&(u8, Row)| number % 2 == 1 && row.is_live;
+            let tombstone = |(number, row): &(u8, Row)| {
+                let date = row.date - TimeDelta::minutes(minutes);
+                (*number, Row::new(false, date))
+            };
+            stale = rows.iter().filter(has_tombstone).map(tombstone).collect();
+        }
+        let is_asked_for = |(_, row): &(u8, Row)| {
             (from.is_empty() || *date(row.date) >= *from) && (until.is_empty() || *date(row.date) <= *until)
-        });
-        rows.sort_by_key(|(number, row)| (row.date, *number));
+        };
+        rows.sort_by_key(|(number, row)| (row.date, *number, row.is_double));
+        rows.extend(stale);
+        rows.retain(is_asked_for);
         rows
+    }
+
+    /// Returns a record as this response has it.
+    fn record_xml(&self, number: u8, record: &Record, row: &Row) -> String {
+        let xml = xml(number, record, row, false);
+        if !self.behaviour.nonces {
+            return xml;
+        }
+        let nonce = format!("<dc:description>{}</dc:description></oai_dc:dc>", self.responses);
+        xml.replace("</oai_dc:dc>", &nonce)
     }
 
     pub(super) fn store(&mut self, record: u8, set: usize, date: DateTime<Utc>) {
         let record = self.records.entry(record).or_default();
         record.version += 1;
-        record.rows.entry(set).or_insert(Row { is_live: true, date }).is_live = true;
+        record.rows.entry(set).or_insert(Row::new(true, date)).is_live = true;
         record.rows.values_mut().filter(|row| row.is_live).for_each(|row| row.date = date);
     }
 
@@ -183,7 +233,7 @@ impl Repository {
         let Some(record) = self.records.get_mut(&record) else { return };
         for set in sets {
             if has_tombstones {
-                record.rows.insert(*set, Row { is_live: false, date: now });
+                record.rows.insert(*set, Row::new(false, now));
             } else {
                 record.rows.remove(set);
             }
@@ -208,7 +258,11 @@ pub(super) fn xml(number: u8, record: &Record, row: &Row, header_only: bool) -> 
     if header_only {
         return header;
     }
-    let metadata = if row.is_live { metadata(number, record) } else { String::new() };
+    let metadata = match (row.is_live, row.is_double) {
+        (false, _) => String::new(),
+        (true, false) => metadata(number, record),
+        (true, true) => metadata(number, record).replace("Straße", "Allee"),
+    };
     format!("<record>{header}{metadata}</record>")
 }
 
