@@ -235,7 +235,9 @@ impl FeedWorld {
         }
         let is_undated = self.with(|site| site.publisher.dates == UNREADABLE_DATE);
         let is_said = run["reason"].as_str().is_some_and(|reason| reason.contains("are not readable"));
-        if is_said && !is_undated || is_undated && !is_said && run["records"] != 0 {
+        // A kill loses the remarks of the pages before it.
+        let must_say = is_undated && run["records"] != 0 && !rig.was_interrupted;
+        if is_said && !is_undated || must_say && !is_said {
             return Err(format!("the dates are unreadable: {is_undated}; the run is {run}"));
         }
         let (listed, is_complete) = self.with(|site| (site.feeds[feed].clone(), site.publisher.complete[feed]));
