@@ -190,7 +190,7 @@ mod tests {
     fn parts_are_small_in_number_and_size_and_miss_nothing() {
         for (bytes, records, largest) in [(1, 1200, PART_RECORDS), (PART_BYTES / 2, 10, 2), (PART_BYTES * 2, 3, 1)] {
             let listed = ListedRecords {
-                former: FormerRecords::Remove,
+                former: FormerRecords::Unlist,
                 gone: (0..700).map(|n| n.to_string()).collect(),
                 present: (0..700).map(|n| n.to_string().into()).collect(),
                 at: None,
@@ -201,10 +201,12 @@ mod tests {
             while !rest.is_empty() {
                 let part = rest.next_part();
                 assert!(part.records.len() <= largest, "{}", part.records.len());
-                assert!(part.listed.gone.len() + part.listed.present.len() <= PART_RECORDS);
+                let rows = part.listed.gone.len() + part.listed.present.len();
+                assert!(rows <= PART_RECORDS);
+                assert!(rows == 0 || rest.records.is_empty(), "the list follows the messages");
                 found += part.records.len();
                 listed += part.listed.gone.len() + part.listed.present.len();
-                replaced += u32::from(part.listed.former == FormerRecords::Remove);
+                replaced += u32::from(part.listed.former == FormerRecords::Unlist);
             }
             assert_eq!((found, listed, replaced), (records, 1400, 1));
         }

@@ -143,14 +143,15 @@ pub enum FormerRecords {
     /// They stay.
     #[default]
     Keep,
-    /// They are removed, because they belong to another list.
-    Remove,
     /// They are kept under another name, because their objects are still in the registry.
     Rename(SourceName),
-    /// Those without a validator are removed, and the others stay with the time [`Timestamp::EPOCH`]: they are no longer
-    /// listed, but not gone.
+    /// They are no longer listed, but not gone. Those with a validator stay for the claims of other sources, with a time
+    /// before all others (-1 ms), and are neither counted nor missing. The others are removed.
     Unlist,
 }
+
+/// Maximum number of other sources whose records are compared with one of a source: those with the first names.
+pub const MAX_CLAIMS: usize = 16;
 
 /// A record that another source has listed too.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,7 +336,7 @@ impl Journal {
         self.read(move |store| store.validators(&source, &identifiers)).await
     }
 
-    /// Returns the records of other sources with these identifiers.
+    /// Returns the records of other sources with these identifiers, at most [`MAX_CLAIMS`] for each.
     ///
     /// # Errors
     /// Fails if the store fails.

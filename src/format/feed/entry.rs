@@ -1,6 +1,6 @@
 //! One entry as feed-rs parses it, with its identity, its canonical digest and its attachments.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, collections::HashSet, rc::Rc};
 
 use feed_rs::{
     model::{Category, Entry, Link},
@@ -15,6 +15,9 @@ use crate::model::{Timestamp, Uri};
 /// Relations of links that belong to the content of an entry. Others, such as `replies`, `self` or `edit`, describe
 /// its surroundings.
 const CONTENT_RELATIONS: [&str; 4] = ["alternate", "enclosure", "related", "via"];
+
+/// Maximum size of the URLs by which a later document recognises the files of an entry, in bytes.
+const MAX_FILE_BYTES: usize = 8 << 10;
 
 /// Maximum length of an unreadable date that is shown, in characters.
 const MAX_SHOWN_CHARS: usize = 60;
@@ -40,7 +43,7 @@ pub struct EntryIdentity {
     pub unreadable_date: Option<String>,
     /// First URL of an enclosure that has a signature, without it.
     pub signed_url: Option<String>,
-    /// URLs of the enclosures and of content at another URL, without signatures.
+    /// URLs of the enclosures and of content at another URL, without signatures; the first 8 KiB of them.
     pub files: Vec<String>,
     /// SHA-256 of title, links, summary, content, enclosures and categories, in a canonical form.
     pub digest: String,
@@ -94,7 +97,13 @@ impl ParsedEntry {
         let (Some(entry), None) = (entries.next(), entries.next()) else {
             return Err("the document has not exactly one entry with an id, a link or a title".to_owned());
         };
-        let files = attachments(&entry, feed_url).into_iter().map(|file| file.url.to_string()).collect();
+        let mut bytes = 0;
+        let files = attachments(&entry, feed_url).into_iter().map(|file| file.url.to_string());
+        let files = files.take_while(|url| {
+            bytes += url.len();
+            bytes <= MAX_FILE_BYTES
+        });
+        let files = files.collect();
         let identity = EntryIdentity { unreadable_date: unreadable.take(), files, ..EntryIdentity::of(&entry) };
         if identity.id.is_none() && identity.link.is_none() && content_texts(&entry).all(|text| text.is_empty()) {
             return Err("the entry has neither an id nor a link nor content".to_owned());
@@ -144,10 +153,10 @@ impl EntryIdentity {
 
 /// Returns the enclosures and the content at another URL, each once and without its signature.
 fn attachments(entry: &Entry, feed_url: &str) -> Vec<Attachment> {
-    let mut attachments: Vec<Attachment> = Vec::new();
+    let (mut attachments, mut known) = (Vec::new(), HashSet::new());
     let mut add = |url: &str, media_type: Option<String>, size: Option<u64>| {
         let Ok(url) = Uri::parse(&without_signature(url)) else { return };
-        if attachments.iter().all(|known| known.url != url) {
+        if known.insert(url.clone()) {
             // Zero stands for an unknown size in many feeds.
             attachments.push(Attachment { url, media_type, size: size.filter(|size| *size > 0) });
         }

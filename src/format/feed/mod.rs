@@ -90,7 +90,7 @@ named_values! {
     }
 }
 
-/// What a feed tells about an entry that other feeds show too. Files that only they have stay.
+/// Share of a feed in an entry that other feeds show too. Files that only they have stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EntryShare {
@@ -131,7 +131,7 @@ impl Dialect for Feed {
             let object = object_uri(feed_url, &id, any_scheme)?;
             let description = Text::new(&format!("entry {id}"));
             let time = draft_time(when, response_date);
-            let items = draft_items(None, Vec::new(), share)?;
+            let Some(items) = draft_items(None, Vec::new(), share) else { return Ok(NOTHING_LEFT) };
             return Ok(ParsedMessage::one(draft(object, description, time, items)));
         }
         let key = match message.headers.get(ENTRY_KEY) {
@@ -152,7 +152,8 @@ impl Dialect for Feed {
             return Err(Rejection::over_limit(MessageLimit::Items, Location::Message, reason));
         }
         let files = attachments.into_iter().filter(|attachment| attachment.url != object);
-        let items = draft_items(Some(entry_item(&object, &entry)), files.collect(), share)?;
+        let items = draft_items(Some(entry_item(&object, &entry)), files.collect(), share);
+        let Some(items) = items else { return Ok(NOTHING_LEFT) };
         let title = entry.title();
         let description = if title.is_empty() { format!("entry {key}") } else { format!("entry {key}: {title}") };
         let time = draft_time(entry.identity().date, response_date);
@@ -174,29 +175,24 @@ impl Feed {
     }
 }
 
+const NOTHING_LEFT: ParsedMessage = ParsedMessage::NoChange("other feeds describe the entry and its files");
+
 fn read_share(text: &str) -> Result<EntryShare, Rejection> {
     serde_json::from_str(text)
         .map_err(|error| Rejection::unprocessable(Location::Header(ENTRY_SHARE.to_owned()), error.to_string()))
 }
 
-/// Returns the items of an entry with these files. Of an entry that other feeds show too, nothing else is absent than what
-/// the share names.
-fn draft_items(
-    entry: Option<DraftItem>,
-    files: Vec<Attachment>,
-    share: Option<EntryShare>,
-) -> Result<DraftItems, Rejection> {
+/// Returns the items of an entry with these files. Of an entry that other feeds show too, nothing else is absent than the
+/// files that its share names. `None` if other feeds describe everything.
+fn draft_items(entry: Option<DraftItem>, files: Vec<Attachment>, share: Option<EntryShare>) -> Option<DraftItems> {
     let Some(EntryShare { is_described, described, gone }) = share else {
-        return Ok(DraftItems::Complete(entry.into_iter().chain(files.into_iter().map(attachment_item)).collect()));
+        return Some(DraftItems::Complete(entry.into_iter().chain(files.into_iter().map(attachment_item)).collect()));
     };
     let entry = entry.filter(|_| !is_described);
     let files = files.into_iter().filter(|file| !described.contains(file.url.as_str())).map(attachment_item);
     let gone = gone.iter().filter_map(|url| Uri::parse(url).ok()).map(|url| DraftItem::new(url, DraftChange::Absent));
     let items: Vec<_> = entry.into_iter().chain(files).chain(gone).collect();
-    NonEmpty::try_from(items).map(DraftItems::Listed).map_err(|_| {
-        let reason = "another feed describes the entry and all of its files".to_owned();
-        Rejection::unprocessable(Location::Header(ENTRY_SHARE.to_owned()), reason)
-    })
+    NonEmpty::try_from(items).map(DraftItems::Listed).ok()
 }
 
 fn draft(object: Uri, description: Text, time: DraftTime, items: DraftItems) -> Draft {

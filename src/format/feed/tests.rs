@@ -1,6 +1,6 @@
 //! Tests of the dialect `feed`.
 
-use super::{DIALECT, ENTRY_KEY, FEED_URL, Limits, RESPONSE_DATE, entry_uri, identify};
+use super::{DIALECT, ENTRY_KEY, ENTRY_SHARE, FEED_URL, Limits, RESPONSE_DATE, TOMBSTONES, entry_uri, identify};
 use crate::{
     format::{Headers, Message, ParsedMessage},
     model::{Draft, DraftChange, DraftItems, DraftTime},
@@ -159,4 +159,41 @@ fn unreadable_entry_is_rejected_with_the_reason() {
         assert!(found.contains(complaint), "{document}: {found}");
     }
     assert!(read_with(&atom("<id>a</id>"), &[(ENTRY_KEY, "x")]).unwrap_err().contains("there is no key \"x\""));
+}
+
+#[test]
+fn share_of_an_entry_says_which_of_its_items_count() {
+    let entry = rss("<guid>urn:x:1</guid><title>T</title><enclosure url='http://h/1' type='a/b' length='1'/>\
+                     <media:content xmlns:media='http://search.yahoo.com/mrss/' url='http://h/2'/>");
+    let items = |document: &str, share: &str| match read_with(document, &[(ENTRY_SHARE, share)]) {
+        Ok(Draft { items: DraftItems::Listed(items), .. }) => {
+            let shown = |item: &crate::model::DraftItem| (item.uri.to_string(), item.change == DraftChange::Absent);
+            Ok(items.iter().map(shown).collect::<Vec<_>>())
+        }
+        Ok(other) => panic!("{other:?}"),
+        Err(reason) => Err(reason),
+    };
+    let pair = |uri: &str, is_absent| (uri.to_owned(), is_absent);
+    let whole = r#"{"isDescribed":false,"described":["http://h/1"],"gone":["http://h/3"]}"#;
+    let expected = [pair("urn:x:1", false), pair("http://h/2", false), pair("http://h/3", true)];
+    assert_eq!(items(&entry, whole).unwrap(), expected);
+    let files = r#"{"isDescribed":true,"described":[],"gone":[]}"#;
+    assert_eq!(items(&entry, files).unwrap(), [pair("http://h/1", false), pair("http://h/2", false)]);
+    let nothing = r#"{"isDescribed":true,"described":["http://h/1","http://h/2"],"gone":[]}"#;
+    assert!(items(&entry, nothing).unwrap_err().contains("other feeds describe"));
+    let lost = format!(
+        "<feed xmlns='http://www.w3.org/2005/Atom'><at:deleted-entry xmlns:at='{TOMBSTONES}' ref='urn:x:1' \
+         when='2026-01-01T00:00:00Z'/></feed>"
+    );
+    assert_eq!(items(&lost, whole).unwrap(), [pair("http://h/3", true)]);
+    assert!(items(&entry, "{").unwrap_err().contains("EOF"));
+}
+
+#[test]
+fn files_are_recognised_up_to_a_size() {
+    let enclosure =
+        |number: usize| format!("<link rel='enclosure' href='http://h.example/{number}/{}'/>", "x".repeat(1000));
+    let document = atom(&format!("<id>urn:x:1</id>{}", (0..20).map(enclosure).collect::<String>()));
+    assert_eq!(identify(document.as_bytes(), FEED).unwrap().files.len(), 8);
+    assert_eq!(items(&read_with(&document, &[]).unwrap()).len(), 21, "all of them are items");
 }

@@ -6,14 +6,16 @@
 use sha2::{Digest, Sha256};
 
 use super::{
-    harvest::{FeedHarvester, ReadDocument, page},
+    harvest::{FeedHarvester, page},
     message::tombstone,
     position::{Position, Walk},
-    sharing::files_of,
+    read_document::ReadDocument,
+    sharing::{files_of, share_of_gone},
     walk::complete,
 };
 use crate::{
     harvest::{HarvestError, Page, PageEnd, deletions::FEW},
+    intake::ReceivedMessage,
     journal::harvest::{FormerRecords, ListedCounts, ListedRecords},
     model::Timestamp,
 };
@@ -27,7 +29,7 @@ impl FeedHarvester {
         let since = Timestamp::now();
         // A feed that had only its newest entries has not deleted the others.
         let is_new = position.body.is_empty() || position.is_complete == Some(false);
-        let former = if is_new { FormerRecords::Remove } else { FormerRecords::Keep };
+        let former = if is_new { FormerRecords::Unlist } else { FormerRecords::Keep };
         position.is_complete = Some(true);
         position.pending = Some(document.facts.clone());
         let uris: Vec<_> = document.shown.iter().map(|entry| &*entry.uri).collect();
@@ -64,19 +66,26 @@ impl FeedHarvester {
             return Ok(complete(position, |position, end| page(position, Vec::new(), end, Vec::new())));
         }
         position.walk = Some(Walk::Missing { since, entries, is_plausible: true });
-        let (claims, former) =
-            (self.claims(gone.clone()).await?, self.journal.validators(self.source.clone(), gone.clone()).await?);
-        let message = |uri: &String| {
+        let messages = self.deletions(gone.clone(), since).await?;
+        let listed = ListedRecords { gone, ..ListedRecords::default() };
+        Ok(Page { listed, ..page(&position, messages, PageEnd::More, Vec::new()) })
+    }
+
+    /// Returns the messages about entries that the feed no longer has.
+    async fn deletions(&self, gone: Vec<String>, since: Timestamp) -> Result<Vec<ReceivedMessage>, HarvestError> {
+        let claims = self.claims(gone.clone()).await?;
+        let former = self.journal.validators(self.source.clone(), gone.clone()).await?;
+        let feed_url = self.feed_url.clone();
+        let message = move |uri: &String| {
             let Some(claims) = claims.get(uri).filter(|claims| claims.iter().any(|claim| claim.is_listed)) else {
-                return Some(tombstone(uri, &self.feed_url, since, None));
+                return Some(tombstone(uri, &feed_url, since, None));
             };
             // An entry that another feed shows is not gone, but its files may be.
             let former = former.get(uri).map(|validator| files_of(validator)).unwrap_or_default();
-            Self::share_of_gone(claims, &former).map(|share| tombstone(uri, &self.feed_url, since, Some(&share)))
+            share_of_gone(claims, &former).map(|share| tombstone(uri, &feed_url, since, Some(&share)))
         };
-        let messages: Vec<_> = gone.iter().filter_map(message).collect();
-        let listed = ListedRecords { gone, ..ListedRecords::default() };
-        Ok(Page { listed, ..page(&position, messages, PageEnd::More, Vec::new()) })
+        let messages = self.client.budget().work(move |_| gone.iter().filter_map(message).collect());
+        messages.await.map_err(|error| HarvestError::fail(error.to_string()))
     }
 }
 

@@ -1,46 +1,30 @@
 //! Requests of a feed, and the position after each response.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use axum::http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{CACHE_CONTROL, DATE},
-};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header::CACHE_CONTROL};
 use chrono::Utc;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
 use super::{
-    EntryMeaning, FeedSettings,
-    changes::select_changes,
-    document::{FeedDocument, FeedLinks},
-    headers::{earliest, last_modified, request_headers, validators, with_link_headers},
-    message::FeedText,
-    position::{DocumentFacts, HubSubscription, Position, Validators, Walk},
-    selection::{Remembered, SelectedEntry, Selection, ShownEntry, select},
-    sharing::{ListedEntry, Shares},
+    FeedSettings,
+    headers::{earliest, last_modified, request_headers, validators},
+    position::{HubSubscription, Position, Validators, Walk},
+    read_document::{MAX_ENTRIES, ReadDocument},
 };
 use crate::{
-    format::feed::entry_uri,
     harvest::{
-        Callback, Cancelled, HarvestError, HarvestedRecord, Harvester, HarvestsHandle, Page, PageEnd, Records,
+        Callback, HarvestError, Harvester, HarvestsHandle, Page, PageEnd, Records,
         client::{PlaceClient, RawResponse},
-        text,
     },
     http_client::{OutboundUrl, is_transient},
-    journal::{
-        Journal,
-        harvest::{FormerRecords, ListedRecord, ListedRecords},
-    },
+    journal::{Journal, harvest::FormerRecords},
     model::{SourceName, Timestamp},
-    web::header_date,
 };
 
 /// Number of successive responses with the status 410 after which the feed counts as gone.
 const GONE_RESPONSES: u32 = 3;
-
-/// Maximum number of entries of a document that the position remembers.
-const MAX_ENTRIES: usize = 500;
 
 /// Harvest of one feed.
 pub(super) struct FeedHarvester {
@@ -74,46 +58,6 @@ impl Harvester for FeedHarvester {
 
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {
         Position::parse(position, &self.feed_url).earliest
-    }
-}
-
-/// A document of the feed, with its entries as messages.
-pub(super) struct ReadDocument {
-    records: Records,
-    is_repaired: bool,
-    pub(super) remarks: Vec<String>,
-    /// Shares of the entries that other feeds show too.
-    shares: Arc<OnceLock<Shares>>,
-    pub(super) links: FeedLinks,
-    /// Whether most of the entries have a new id and the link of a known entry.
-    is_renamed: bool,
-    is_archive: bool,
-    is_complete: bool,
-    /// Reason why the end of the document cannot be read.
-    pub(super) broken: Option<String>,
-    /// The readable entries.
-    pub(super) shown: Vec<ListedEntry>,
-    /// Whether all entries are readable.
-    shows_all: bool,
-    pub(super) facts: DocumentFacts,
-}
-
-impl ReadDocument {
-    /// Returns whether the document has an entry of the last document of the run before.
-    pub(super) fn overlaps(&self, position: &Position) -> bool {
-        self.facts.entries.iter().any(|entry| position.entries.contains(entry))
-    }
-
-    /// Returns the list of the entries for the journal.
-    pub(super) fn listed(&self, former: FormerRecords, at: Timestamp) -> ListedRecords {
-        // Feeds begin with their newest entries, and messages with the oldest.
-        let present = self.shown.iter().rev().cloned().map(ListedRecord::from).collect();
-        ListedRecords { former, present, at: Some(at), ..ListedRecords::default() }
-    }
-
-    pub(super) fn into_page(self, position: &Position, end: PageEnd) -> Page {
-        let Self { records, is_repaired, remarks, .. } = self;
-        Page { is_repaired, ..page(position, records, end, remarks) }
     }
 }
 
@@ -267,118 +211,6 @@ impl FeedHarvester {
         });
         digested.await.map_err(|error| HarvestError::fail(error.to_string()))
     }
-
-    /// Parses a document, and notes its ambiguous and unreadable entries in the position.
-    pub(super) async fn read(
-        &self,
-        (raw, digest): (RawResponse, String),
-        position: Position,
-    ) -> Result<(Position, ReadDocument), HarvestError> {
-        let limits = ReadLimits { record_bytes: self.client.max_record_bytes(), page_bytes: self.client.page_bytes() };
-        let (feed_url, meaning) = (self.feed_url.clone(), self.settings.entries);
-        let read = self
-            .client
-            .budget()
-            .work(move |cancelled| read((raw, digest), position, &feed_url, (meaning, limits), cancelled));
-        let read = read.await.map_err(|error| HarvestError::fail(error.to_string()))?;
-        let (position, mut document) = read?;
-        let shares = self.shares(&mut document.shown).await?;
-        // It is set once, before the first message is made.
-        let _ = document.shares.set(shares);
-        Ok((position, document))
-    }
-}
-
-/// Limits on a document.
-#[derive(Clone, Copy)]
-struct ReadLimits {
-    /// Maximum size of an entry, in bytes.
-    record_bytes: usize,
-    /// Maximum size of the document, in bytes.
-    page_bytes: usize,
-}
-
-fn read(
-    (raw, digest): (RawResponse, String),
-    mut position: Position,
-    feed_url: &str,
-    (meaning, limits): (EntryMeaning, ReadLimits),
-    cancelled: &Cancelled,
-) -> Result<(Position, ReadDocument), HarvestError> {
-    let charset = raw.charset().map(str::to_owned);
-    let RawResponse { headers, body, share, .. } = raw;
-    let read = text::read(body, charset.as_deref(), limits.page_bytes);
-    let text::RepairedText { text, repairs } = read.map_err(|error| HarvestError::fail(error.to_string()))?;
-    if text.trim().is_empty() {
-        return Err(HarvestError::fail("the response is empty"));
-    }
-    let all_bytes = limits.page_bytes.saturating_mul(2);
-    let document = FeedDocument::parse(&text, all_bytes).map_err(|error| HarvestError::fail(error.to_string()))?;
-    let Position { ambiguous, unreadable, looks, .. } = &mut position;
-    let remembered = Remembered { ambiguous, unreadable, looks };
-    let selection = match meaning {
-        EntryMeaning::Objects => select(&document, feed_url, limits.record_bytes, remembered, cancelled),
-        EntryMeaning::Changes => select_changes(&document, cancelled),
-    };
-    if cancelled.is_cancelled() {
-        return Err(HarvestError::retry("the harvest is stopping"));
-    }
-    let Selection { entries, shown, remarks, noise } = selection;
-    let key_digest = |entry: &ShownEntry| hex::encode(&Sha256::digest(&entry.key)[..8]);
-    let key_digests = shown.iter().take(MAX_ENTRIES).map(key_digest).collect();
-    let date = header_date(&headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
-    let any_scheme = position.any_scheme.unwrap_or_default();
-    let number = shown.len();
-    let listed = |ShownEntry { key, mut files, is_withheld }| {
-        let uri = entry_uri(feed_url, &key, any_scheme).ok()?.to_string();
-        files.retain(|file| *file != uri);
-        Some(ListedEntry { uri, files, is_withheld })
-    };
-    let shown: Vec<_> = match meaning {
-        EntryMeaning::Objects => shown.into_iter().filter_map(listed).collect(),
-        EntryMeaning::Changes => Vec::new(),
-    };
-    let shows_all = position.unreadable.is_empty() && shown.len() == number;
-    let shares = Arc::<OnceLock<Shares>>::default();
-    let interval = document.interval.map(|interval| interval.as_secs());
-    let is_read = noise.withheld.is_empty();
-    let facts = DocumentFacts {
-        // The next run must read the entries that were withheld, even if they have stayed the same.
-        validators: if is_read { validators(&headers) } else { Validators::default() },
-        body: if is_read { digest } else { format!("-{digest}") },
-        interval,
-        earliest: earliest(interval, &headers, Utc::now()),
-        entries: key_digests,
-    };
-    let FeedDocument { envelope, links, is_archive, is_complete, broken, parts, .. } = document;
-    let content = FeedText::new(text, envelope, &parts, share, any_scheme);
-    let (feed_url, max_bytes) = (feed_url.to_owned(), limits.record_bytes);
-    let known = Arc::clone(&shares);
-    let message = move |entry: SelectedEntry| {
-        let uri = entry.key_value.as_ref().and_then(|key| entry_uri(&feed_url, key, any_scheme).ok());
-        let share = uri.as_ref().and_then(|uri| known.get()?.get(uri.as_str()));
-        let message = match share {
-            Some(None) => None,
-            Some(Some(share)) => Some(content.message(entry, Some(share), &feed_url, (date, max_bytes))),
-            None => Some(content.message(entry, None, &feed_url, (date, max_bytes))),
-        };
-        HarvestedRecord { message, listing: None }
-    };
-    let document = ReadDocument {
-        records: Records::listed(entries.into_iter().map(message)),
-        shares,
-        is_repaired: repairs > 0,
-        remarks,
-        is_renamed: noise.renamed * 2 > number,
-        links: with_link_headers(links, &headers),
-        is_archive,
-        is_complete,
-        broken,
-        shown,
-        shows_all,
-        facts,
-    };
-    Ok((position, document))
 }
 
 /// Returns a page.
@@ -409,30 +241,5 @@ fn refusal(mut position: Position, raw: &RawResponse) -> HarvestError {
         }
         _ if is_transient(status) => HarvestError::retry(format!("the server has failed ({status})")),
         _ => HarvestError::fail(format!("the server does not return the feed ({status})")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{HeaderMap, Utc, earliest};
-
-    #[test]
-    fn longest_interval_of_publisher_and_cache_counts() {
-        let now: chrono::DateTime<Utc> = "2024-01-01T00:00:00Z".parse().unwrap();
-        let expires = |time: &str| ("expires", format!("Mon, 01 Jan 2024 {time} GMT"));
-        for (interval, header, expected) in [
-            (None, ("x", String::new()), None),
-            (Some(60), ("x", String::new()), Some("00:01:00")),
-            (Some(60), ("cache-control", "public, max-age=600".to_owned()), Some("00:10:00")),
-            (Some(3600), ("cache-control", "max-age=600".to_owned()), Some("01:00:00")),
-            (None, ("cache-control", "no-cache, max-age=0".to_owned()), None),
-            (None, expires("02:00:00"), Some("02:00:00")),
-            (Some(1_000_000), ("expires", "0".to_owned()), Some("00:00:00")),
-        ] {
-            let name: axum::http::HeaderName = header.0.parse().unwrap();
-            let headers = HeaderMap::from_iter([(name, header.1.parse().unwrap())]);
-            let found = earliest(interval, &headers, now).map(|time| time.to_string()[11..19].to_owned());
-            assert_eq!(found.as_deref(), expected, "{header:?}");
-        }
     }
 }

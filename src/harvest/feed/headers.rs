@@ -75,7 +75,27 @@ pub(super) fn with_link_headers(links: FeedLinks, headers: &HeaderMap) -> FeedLi
 
 #[cfg(test)]
 mod tests {
-    use super::{FeedLinks, HeaderMap, HeaderValue, LINK, with_link_headers};
+    use super::{FeedLinks, HeaderMap, HeaderValue, LINK, Utc, earliest, with_link_headers};
+
+    #[test]
+    fn longest_interval_of_publisher_and_cache_counts() {
+        let now: chrono::DateTime<Utc> = "2024-01-01T00:00:00Z".parse().unwrap();
+        let expires = |time: &str| ("expires", format!("Mon, 01 Jan 2024 {time} GMT"));
+        for (interval, header, expected) in [
+            (None, ("x", String::new()), None),
+            (Some(60), ("x", String::new()), Some("00:01:00")),
+            (Some(60), ("cache-control", "public, max-age=600".to_owned()), Some("00:10:00")),
+            (Some(3600), ("cache-control", "max-age=600".to_owned()), Some("01:00:00")),
+            (None, ("cache-control", "no-cache, max-age=0".to_owned()), None),
+            (None, expires("02:00:00"), Some("02:00:00")),
+            (Some(1_000_000), ("expires", "0".to_owned()), Some("00:00:00")),
+        ] {
+            let name: axum::http::HeaderName = header.0.parse().unwrap();
+            let headers = HeaderMap::from_iter([(name, header.1.parse().unwrap())]);
+            let found = earliest(interval, &headers, now).map(|time| time.to_string()[11..19].to_owned());
+            assert_eq!(found.as_deref(), expected, "{header:?}");
+        }
+    }
 
     #[test]
     fn links_are_read_beside_bytes_that_are_not_ascii() {

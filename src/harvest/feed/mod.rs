@@ -7,7 +7,7 @@
 //! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries, `looks` notices
 //!   entries that change at each look, and `changes` puts the entries of another gateway's changes together;
 //! * `message` makes the messages of a document when they are written, and `position` is the state between two runs;
-//! * `harvest` sends the requests and decides about the responses, `headers` are those of both;
+//! * `harvest` sends the requests and decides about the responses, `read_document` reads one, `headers` are those of both;
 //! * `sharing` decides what counts of an entry that several feeds show;
 //! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has;
 //! * `subscription` subscribes at the WebSub hub of the feed.
@@ -20,6 +20,7 @@ mod headers;
 mod looks;
 mod message;
 mod position;
+mod read_document;
 mod selection;
 mod sharing;
 mod subscription;

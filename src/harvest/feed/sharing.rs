@@ -9,7 +9,7 @@
 //! The claims are the listed records of the journal, with the files as validators. Each run compares them with those that it
 //! knows, so a feed that has not changed describes an entry when the other one no longer does.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
 
@@ -19,14 +19,19 @@ use super::{
 };
 use crate::{
     format::feed::EntryShare,
+    harvest::HarvestError,
     journal::{
         JournalError,
         harvest::{Claim, ListedRecord},
     },
+    model::SourceName,
 };
 
 /// Maximum number of records of other feeds that a run compares with those that it knows.
-const MAX_SHARED: usize = 10_000;
+const MAX_SHARED: usize = 1000;
+
+/// Number of entries whose claims are in memory at a time: each has at most 17 lists of files of 8 KiB.
+const PART_ENTRIES: usize = 64;
 
 /// An entry that a document shows, as the journal lists it.
 #[derive(Clone, Debug)]
@@ -68,64 +73,41 @@ impl FeedHarvester {
         Ok(claims)
     }
 
-    /// Returns the shares of the entries that other feeds claim. An entry that is withheld keeps its former files.
-    pub(super) async fn shares(&self, entries: &mut [ListedEntry]) -> Result<Shares, JournalError> {
-        let claims = self.claims(entries.iter().map(|entry| entry.uri.clone()).collect()).await?;
-        let is_asked = |entry: &&ListedEntry| entry.is_withheld || claims.contains_key(&entry.uri);
-        let asked: Vec<_> = entries.iter().filter(is_asked).map(|entry| entry.uri.clone()).collect();
-        if asked.is_empty() {
-            return Ok(Shares::new());
-        }
-        let former = self.journal.validators(self.source.clone(), asked).await?;
-        let mut shares = Shares::new();
-        for entry in entries {
-            let former = former.get(&entry.uri).map(|validator| files_of(validator));
-            if let Some(claims) = claims.get(&entry.uri) {
-                shares
-                    .insert(entry.uri.clone(), self.share(claims, former.as_deref().unwrap_or_default(), &entry.files));
+    /// Returns entries with their shares. An entry that is withheld keeps its former files.
+    pub(super) async fn shares(&self, entries: Vec<ListedEntry>) -> Result<(Vec<ListedEntry>, Shares), HarvestError> {
+        let (mut all, mut shares) = (Vec::with_capacity(entries.len()), Shares::new());
+        let mut rest = entries.into_iter();
+        loop {
+            let part: Vec<_> = rest.by_ref().take(PART_ENTRIES).collect();
+            if part.is_empty() {
+                return Ok((all, shares));
             }
-            if entry.is_withheld
-                && let Some(former) = former
-            {
-                entry.files = former;
+            let claims = self.claims(part.iter().map(|entry| entry.uri.clone()).collect()).await?;
+            let is_asked = |entry: &&ListedEntry| entry.is_withheld || claims.contains_key(&entry.uri);
+            let asked: Vec<_> = part.iter().filter(is_asked).map(|entry| entry.uri.clone()).collect();
+            if asked.is_empty() {
+                all.extend(part);
+                continue;
             }
+            let former = self.journal.validators(self.source.clone(), asked).await?;
+            let source = self.source.clone();
+            let shared = self.client.budget().work(move |_| share_all(part, &claims, &former, &source));
+            let (part, found) = shared.await.map_err(|error| HarvestError::fail(error.to_string()))?;
+            all.extend(part);
+            shares.extend(found);
         }
-        Ok(shares)
-    }
-
-    /// Returns the share of an entry that this feed shows with these files, and that others claim; `None` if nothing is left
-    /// to report.
-    fn share(&self, claims: &[Claim], former: &[String], files: &[String]) -> Option<EntryShare> {
-        let is_first = |claim: &&Claim| claim.is_listed && claim.source.as_str() < self.source.as_str();
-        let elsewhere: BTreeSet<_> = claims.iter().flat_map(|claim| files_of(&claim.validator)).collect();
-        let first: BTreeSet<_> = claims.iter().filter(is_first).flat_map(|claim| files_of(&claim.validator)).collect();
-        let is_gone = |file: &&String| !files.contains(file) && !elsewhere.contains(*file);
-        let share = EntryShare {
-            is_described: claims.iter().any(|claim| is_first(&claim)),
-            described: files.iter().filter(|file| first.contains(*file)).cloned().collect(),
-            gone: former.iter().filter(is_gone).cloned().collect(),
-        };
-        let has_news = !share.is_described || !share.gone.is_empty() || share.described.len() < files.len();
-        has_news.then_some(share)
-    }
-
-    /// Returns the share of an entry that this feed no longer shows, but others do: its files that no feed has any more.
-    /// `None` if there are none.
-    pub(super) fn share_of_gone(claims: &[Claim], former: &[String]) -> Option<EntryShare> {
-        let elsewhere: BTreeSet<_> = claims.iter().flat_map(|claim| files_of(&claim.validator)).collect();
-        let gone: Vec<_> = former.iter().filter(|file| !elsewhere.contains(*file)).cloned().collect();
-        (!gone.is_empty()).then(|| EntryShare { is_described: true, gone, ..EntryShare::default() })
     }
 
     /// Begins a run with the document of the feed, even an unchanged one, if other feeds claim something else than before.
-    pub(super) async fn notice_claims(&self, position: &mut Position) -> Result<(), JournalError> {
+    pub(super) async fn notice_claims(&self, position: &mut Position) -> Result<(), HarvestError> {
         if !position.is_unchecked && position.claims.is_empty() {
             return Ok(());
         }
         position.is_unchecked = false;
         let mut shared = self.journal.shared_records(self.source.clone(), MAX_SHARED).await?;
         shared.iter_mut().for_each(|claim| claim.is_listed &= self.harvests.has(&claim.source));
-        let claims = digest(&shared);
+        let claims = self.client.budget().work(move |_| digest(&shared));
+        let claims = claims.await.map_err(|error| HarvestError::fail(error.to_string()))?;
         if claims != position.claims {
             (position.claims, position.validators) = (claims, Validators::default());
             if !position.body.is_empty() {
@@ -134,6 +116,57 @@ impl FeedHarvester {
         }
         Ok(())
     }
+}
+
+/// Returns entries with the shares of those that others claim. An entry that is withheld keeps its former files.
+fn share_all(
+    mut entries: Vec<ListedEntry>,
+    claims: &HashMap<String, Vec<Claim>>,
+    former: &HashMap<String, String>,
+    source: &SourceName,
+) -> (Vec<ListedEntry>, Shares) {
+    let mut shares = Shares::new();
+    for entry in &mut entries {
+        let former = former.get(&entry.uri).map(|validator| files_of(validator));
+        if let Some(claims) = claims.get(&entry.uri) {
+            let share = share(claims, former.as_deref().unwrap_or_default(), &entry.files, source);
+            shares.insert(entry.uri.clone(), share);
+        }
+        if entry.is_withheld
+            && let Some(former) = former
+        {
+            entry.files = former;
+        }
+    }
+    (entries, shares)
+}
+
+/// Returns the share of an entry that the feed shows with these files, and that others claim; `None` if nothing is left to
+/// report.
+fn share(claims: &[Claim], former: &[String], files: &[String], source: &SourceName) -> Option<EntryShare> {
+    let is_first = |claim: &&Claim| claim.is_listed && claim.source.as_str() < source.as_str();
+    let first: BTreeSet<_> = claims.iter().filter(is_first).flat_map(|claim| files_of(&claim.validator)).collect();
+    let share = EntryShare {
+        is_described: claims.iter().any(|claim| is_first(&claim)),
+        described: files.iter().filter(|file| first.contains(*file)).cloned().collect(),
+        gone: gone_files(claims, former, files),
+    };
+    let has_news = !share.is_described || !share.gone.is_empty() || share.described.len() < files.len();
+    has_news.then_some(share)
+}
+
+/// Returns the share of an entry that the feed no longer shows, but others do: its files that no feed has any more. `None`
+/// if there are none.
+pub(super) fn share_of_gone(claims: &[Claim], former: &[String]) -> Option<EntryShare> {
+    let gone = gone_files(claims, former, &[]);
+    (!gone.is_empty()).then(|| EntryShare { is_described: true, gone, ..EntryShare::default() })
+}
+
+/// Returns the former files that neither these files nor the claims of others have.
+fn gone_files(claims: &[Claim], former: &[String], files: &[String]) -> Vec<String> {
+    let mut claimed: HashSet<String> = claims.iter().flat_map(|claim| files_of(&claim.validator)).collect();
+    claimed.extend(files.iter().cloned());
+    former.iter().filter(|file| !claimed.contains(*file)).cloned().collect()
 }
 
 /// Returns a digest of claims; an empty text without claims.
@@ -150,4 +183,55 @@ fn digest(claims: &[Claim]) -> String {
         hash.update([u8::from(*is_listed)]);
     }
     hex::encode(&hash.finalize()[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Claim, EntryShare, SourceName, digest, share, share_of_gone};
+
+    fn claim(source: &str, files: &[&str], is_listed: bool) -> Claim {
+        let validator = if files.is_empty() { String::new() } else { serde_json::to_string(files).unwrap() };
+        Claim { identifier: "urn:1".to_owned(), source: source.to_owned(), validator, is_listed }
+    }
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn first_feed_describes_the_entry_and_each_file_is_described_once() {
+        let source = SourceName::parse("b").unwrap();
+        let share = |claims: &[Claim], former: &[&str], files: &[&str]| {
+            share(claims, &texts(former), &texts(files), &source)
+                .map(|EntryShare { is_described, described, gone }| (is_described, Vec::from_iter(described), gone))
+        };
+        let none = || texts(&[]);
+        // A later feed changes nothing for an earlier one, but its files stay.
+        assert_eq!(share(&[claim("c", &["1"], true)], &["1", "2"], &[]), Some((false, none(), texts(&["2"]))));
+        assert_eq!(share(&[claim("a", &["1"], true)], &[], &["1"]), None, "a says it all");
+        assert_eq!(share(&[claim("a", &["1"], true)], &[], &["1", "2"]), Some((true, texts(&["1"]), none())));
+        assert_eq!(share(&[claim("a", &[], true)], &["1"], &[]), Some((true, none(), texts(&["1"]))));
+        // A feed that no longer shows the entry describes nothing, and has its files still.
+        assert_eq!(share(&[claim("a", &["1"], false)], &["1"], &[]), Some((false, none(), none())));
+    }
+
+    #[test]
+    fn files_of_a_lost_entry_stay_while_another_feed_has_them() {
+        let gone = |claims: &[Claim]| share_of_gone(claims, &texts(&["1", "2"])).map(|share| share.gone);
+        assert_eq!(gone(&[claim("a", &["1"], true)]), Some(texts(&["2"])));
+        assert_eq!(gone(&[claim("a", &["1"], true), claim("c", &["2"], false)]), None);
+    }
+
+    #[test]
+    fn each_fact_about_a_claim_is_in_its_digest() {
+        let digests = [
+            digest(&[]),
+            digest(&[claim("a", &["1"], true)]),
+            digest(&[claim("a", &["1"], false)]),
+            digest(&[claim("a", &["2"], true)]),
+            digest(&[claim("c", &["1"], true)]),
+        ];
+        assert_eq!(digests[0], "");
+        assert_eq!(std::collections::HashSet::from(digests).len(), 5);
+    }
 }

@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::{
-    harvest::{FeedHarvester, ReadDocument, page},
+    harvest::{FeedHarvester, page},
     position::{Position, Walk},
+    read_document::ReadDocument,
 };
 use crate::{
     harvest::{HarvestError, Page, PageEnd},

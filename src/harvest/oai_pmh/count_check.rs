@@ -61,7 +61,7 @@ impl OaiPmhHarvester {
         let differences = match self.settings.sets.as_slice() {
             sets @ ([] | [_]) => {
                 let counts = self.journal.listed_counts(self.source.clone(), never_missing()).await?;
-                let known = Known { live: counts.missing, all: counts.all };
+                let known = KnownRecords { live: counts.missing, all: counts.all };
                 Vec::from_iter(self.difference(sets.first(), known, position, deleted_record).await)
             }
             // The rows of earlier versions do not have the sets of their records.
@@ -71,7 +71,7 @@ impl OaiPmhHarvester {
                 let mut differences = Vec::new();
                 for set in sets {
                     let ViewCounts { live, deleted } = views.remove(set).unwrap_or_default();
-                    let known = Known { live, all: live + deleted };
+                    let known = KnownRecords { live, all: live + deleted };
                     differences.extend(self.difference(Some(set), known, position, deleted_record).await);
                 }
                 differences
@@ -99,7 +99,7 @@ impl OaiPmhHarvester {
     async fn difference(
         &self,
         set: Option<&String>,
-        Known { live, all }: Known,
+        KnownRecords { live, all }: KnownRecords,
         position: &Position,
         deleted_record: &str,
     ) -> Option<Difference> {
@@ -127,7 +127,7 @@ impl OaiPmhHarvester {
 }
 
 /// Numbers of records that the journal knows.
-struct Known {
+struct KnownRecords {
     live: u64,
     /// With those that are deleted.
     all: u64,

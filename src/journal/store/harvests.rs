@@ -53,7 +53,8 @@ pub trait HarvestStore {
     /// Fails if the store cannot be read.
     fn validators(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError>;
 
-    /// Returns the records of other sources with these identifiers.
+    /// Returns the records of other sources with these identifiers, at most
+    /// [`MAX_CLAIMS`](crate::journal::harvest::MAX_CLAIMS) for each, those of the first sources.
     ///
     /// # Errors
     /// Fails if the store cannot be read.

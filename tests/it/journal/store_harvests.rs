@@ -154,7 +154,7 @@ fn listed_records_are_stored_with_the_position_and_found_when_they_are_missing()
         assert_eq!(missing(10, "", 10), names(&[]));
         list(&source, ListedRecords { gone: names(&["a", "unknown"]), ..present(20, &["B"]) });
         assert_eq!(missing(20, "", 10), ["\u{e9}"]);
-        list(&source, ListedRecords { former: FormerRecords::Remove, ..present(30, &["c"]) });
+        list(&source, ListedRecords { former: FormerRecords::Unlist, ..present(30, &["c"]) });
         assert_eq!((counts(&source, 31), counts(&other, 20)), ((1, 1), (2, 2)));
         store.write_harvest(&source, &HarvestWrite::Remove).unwrap();
         assert_eq!((counts(&source, 31), counts(&other, 20)), ((0, 0), (2, 2)));
@@ -232,6 +232,10 @@ fn records_that_several_sources_list_are_found_until_they_are_removed() {
         // What a new list no longer has is forgotten, or stays without being listed.
         list(&other, 20, FormerRecords::Unlist, &[("d", "")]);
         assert_eq!(shared(9), [claim("a", "t", "1", false), claim("a", "u", "2", true)]);
+        // It is neither counted nor missing.
+        let time = |millis| Timestamp::from_millis(millis).unwrap();
+        assert_eq!(store.listed_counts(&other, time(21)).unwrap(), ListedCounts { all: 1, missing: 1 });
+        assert_eq!(store.missing_records(&other, time(21), "", 9).unwrap(), ["d"]);
         list(&other, 30, FormerRecords::Unlist, &[("a", "3")]);
         assert_eq!(claims(&["a", "d"]), [claim("a", "t", "3", true), claim("a", "u", "2", true)]);
         list(&third, 30, FormerRecords::Rename(SourceName::parse("kept").unwrap()), &[("b", "new")]);

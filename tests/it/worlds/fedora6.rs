@@ -71,7 +71,7 @@ pub(crate) struct Behaviour {
     slash_after_path: bool,
 }
 
-/// What a client of the repository does, or what the broker does with the events.
+/// Act of a client of the repository, or of the broker that has its events.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// Stores a resource, new or again.

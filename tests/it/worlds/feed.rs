@@ -44,7 +44,7 @@ pub(crate) struct Publisher {
     is_of_the_future: bool,
 }
 
-/// What an editor does, or the harvester.
+/// Act of an editor, or of the harvester.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// Lists an entry in a feed, with or without a file.

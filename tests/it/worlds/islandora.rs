@@ -42,7 +42,7 @@ pub(crate) struct Habits {
     null_describes: bool,
 }
 
-/// What an editor does.
+/// Act of an editor.
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
     Save { entity: Entity },

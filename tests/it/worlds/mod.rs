@@ -87,7 +87,7 @@ impl Default for Refusals {
     }
 }
 
-/// What is true of an item.
+/// True facts about an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ItemTruth {
     /// URI of the item's object.

@@ -51,7 +51,7 @@ pub(crate) struct Habits {
     plain_content: bool,
 }
 
-/// What an editor does.
+/// Act of an editor.
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
     /// Stores an image of this size, new or again.

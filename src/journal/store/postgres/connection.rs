@@ -1,6 +1,7 @@
 //! One session with the database: connecting, time limits, prepared statements, warnings.
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     future::{Future, poll_fn},
     pin::Pin,
@@ -184,6 +185,11 @@ where
 /// Statements that are sent together; see [`pipeline`].
 pub(super) type Step<'s> = LocalBoxFuture<'s, Result<(), StoreError>>;
 
+thread_local! {
+    /// Whether the first statements of the steps of a pipeline are being sent.
+    static BEGINS_PIPELINE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Sends statements in a pipeline: all of them are sent in the order of the list before the first result is awaited, so they
 /// need one round trip, however many they are. Only the first statement of a step is sent in this order, and only if it
 /// is [prepared](Session::prepare).
@@ -193,11 +199,14 @@ pub(super) type Step<'s> = LocalBoxFuture<'s, Result<(), StoreError>>;
 pub(super) async fn pipeline(steps: Vec<Step<'_>>) -> Result<(), StoreError> {
     // `join_all` promises no order of the first polls.
     let mut steps: Vec<_> = steps.into_iter().map(maybe_done).collect();
+    let mut is_first_poll = true;
     poll_fn(|context| {
         let mut are_done = true;
+        BEGINS_PIPELINE.set(std::mem::take(&mut is_first_poll));
         for step in &mut steps {
             are_done &= Pin::new(step).poll(context).is_ready();
         }
+        BEGINS_PIPELINE.set(false);
         if are_done { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
@@ -319,6 +328,7 @@ impl Session {
         if let Some(statement) = self.statements().get(sql) {
             return Ok(statement.clone());
         }
+        debug_assert!(!BEGINS_PIPELINE.get(), "a statement of a pipeline is not prepared, so it is overtaken: {sql}");
         let statement = self.client.prepare(sql).await?;
         self.statements().insert(sql, statement.clone());
         Ok(statement)

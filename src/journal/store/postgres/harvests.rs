@@ -18,7 +18,7 @@ use crate::{
     journal::{
         harvest::{
             Claim, FormerRecords, HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite,
-            KEPT_RUNS, ListedCounts, ListedRecords, RunCounts, RunId, SourcePosition,
+            KEPT_RUNS, ListedCounts, ListedRecords, MAX_CLAIMS, RunCounts, RunId, SourcePosition,
         },
         nodes::DutyName,
         store::{HarvestStore, StoreError, rows},
@@ -56,7 +56,7 @@ pub(super) const RENAME_LISTED: &str = "WITH former AS (DELETE FROM harvest_reco
 
 /// Statement that removes the records of a source without a validator, and unlists the others.
 pub(super) const UNLIST: &str = "WITH removed AS (DELETE FROM harvest_records WHERE source = $1 AND validator = '')
-    UPDATE harvest_records SET listed = 0 WHERE source = $1 AND listed > 0 AND validator <> ''";
+    UPDATE harvest_records SET listed = -1 WHERE source = $1 AND listed >= 0 AND validator <> ''";
 
 pub(super) const REMOVE_LISTED: &str =
     "DELETE FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
@@ -182,9 +182,6 @@ fn listed_steps<'s>(session: &'s Session, source: &'s str, listed: &'s ListedRec
     let ListedRecords { former, gone, present, at } = listed;
     let treat = match former {
         FormerRecords::Keep => None,
-        FormerRecords::Remove => {
-            Some(async move { session.execute(CLEAR_LISTED, &[&source]).await.map(drop) }.boxed_local())
-        }
         FormerRecords::Rename(name) => Some(
             async move { session.execute(RENAME_LISTED, &[&source, &name.as_str()]).await.map(drop) }.boxed_local(),
         ),
@@ -258,7 +255,8 @@ async fn runs(
 
 /// Counts the listed records of a source.
 async fn listed_counts(session: &Session, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
-    let sql = "SELECT count(*), count(*) FILTER (WHERE listed < $2) FROM harvest_records WHERE source = $1";
+    let sql = "SELECT count(*), count(*) FILTER (WHERE listed < $2) FROM harvest_records
+        WHERE source = $1 AND listed >= 0";
     let found = session.query_opt(sql, &[&source.as_str(), &since.millis()]).await?;
     // An aggregate without groups always has a row.
     let count = |index| found.as_ref().map_or(Ok(0), |found| row::unsigned(found, index));
@@ -273,7 +271,8 @@ async fn missing_records(
     after: &str,
     limit: usize,
 ) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT identifier FROM harvest_records WHERE source = $1 AND identifier > $2 AND listed < $3
+    let sql =
+        "SELECT identifier FROM harvest_records WHERE source = $1 AND identifier > $2 AND listed < $3 AND listed >= 0
         ORDER BY identifier LIMIT $4::bigint";
     let values: &[Value<'_>] = &[&source.as_str(), &after, &since.millis(), &rows::number(limit as u64)];
     session.query(sql, values).await?.iter().map(|found| row::get::<String>(found, 0)).collect()
@@ -292,21 +291,24 @@ async fn validators(
 
 /// Reads the records of other sources with these identifiers.
 async fn claims(session: &Session, source: &SourceName, identifiers: &[String]) -> Result<Vec<Claim>, StoreError> {
-    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed > 0
-        FROM harvests JOIN harvest_records AS listed
-            ON listed.source = harvests.source AND listed.identifier = ANY ($2::text[])
-        WHERE harvests.source <> $1";
-    session.query(sql, &[&source.as_str(), &identifiers]).await?.iter().map(read_claim).collect()
+    let sql = "SELECT claim.* FROM unnest($2::text[]) AS asked (identifier), LATERAL (
+            SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
+            FROM harvests JOIN harvest_records AS listed
+                ON listed.source = harvests.source AND listed.identifier = asked.identifier
+            WHERE harvests.source <> $1 ORDER BY listed.source COLLATE \"C\" LIMIT $3
+        ) AS claim";
+    let limit = rows::number(MAX_CLAIMS as u64);
+    session.query(sql, &[&source.as_str(), &identifiers, &limit]).await?.iter().map(read_claim).collect()
 }
 
 /// Reads the records of other sources that a source lists too.
 async fn shared_records(session: &Session, source: &SourceName, limit: usize) -> Result<Vec<Claim>, StoreError> {
-    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed > 0
+    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
         FROM harvest_records AS own
             JOIN harvests ON harvests.source <> own.source
             JOIN harvest_records AS listed
                 ON listed.source = harvests.source AND listed.identifier = own.identifier
-        WHERE own.source = $1 AND own.listed > 0
+        WHERE own.source = $1 AND own.listed >= 0
         ORDER BY listed.identifier COLLATE \"C\", listed.source COLLATE \"C\" LIMIT $2";
     let limit = rows::number(limit as u64);
     session.query(sql, &[&source.as_str(), &limit]).await?.iter().map(read_claim).collect()

@@ -39,7 +39,6 @@ pub(super) const STATEMENTS: &[&str] = &[
     dedupe::FIND_UNCHANGED,
     dedupe::WRITE,
     dedupe::WRITE_UNCHANGED,
-    harvests::CLEAR_LISTED,
     harvests::REMOVE_LISTED,
     harvests::RENAME_LISTED,
     harvests::TRIM,

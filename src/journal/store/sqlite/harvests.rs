@@ -12,7 +12,7 @@ use crate::{
     journal::{
         harvest::{
             Claim, FormerRecords, HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite,
-            KEPT_RUNS, ListedCounts, ListedRecord, ListedRecords, RunCounts, RunId, SourcePosition,
+            KEPT_RUNS, ListedCounts, ListedRecord, ListedRecords, MAX_CLAIMS, RunCounts, RunId, SourcePosition,
         },
         store::{HarvestStore, StoreError},
     },
@@ -136,7 +136,6 @@ fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRec
     let ListedRecords { former, gone, present, at } = listed;
     match former {
         FormerRecords::Keep => {}
-        FormerRecords::Remove => drop(connection.prepare_cached(CLEAR_LISTED)?.execute([source.as_str()])?),
         FormerRecords::Rename(name) => {
             let rename = "UPDATE OR REPLACE harvest_records SET source = ?2 WHERE source = ?1";
             connection.prepare_cached(rename)?.execute([source.as_str(), name.as_str()])?;
@@ -144,7 +143,7 @@ fn write_listed(connection: &Connection, source: &SourceName, listed: &ListedRec
         FormerRecords::Unlist => {
             let remove = "DELETE FROM harvest_records WHERE source = ? AND validator = ''";
             connection.prepare_cached(remove)?.execute([source.as_str()])?;
-            let unlist = "UPDATE harvest_records SET listed = 0 WHERE source = ? AND listed > 0";
+            let unlist = "UPDATE harvest_records SET listed = -1 WHERE source = ? AND listed >= 0";
             connection.prepare_cached(unlist)?.execute([source.as_str()])?;
         }
     }
@@ -226,7 +225,8 @@ fn runs(
 
 /// Counts the listed records of a source.
 fn listed_counts(connection: &Connection, source: &SourceName, since: Timestamp) -> Result<ListedCounts, StoreError> {
-    let sql = "SELECT count(*), count(*) FILTER (WHERE listed < ?2) FROM harvest_records WHERE source = ?1";
+    let sql = "SELECT count(*), count(*) FILTER (WHERE listed < ?2) FROM harvest_records
+        WHERE source = ?1 AND listed >= 0";
     let mut statement = connection.prepare_cached(sql)?;
     let (all, missing) = statement.query_row(params![source.as_str(), since.millis()], |row| {
         Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
@@ -242,7 +242,8 @@ fn missing_records(
     after: &str,
     limit: usize,
 ) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT identifier FROM harvest_records WHERE source = ? AND identifier > ? AND listed < ?
+    let sql =
+        "SELECT identifier FROM harvest_records WHERE source = ? AND identifier > ? AND listed < ? AND listed >= 0
         ORDER BY identifier LIMIT ?";
     let mut statement = connection.prepare_cached(sql)?;
     let values = params![source.as_str(), after, since.millis(), rows::number(limit as u64)];
@@ -268,13 +269,14 @@ fn validators(
 
 /// Reads the records of other sources with these identifiers.
 fn claims(connection: &Connection, source: &SourceName, identifiers: &[String]) -> Result<Vec<Claim>, StoreError> {
-    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed > 0
+    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
         FROM harvests JOIN harvest_records AS listed ON listed.source = harvests.source AND listed.identifier = ?2
-        WHERE harvests.source <> ?1";
+        WHERE harvests.source <> ?1 ORDER BY listed.source LIMIT ?3";
     let mut statement = connection.prepare_cached(sql)?;
     let mut claims = Vec::new();
     for identifier in identifiers {
-        let found = statement.query_map(params![source.as_str(), identifier], read_claim)?;
+        let found =
+            statement.query_map(params![source.as_str(), identifier, rows::number(MAX_CLAIMS as u64)], read_claim)?;
         claims.extend(found.collect::<Result<Vec<_>, _>>()?);
     }
     Ok(claims)
@@ -283,11 +285,11 @@ fn claims(connection: &Connection, source: &SourceName, identifiers: &[String]) 
 /// Reads the records of other sources that a source lists too.
 fn shared_records(connection: &Connection, source: &SourceName, limit: usize) -> Result<Vec<Claim>, StoreError> {
     // The cross join keeps the order of the tables: each record is looked up by its key.
-    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed > 0
+    let sql = "SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
         FROM harvest_records AS own CROSS JOIN harvests
             CROSS JOIN harvest_records AS listed
                 ON listed.source = harvests.source AND listed.identifier = own.identifier
-        WHERE own.source = ?1 AND own.listed > 0 AND harvests.source <> ?1
+        WHERE own.source = ?1 AND own.listed >= 0 AND harvests.source <> ?1
         ORDER BY listed.identifier, listed.source LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_map(params![source.as_str(), rows::number(limit as u64)], read_claim)?;
