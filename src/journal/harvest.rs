@@ -289,7 +289,8 @@ impl Journal {
         self.read(move |store| store.harvest(&source)).await
     }
 
-    /// Returns up to `limit` runs of a source before `before` (from the newest if `None`), newest first.
+    /// Returns up to `limit` runs of a source before `before` (from the newest if `None`), newest first. The changes of
+    /// these runs are then readable at this node, if its store is healthy.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -299,7 +300,7 @@ impl Journal {
         before: Option<RunId>,
         limit: usize,
     ) -> Result<Vec<HarvestRun>, JournalError> {
-        self.read(move |store| store.harvest_runs(&source, before, limit)).await
+        self.read_published(move |store| store.harvest_runs(&source, before, limit)).await
     }
 
     /// Returns the numbers of a source's listed records: of all, and of those that no run since `since` has listed.

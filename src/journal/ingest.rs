@@ -123,12 +123,12 @@ pub struct ObjectResult {
 }
 
 impl Journal {
-    /// Returns up to `limit` jobs.
+    /// Returns up to `limit` jobs. The changes of their results are then readable at this node, if its store is healthy.
     ///
     /// # Errors
     /// Fails if the store fails.
     pub async fn ingest_jobs(&self, selection: JobSelection, limit: usize) -> Result<Vec<IngestJob>, JournalError> {
-        self.read(move |store| store.ingest_jobs(&selection, limit)).await
+        self.read_published(move |store| store.ingest_jobs(&selection, limit)).await
     }
 
     /// Returns the time at which the next job of a source is due.

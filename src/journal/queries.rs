@@ -17,6 +17,9 @@ use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
 /// Pause between two looks at the ranges of numbers that the journal has skipped.
 const LOSS_POLL: Duration = Duration::from_millis(20);
 
+/// Maximum time that a query waits for changes that are in the store, but not yet published at this node.
+const PUBLICATION_PATIENCE: Duration = Duration::from_secs(1);
+
 impl Journal {
     /// Returns the number of the oldest change received at `time` or later; `None` if all changes are older.
     ///
@@ -243,6 +246,21 @@ impl Journal {
     ) -> Result<T, JournalError> {
         let journal = BlockingQueries(self.clone());
         tokio::task::spawn_blocking(move || queries(&journal)).await.map_err(|_| JournalError::Closed)?
+    }
+
+    /// Runs a query of rows that are written with changes, and waits until this node has published these changes, but at
+    /// most a second. A batch is published after its commit; so somebody who learns of a change from such a row could
+    /// not read it yet.
+    pub(super) async fn read_published<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let (rows, stored_head) = self.read(move |store| Ok((read(store)?, store.head()?))).await?;
+        let mut head = self.watch();
+        let published = head.wait_for(|head| *head >= stored_head);
+        // After the time, or without a writer, the caller answers with what there is.
+        let _ = tokio::time::timeout(PUBLICATION_PATIENCE, published).await;
+        Ok(rows)
     }
 
     /// Runs a query on a blocking thread, because it may wait for the disk.

@@ -107,3 +107,31 @@ fn holder(journal: &SharedJournal) -> String {
          WHERE d.name = '{DUTY}' AND n.expires > clock_timestamp()"
     ))
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_node_has_the_changes_that_it_counts() {
+    let repository = ScriptedRepository::start(RECORDS).await;
+    {
+        let mut script = repository.script();
+        (script.page_size, script.response_time) = (1, Duration::from_millis(20));
+    }
+    let journal = SharedJournal::new(&format!(
+        "[sources.slow]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"{}\"\nmode = \"once\"\n",
+        repository.url()
+    ));
+    let nodes = [journal.node("a"), journal.node("b")];
+    // Without a pause, so that nearly every page is seen just after its commit.
+    let counted = async |node: &Gateway| {
+        loop {
+            let run = node.json("/harvests/slow").await["run"].clone();
+            let (count, head) = (run["changes"].as_u64().unwrap_or_default(), node.head().await);
+            assert!(count <= head, "the run has made {count} changes, and the node shows {head}");
+            if run["state"] == "completed" {
+                return count;
+            }
+        }
+    };
+    let [first, second] = &nodes;
+    let counts: (u64, u64) = tokio::join!(counted(first), counted(second));
+    assert_eq!(counts, (RECORDS as u64, RECORDS as u64));
+}
