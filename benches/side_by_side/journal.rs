@@ -259,7 +259,7 @@ fn bare_file(path: &Path) -> rusqlite::Connection {
             "PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;
              PRAGMA synchronous = FULL; PRAGMA cache_size = -16384;
              CREATE TABLE changes (seq INTEGER PRIMARY KEY, id BLOB NOT NULL, received INTEGER NOT NULL,
-                                   checksum INTEGER NOT NULL, json TEXT NOT NULL, sight TEXT, key BLOB);
+                                   checksum INTEGER NOT NULL, json TEXT NOT NULL, visibility TEXT, key BLOB);
              CREATE UNIQUE INDEX changes_by_id ON changes (id);",
         )
         .unwrap();

@@ -10,7 +10,7 @@ use super::{
     quarantine::{QuarantineId, QuarantinedMessage},
     registry::ObjectState,
     seed::CrawlProgress,
-    store::{IncompleteChange, ObjectSelection, Store, StoreError, StoredChange},
+    store::{IncompleteChange, IncompleteStore, ObjectSelection, Store, StoreError, StoredChange},
 };
 use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
 
@@ -233,7 +233,7 @@ impl Journal {
     /// # Errors
     /// Fails if the store fails.
     pub async fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, JournalError> {
-        self.read(Store::incomplete_counts).await
+        self.read(IncompleteStore::incomplete_counts).await
     }
 
     /// Runs several queries in a row on one blocking thread, with the computation between them.

@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Journal, JournalError, command::Command, nodes::Term, store::Store};
+use super::{Journal, JournalError, command::Command, nodes::Term, store::SubscriptionStore};
 use crate::model::{Seq, SubscriptionName, Text, Timestamp};
 
 /// Creator of a subscription.
@@ -199,7 +199,7 @@ impl Journal {
     /// # Errors
     /// Fails if the store fails.
     pub async fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, JournalError> {
-        self.read(Store::subscriptions).await
+        self.read(SubscriptionStore::subscriptions).await
     }
 
     /// Returns one subscription.

@@ -6,8 +6,6 @@
 mod commit;
 mod error;
 mod event_key;
-mod harvests;
-mod ingests;
 mod limits;
 mod location;
 pub mod migrate;
@@ -16,6 +14,7 @@ mod page;
 pub mod postgres;
 mod prefetch;
 mod record;
+mod records;
 mod rows;
 mod shares;
 pub mod sqlite;
@@ -25,7 +24,7 @@ mod uri_set;
 mod verify;
 mod write_batch;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
@@ -34,13 +33,15 @@ use uuid::Uuid;
 pub use commit::{CommitError, CommitId};
 pub use error::{Remedy, StoreError};
 pub use event_key::{EventIdentity, EventKey, event_key};
-pub use harvests::HarvestStore;
-pub use ingests::IngestStore;
 pub use limits::StoreLimits;
 pub use location::{StoreContent, StoreLocation};
 pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
 pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
+pub use records::{
+    CrawlStore, DeadLetterStore, HarvestStore, IncompleteStore, IngestStore, ListedRecordStore, QuarantineStore,
+    Records, SubscriptionStore,
+};
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
     FILE_NAME,
@@ -59,12 +60,10 @@ use self::{
 };
 use super::{
     nodes::{NodeTable, Term, Wake},
-    quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
+    quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
     registry::ObjectState,
-    seed::CrawlProgress,
-    subscriptions::{DeadLetter, DeadLetterId, SubscriptionRecord, SubscriptionWrite},
 };
-use crate::model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri};
+use crate::model::{ChangeId, Seq, Timestamp, Uri};
 
 /// Settings of a store.
 #[derive(Clone, Debug)]
@@ -134,7 +133,19 @@ pub fn inspect(location: &StoreLocation, connection: &ConnectionOptions) -> Resu
 /// The number of a change is a primary key, so a second writer that used the same number would fail and store nothing.
 /// After a restore from a backup the numbering skips every number that the lost journal may have given.
 /// URIs are in order of their octets.
-pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
+pub trait Store:
+    SubscriptionStore
+    + DeadLetterStore
+    + HarvestStore
+    + ListedRecordStore
+    + IngestStore
+    + CrawlStore
+    + IncompleteStore
+    + QuarantineStore
+    + Send
+    + Sync
+    + 'static
+{
     /// Begins the transaction of a batch. The store has one such transaction at a time; dropping it rolls it back.
     ///
     /// # Errors
@@ -264,12 +275,6 @@ pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
     /// Fails if the storage fails.
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError>;
 
-    /// Returns the progress of the newest crawl of a source's repository; `None` if there has been none.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError>;
-
     /// Returns the number of the oldest available change; `None` if there is no change yet.
     ///
     /// # Errors
@@ -307,23 +312,6 @@ pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
         term: Option<Term>,
     ) -> Result<QuarantineReceipt, StoreError>;
 
-    /// Returns up to `limit` messages of the quarantine before `before` (from the newest if `None`), newest first,
-    /// without their bodies.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn quarantined_before(
-        &self,
-        before: Option<QuarantineId>,
-        limit: usize,
-    ) -> Result<Vec<QuarantinedMessage>, StoreError>;
-
-    /// Returns one message of the quarantine with its body.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn quarantined(&self, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError>;
-
     /// Removes a message from the quarantine; returns whether the quarantine had it.
     ///
     /// # Errors
@@ -335,66 +323,6 @@ pub trait Store: HarvestStore + IngestStore + Send + Sync + 'static {
     /// # Errors
     /// Fails if the storage fails.
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError>;
-
-    /// Returns all subscriptions, in order of their names.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError>;
-
-    /// Returns one subscription.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn subscription(&self, name: &SubscriptionName) -> Result<Option<SubscriptionRecord>, StoreError>;
-
-    /// Modifies subscriptions and their dead letters in one transaction; returns the number of affected rows of each
-    /// modification. A rewind, a deletion or a resumption without a term ends the duty of its subscription, so that its
-    /// engine starts again, and no node moves the cursor that has delivered from the old one.
-    ///
-    /// # Errors
-    /// Fails if the storage fails; then nothing was modified.
-    fn write_subscriptions(&self, writes: &[SubscriptionWrite], term: Option<Term>) -> Result<Vec<u64>, StoreError>;
-
-    /// Returns up to `limit` dead letters of a subscription before `before` (from the newest if `None`), newest first.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn dead_letters(
-        &self,
-        subscription: &SubscriptionName,
-        before: Option<DeadLetterId>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, StoreError>;
-
-    /// Returns one dead letter of a subscription.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn dead_letter(&self, subscription: &SubscriptionName, id: DeadLetterId) -> Result<Option<DeadLetter>, StoreError>;
-
-    /// Returns up to `limit` dead letters of a subscription after `after` that wait for another attempt, oldest first.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn replays(
-        &self,
-        subscription: &SubscriptionName,
-        after: Option<DeadLetterId>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, StoreError>;
-
-    /// Returns up to `limit` changes of a source after `after` whose lookup must be repeated, oldest first.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<IncompleteChange>, StoreError>;
-
-    /// Returns the number of changes whose lookup must be repeated, for each source that has any.
-    ///
-    /// # Errors
-    /// Fails if the storage fails.
-    fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError>;
 
     /// Returns the unique identifier of this journal. A restored journal has a new one, and so has one whose database
     /// server was replaced by its standby.

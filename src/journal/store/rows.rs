@@ -6,11 +6,7 @@ use std::fmt::Display;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    journal::{
-        harvest::RunState,
-        ingest::JobState,
-        store::{StoreError, StoredChange},
-    },
+    journal::store::{StoreError, StoredChange},
     model::{Seq, SourceName, Timestamp, Uri},
 };
 
@@ -45,16 +41,15 @@ pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Parses the state of a run of a harvest.
-pub(super) fn run_state(name: &str) -> Result<RunState, StoreError> {
-    let state = RunState::ALL.into_iter().find(|state| state.name() == name);
-    state.ok_or_else(|| damaged(format!("unknown state of a run: {name}")))
-}
-
-/// Parses the state of a job.
-pub(super) fn job_state(name: &str) -> Result<JobState, StoreError> {
-    let state = JobState::ALL.into_iter().find(|state| state.name() == name);
-    state.ok_or_else(|| damaged(format!("unknown state of a job: {name}")))
+/// Finds the value with a name in a list of all such values; `what` says what they are.
+pub(super) fn named<T: Copy>(
+    what: &str,
+    found: &str,
+    all: impl IntoIterator<Item = T>,
+    name: impl Fn(T) -> &'static str,
+) -> Result<T, StoreError> {
+    let value = all.into_iter().find(|value| name(*value) == found);
+    value.ok_or_else(|| damaged(format!("unknown {what}: {found}")))
 }
 
 pub(super) fn seq(value: i64) -> Result<Seq, StoreError> {

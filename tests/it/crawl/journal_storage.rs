@@ -120,16 +120,16 @@ async fn verify_locates_errors_in_crawl_results() {
             "object http://h/1, item http://h/1/DC: its state",
         ),
         (
-            "UPDATE items SET unheard = 0 WHERE uri = 'http://h/1/DC'",
+            "UPDATE items SET unannounced = 0 WHERE uri = 'http://h/1/DC'",
             "object http://h/1, item http://h/1/DC: its state",
         ),
         (
-            "UPDATE seeds SET filled = replace(filled, 'DC?1', 'DC?2')",
+            "UPDATE seeds SET delta = replace(delta, 'DC?1', 'DC?2')",
             "object http://h/1, item http://h/1/DC: its content",
         ),
         ("DELETE FROM seeds", "object http://h/1, item http://h/1/DC: no change contains it"),
         ("DELETE FROM items WHERE uri = 'http://h/1/DC'", "item http://h/1/DC: it is missing"),
-        ("UPDATE seeds SET filled = '{'", "the seeds cannot be read"),
+        ("UPDATE seeds SET delta = '{'", "the seeds cannot be read"),
     ] {
         let copy = tempfile::tempdir().unwrap();
         let file = journal_file(copy.path());

@@ -78,6 +78,17 @@ fn open_refuses_a_newer_version() {
 }
 
 #[test]
+fn open_refuses_a_version_from_before_the_first_release() {
+    let folder = tempfile::tempdir().unwrap();
+    journal_with(folder.path(), 1);
+    let file = folder.path().join(FILE_NAME);
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 15).unwrap();
+    let refusal = refusal(folder.path());
+    assert!(refusal.contains("before its first release (format 15, this version reads from 16)"), "{refusal}");
+    assert!(refusal.contains(file.to_str().unwrap()), "{refusal}");
+}
+
+#[test]
 fn open_refuses_another_programs_database() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(FILE_NAME);

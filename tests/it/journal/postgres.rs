@@ -7,7 +7,7 @@ use tidings::{
     journal::{
         quarantine::NewQuarantinedMessage,
         store::{
-            CommitError, ConnectionOptions, PostgresUrl, PrefetchKeys, Store, WriteBatch,
+            CommitError, ConnectionOptions, CrawlStore, PostgresUrl, PrefetchKeys, QuarantineStore, Store, WriteBatch,
             postgres::{PostgresOpenError, PostgresOptions, PostgresStore},
         },
     },
@@ -16,7 +16,6 @@ use tidings::{
 
 use crate::support::{
     cutting_proxy::CuttingProxy,
-    journal_fixture::OpenJournal,
     postgres::{self, Server, connection, options, query, tls},
     tested_store::{append, change, empty_batch, key, seqs},
 };
@@ -56,33 +55,29 @@ fn two_nodes_number_their_changes_without_gaps_and_detect_each_others_duplicates
     assert_eq!(given.iter().map(|seq| seq.0).collect::<Vec<_>>(), seqs(&nodes[1], 0));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_database_without_sources_of_objects_gets_those_of_the_oldest_changes() {
-    let folder = tempfile::tempdir().unwrap();
-    let fill = async |events: std::ops::Range<u64>| {
-        let journal = OpenJournal::of(open(folder.path(), "a"));
-        journal.append(events).await;
-        journal.close();
-    };
-    fill(0..250).await;
-    // Version 7 had no such column. The oldest change of an object counts, as long as there is one.
-    for sql in [
-        "ALTER TABLE objects DROP COLUMN source",
-        "ALTER TABLE ingest_jobs DROP COLUMN host",
-        "DELETE FROM migrations WHERE version >= 8",
-        "UPDATE changes SET json = replace(json, '\"source\":\"s\"', '\"source\":\"later\"') WHERE seq BETWEEN 101 AND 200",
-        "INSERT INTO objects (uri, types) VALUES ('http://h.example/without-change', '[]')",
-    ] {
-        query(folder.path(), sql);
+/// A database of version 9, the oldest one.
+const VERSION_9: &str = include_str!("../../../fixtures/journal/postgres-version-9.sql");
+
+#[test]
+fn a_database_of_version_9_is_converted_and_has_the_tables_of_a_new_one() {
+    const COLUMNS: &str =
+        "SELECT string_agg(concat_ws(' ', table_name, column_name, data_type, is_nullable, collation_name), ','
+        ORDER BY table_name, column_name) FROM information_schema.columns WHERE table_schema = 'tidings'";
+    const INDEXES: &str =
+        "SELECT string_agg(indexdef, ',' ORDER BY indexdef) FROM pg_indexes WHERE schemaname = 'tidings'";
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [new, old] = folders.each_ref().map(tempfile::TempDir::path);
+    drop(open(new, "a"));
+    query(old, VERSION_9);
+    let id = "01900000-0000-7000-8000-000000000001";
+    query(old, &format!("INSERT INTO tidings.crawls VALUES ('s', '{id}', 3, 'p', 4, 5, 6, true)"));
+    let store = open(old, "a");
+    for sql in [COLUMNS, INDEXES] {
+        assert_eq!(query(old, sql), query(new, sql));
     }
-    fill(250..251).await;
-    let sources = "SELECT string_agg(found, ' ' ORDER BY found)
-        FROM (SELECT coalesce(source, '-') || count(*) AS found FROM objects GROUP BY source) AS counts";
-    assert_eq!(query(folder.path(), sources), "-1 s100");
-    // An object without a source gets that of its next change.
-    query(folder.path(), "UPDATE objects SET source = NULL");
-    fill(251..253).await;
-    assert_eq!(query(folder.path(), sources), "-99 s2");
+    let crawl = store.crawl_progress(&SourceName::parse("s").unwrap()).unwrap().unwrap();
+    assert_eq!((crawl.id.to_string().as_str(), crawl.parts, crawl.finished), (id, 3, true));
+    append(&store, &[1]).unwrap();
 }
 
 #[test]
@@ -221,6 +216,9 @@ fn unusable_databases_are_refused_with_a_reason_and_without_a_password() {
         opened
     };
     assert!(matches!(error(&connection(folder.path())), PostgresOpenError::Newer { version: 999, .. }));
+    query(folder.path(), "DELETE FROM migrations WHERE version = 10; UPDATE migrations SET version = 8");
+    let unreleased = error(&connection(folder.path()));
+    assert!(matches!(unreleased, PostgresOpenError::Unreleased { version: 8, .. }), "{unreleased}");
     for url in ["postgres://u:secret@%2Fnonexistent/d", "postgres://u:secret@127.0.0.1:1/d"] {
         let error = error(url);
         assert!(matches!(&error, PostgresOpenError::Unreachable { .. }), "{error}");

@@ -1,6 +1,5 @@
 //! Every batch writes the registry together with its changes. After a crash at any moment the registry
-//! therefore matches the newest change exactly: facts, clocks and confirmations. Journals of version 8, which
-//! kept the newest rows in memory, open without loss.
+//! therefore matches the newest change exactly: facts, clocks and confirmations.
 
 use std::{cell::Cell, fs, path::Path, sync::Arc};
 
@@ -206,38 +205,4 @@ async fn registry_survives_kill_9() {
     }
     assert_eq!(objects, last);
     assert!(gateway.stop().success());
-}
-
-/// Journal of version 8 after `kill -9`, with changes, a confirmation and crawl results that its tables lack;
-/// and the same journal after a clean close, with complete tables. Version 8 itself wrote both.
-const VERSION_8: [&str; 2] = [
-    include_str!("../../../fixtures/journal/version-8-killed.sql"),
-    include_str!("../../../fixtures/journal/version-8-closed.sql"),
-];
-
-#[test]
-fn registry_of_a_killed_version_8_journal_opens_complete() {
-    let registries = VERSION_8.map(|sql| {
-        let folder = tempfile::tempdir().unwrap();
-        let file = journal_file(folder.path());
-        let connection = Connection::open(&file).unwrap();
-        connection.execute_batch(sql).unwrap();
-        if sql == VERSION_8[0] {
-            // The tables may contain parts of what followed, and those of the fixture have the confirmation already.
-            let lacking = "UPDATE items SET existence_confirmed = NULL, state_confirmed = NULL
-                           WHERE (object, uri) IN (SELECT o.object, c.item FROM confirmations c JOIN objects o ON o.uri = c.object)";
-            assert_eq!(connection.execute(lacking, []).unwrap(), 1);
-        }
-        drop(connection);
-        let before = verify_ok(&file);
-        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
-        let (registry, seeds, head) = (registry(&store), store.seed_count(), store.head().unwrap());
-        drop(store);
-        assert_eq!(verify_ok(&file), before);
-        assert_eq!((before.objects, rows(folder.path()), seeds, head.0), (6, 6, 5, 8));
-        registry
-    });
-    let confirmed = |(_, state): &(Uri, ObjectState)| *state != state.clone().without_confirmations();
-    assert!(registries[0].iter().any(confirmed));
-    assert_eq!(registries[0], registries[1]);
 }

@@ -10,7 +10,6 @@ use tidings::{
     model::{JsonDocument, Report, Seq, SourceName, Timestamp, Uri},
 };
 
-use crate::support::postgres;
 use crate::support::tested_store::{STORES, change, empty_batch, every_store, new_harvest_run, object, write};
 
 fn time(millis: i64) -> Timestamp {
@@ -95,33 +94,6 @@ fn due_ingest_jobs_of_one_host_do_not_hide_those_of_others() {
         assert_eq!(select(10), [first.clone(), other]);
         assert_eq!(select(1), [first]);
     });
-}
-
-#[test]
-fn ingest_jobs_of_an_older_database_get_hosts() {
-    let migration = include_str!("../../../src/journal/store/postgres/migrations/0009_hosts_of_ingests.sql");
-    let update = migration.split(';').find(|statement| statement.trim().starts_with("UPDATE")).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let [_, store] = STORES;
-    let open = (store.open)(folder.path(), StoreLimits::default());
-    let jobs = [
-        ("https://a.example:8443/b/c", "a.example"),
-        ("http://a.example", "a.example"),
-        ("https://doi.org/10.5281/zenodo.2", "10.5281"),
-        ("https://hdl.handle.net/1234/5", "1234"),
-        ("doi:10.5281/zenodo.3", "10.5281"),
-    ];
-    let old = |(dataset, _): (&str, _)| IngestJob {
-        dataset: Uri::parse(dataset).unwrap(),
-        host: String::new(),
-        ..job("http://h/1", JobState::Waiting, None)
-    };
-    write_jobs(&*open, jobs.map(old).to_vec());
-    postgres::query(folder.path(), update);
-    for job in open.ingest_jobs(&JobSelection::All { before: None, state: None }, 9).unwrap() {
-        let (_, host) = jobs.iter().find(|(dataset, _)| *dataset == job.dataset.as_str()).unwrap();
-        assert_eq!(job.host, *host, "{}", job.dataset);
-    }
 }
 
 #[test]

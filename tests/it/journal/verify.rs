@@ -49,8 +49,8 @@ async fn verify_accepts_intact_subscription_and_quarantine_rows() {
         .execute_batch(
             "INSERT INTO subscriptions SELECT 's', 'api', '', max(seq), 0, NULL FROM changes;
              INSERT INTO dead_letters SELECT 1, 's', seq, 0, '', 1, 0, json FROM changes WHERE seq = 9;
-             INSERT INTO incomplete SELECT seq, 's', 'items', json FROM changes WHERE seq = 9;
-             INSERT INTO walks VALUES ('s', randomblob(16), 1, '', 0, 0, 0, 0);
+             INSERT INTO incomplete_changes SELECT seq, 's', 'items', json FROM changes WHERE seq = 9;
+             INSERT INTO crawls VALUES ('s', '01900000-0000-7000-8000-000000000001', 1, '', 0, 0, 0, 0);
              INSERT INTO quarantine VALUES (1, 0, 's', NULL, '[]', '', '', 2, x'0102')",
         )
         .unwrap();
@@ -121,16 +121,20 @@ async fn verify_locates_each_error() {
             COMPLETE,
         ),
         (
-            "INSERT INTO incomplete SELECT seq - 1, 's', 'items', json FROM changes WHERE seq = NEWEST",
+            "INSERT INTO incomplete_changes SELECT seq - 1, 's', 'items', json FROM changes WHERE seq = NEWEST",
             "but its JSON has the number NEWEST",
             COMPLETE,
         ),
         (
-            "INSERT INTO incomplete SELECT seq, 's', 'much', json FROM changes WHERE seq = NEWEST",
+            "INSERT INTO incomplete_changes SELECT seq, 's', 'much', json FROM changes WHERE seq = NEWEST",
             "invalid values: missing facts \"much\", source \"s\"",
             COMPLETE,
         ),
-        ("INSERT INTO walks VALUES ('s', x'00', 1, '', 0, 0, 0, 0)", "the crawl of the repository of \"s\"", COMPLETE),
+        (
+            "INSERT INTO crawls VALUES ('s', 'no UUID', 1, '', 0, 0, 0, 0)",
+            "the crawl of the repository of \"s\"",
+            COMPLETE,
+        ),
         (
             "INSERT INTO quarantine VALUES (9, 0, 's', NULL, '[]', '', '', 5, x'0102')",
             "the message 9 of the quarantine has 2 bytes, but its row says 5",

@@ -25,7 +25,7 @@ const ROWS: &str = "
     INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
         SELECT 'pushed', seq, 5, 'refused', 2, seq % 2, json FROM changes;
     DELETE FROM dead_letters WHERE id > 150;
-    INSERT INTO incomplete SELECT seq, 's', 'items', json FROM changes WHERE seq % 7 = 0;
+    INSERT INTO incomplete_changes SELECT seq, 's', 'items', json FROM changes WHERE seq % 7 = 0;
     INSERT INTO harvests VALUES ('s', '{}', 7, '{\"url\":\"u\"}', 1, 9), ('t', '', NULL, NULL, 0, NULL);
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000001', 's', 1, 2, 'failed', 'r', 3, 4, 5, 6, 7);
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000002', 's', 8, 9, 'running', NULL, 0, 0, 0, 0, 0);
@@ -47,23 +47,23 @@ const ROWS: &str = "
 /// Tables with the columns that identify their rows. The keys of events are in runs or in the rows of changes.
 const DUMPED: [&str; 17] = [
     "SELECT * FROM restores ORDER BY head",
-    "SELECT seq, id, received, checksum, json, sight FROM changes ORDER BY seq",
+    "SELECT seq, id, received, checksum, json, visibility FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
     "SELECT uri, parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed,
             source
      FROM objects ORDER BY uri",
     "SELECT o.uri, i.uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, state,
-            state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, unheard
+            state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced
      FROM objects o JOIN items i USING (object) ORDER BY o.uri, i.uri",
     "SELECT * FROM seeds ORDER BY number",
-    "SELECT * FROM walks ORDER BY source",
+    "SELECT * FROM crawls ORDER BY source",
     "SELECT * FROM harvests ORDER BY source",
     "SELECT * FROM harvest_runs ORDER BY id",
     "SELECT * FROM harvest_records ORDER BY source, identifier",
     "SELECT * FROM ingest_jobs ORDER BY source, dataset",
     "SELECT * FROM results ORDER BY object",
-    "SELECT * FROM incomplete ORDER BY seq",
-    "SELECT id, received, source, content_type, headers, place, reason, size, body
+    "SELECT * FROM incomplete_changes ORDER BY seq",
+    "SELECT id, received, source, content_type, headers, location, reason, size, body
      FROM quarantine ORDER BY id",
     "SELECT * FROM subscriptions ORDER BY name",
     "SELECT * FROM dead_letters ORDER BY id",

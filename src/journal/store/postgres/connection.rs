@@ -183,7 +183,7 @@ where
 }
 
 /// Statements that are sent together; see [`pipeline`].
-pub(super) type Step<'s> = LocalBoxFuture<'s, Result<(), StoreError>>;
+pub(super) type Step<'s, T> = LocalBoxFuture<'s, Result<T, StoreError>>;
 
 thread_local! {
     /// Whether the first statements of the steps of a pipeline are being sent.
@@ -192,11 +192,11 @@ thread_local! {
 
 /// Sends statements in a pipeline: all of them are sent in the order of the list before the first result is awaited, so they
 /// need one round trip, however many they are. Only the first statement of a step is sent in this order, and only if it
-/// is [prepared](Session::prepare).
+/// is [prepared](Session::prepare). Returns the results in the order of the list.
 ///
 /// # Errors
 /// Returns the first error in the order of the list, which is the cause of the errors after it.
-pub(super) async fn pipeline(steps: Vec<Step<'_>>) -> Result<(), StoreError> {
+pub(super) async fn pipeline<T>(steps: Vec<Step<'_, T>>) -> Result<Vec<T>, StoreError> {
     // `join_all` promises no order of the first polls.
     let mut steps: Vec<_> = steps.into_iter().map(maybe_done).collect();
     let mut is_first_poll = true;

@@ -6,8 +6,8 @@
 //! * opening: `url`, `open`, `open_error`, `schema` (tables and migrations);
 //! * writing: `transaction` (one batch), `writing` (transactions and the outcome of a commit), `timeline` (failover),
 //!   `watch` (writes of other nodes);
-//! * tables: `changes`, `dedupe` (event keys), `registry`, `seeds`, `crawls`, `incomplete`, `quarantine`,
-//!   `subscriptions`, `dead_letters`, `retention`, `nodes` (with the duties);
+//! * tables: `changes`, `dedupe` (event keys), `registry`, `seeds`, `records` (the record tables), `quarantine` (its
+//!   size), `retention`, `nodes` (with the duties);
 //! * whole journals: `tables` (the tables with neutral names), `verify`, `migrate`.
 //!
 //! Each batch locks the one row of `journal_head` until its commit. The order of the numbers is therefore that of the
@@ -16,14 +16,9 @@
 
 mod changes;
 mod connection;
-mod crawls;
-mod dead_letters;
 mod dedupe;
 mod driver;
 mod error;
-mod harvests;
-mod incomplete;
-mod ingests;
 mod limits;
 pub(super) mod migrate;
 mod missing;
@@ -32,12 +27,12 @@ mod open;
 mod open_error;
 mod quarantine;
 mod readers;
+mod records;
 mod registry;
 mod retention;
 mod row;
 mod schema;
 mod seeds;
-mod subscriptions;
 mod tables;
 mod timeline;
 mod transaction;
@@ -48,7 +43,6 @@ mod watch;
 mod writing;
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -73,18 +67,15 @@ use self::{
     writing::{CALL_LIMIT, WriteSide},
 };
 use super::{
-    CommitId, IncompleteChange, ObjectSelection, QuarantineReceipt, StateWatch, Store, StoreError, StoreLimits,
-    StoredChange, Transaction,
+    CommitId, ObjectSelection, QuarantineReceipt, StateWatch, Store, StoreError, StoreLimits, StoredChange, Transaction,
 };
 use crate::{
     journal::{
         nodes::{NodeTable, Term, Wake},
-        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
+        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
         registry::ObjectState,
-        seed::CrawlProgress,
-        subscriptions::{DeadLetter, DeadLetterId, SubscriptionRecord, SubscriptionWrite},
     },
-    model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
+    model::{ChangeId, Seq, Timestamp, Uri},
 };
 
 /// Number of bytes that a probe writes: more than all pages that a message of typical size modifies.
@@ -248,10 +239,6 @@ impl Store for PostgresStore {
         self.read(async |session| registry::page(session, after, limit).await)
     }
 
-    fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError> {
-        self.read(async |session| crawls::progress(session, source).await)
-    }
-
     fn first(&self) -> Result<Option<Seq>, StoreError> {
         self.read(async |session| changes::first(session).await)
     }
@@ -276,66 +263,12 @@ impl Store for PostgresStore {
         self.write_under(term, async |session| quarantine::put(session, self.options.limits, messages).await)
     }
 
-    fn quarantined_before(
-        &self,
-        before: Option<QuarantineId>,
-        limit: usize,
-    ) -> Result<Vec<QuarantinedMessage>, StoreError> {
-        self.read(async |session| quarantine::before(session, before, limit).await)
-    }
-
-    fn quarantined(&self, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError> {
-        self.read(async |session| quarantine::get(session, id).await)
-    }
-
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
         self.write(async |session| quarantine::remove(session, id).await)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
         self.read(async |session| quarantine::size(session).await)
-    }
-
-    fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
-        self.read(async |session| subscriptions::all(session).await)
-    }
-
-    fn subscription(&self, name: &SubscriptionName) -> Result<Option<SubscriptionRecord>, StoreError> {
-        self.read(async |session| subscriptions::one(session, name).await)
-    }
-
-    fn write_subscriptions(&self, writes: &[SubscriptionWrite], term: Option<Term>) -> Result<Vec<u64>, StoreError> {
-        self.write_under(term, async |session| subscriptions::write(session, writes, term).await)
-    }
-
-    fn dead_letters(
-        &self,
-        subscription: &SubscriptionName,
-        before: Option<DeadLetterId>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, StoreError> {
-        self.read(async |session| dead_letters::before(session, subscription, before, limit).await)
-    }
-
-    fn dead_letter(&self, subscription: &SubscriptionName, id: DeadLetterId) -> Result<Option<DeadLetter>, StoreError> {
-        self.read(async |session| dead_letters::get(session, subscription, id).await)
-    }
-
-    fn replays(
-        &self,
-        subscription: &SubscriptionName,
-        after: Option<DeadLetterId>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, StoreError> {
-        self.read(async |session| dead_letters::replays(session, subscription, after, limit).await)
-    }
-
-    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<IncompleteChange>, StoreError> {
-        self.read(async |session| incomplete::after(session, source, after, limit).await)
-    }
-
-    fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError> {
-        self.read(async |session| incomplete::counts(session).await)
     }
 
     fn node_table(&self, lease: Duration, wake: Wake) -> Result<Option<Box<dyn NodeTable>>, StoreError> {

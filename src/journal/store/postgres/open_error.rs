@@ -86,6 +86,17 @@ pub enum PostgresOpenError {
         /// Newest format version that this gateway supports.
         supported: usize,
     },
+    /// A version of the gateway from before the first release has written the tables.
+    #[error(
+        "the journal's database was written by a version of Tidings from before its first release (format {version}, this \
+         version reads from {oldest}); open it once with the commit cf2c915, which converts it"
+    )]
+    Unreleased {
+        /// Format version of the tables.
+        version: usize,
+        /// Oldest format version that this gateway supports.
+        oldest: usize,
+    },
     /// An older version of the gateway has written the tables, and only a gateway updates them.
     #[error(
         "the journal's database {url} was written by an older version of Tidings; start a gateway of this version once, \

@@ -1,18 +1,16 @@
-//! The tables `quarantine` and `quarantine_size`.
+//! Writing of the tables `quarantine` and `quarantine_size`.
 
-use bytes::Bytes;
 use tokio_postgres::Row;
 
-use super::{changes::STATEMENT_BYTES, connection::Session, row, value::Value};
-use crate::{
-    journal::{
-        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
-        store::{
-            QuarantineReceipt, StoreError, StoreLimits, rows,
-            shares::{Eviction, OldestOf, QuarantineShares},
-        },
+use super::{connection::Session, records::query_all, row};
+use crate::journal::{
+    quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
+    store::{
+        QuarantineReceipt, StoreError, StoreLimits,
+        records::{Statement, quarantine},
+        rows,
+        shares::{Eviction, QuarantineShares},
     },
-    model::{SourceName, Text},
 };
 
 /// Query for the size of the quarantine, which locks it, so that writers take turns and the order of the identifiers
@@ -23,44 +21,17 @@ const SIZE: &str = "SELECT messages, bytes FROM quarantine_size";
 
 const SET_SIZE: &str = "UPDATE quarantine_size SET messages = $1, bytes = $2";
 
-/// Statement that inserts messages. Their identifiers are in the order of the messages.
-const INSERT: &str = "INSERT INTO quarantine (received, source, content_type, headers, location, reason, size, body)
-    SELECT received, source, content_type, headers, location, reason, size, body
-    FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bytea[])
-        WITH ORDINALITY AS n(received, source, content_type, headers, location, reason, size, body, position)
-    ORDER BY position RETURNING id";
-
-const SHARES: &str = "SELECT source, count(*), sum(size)::bigint FROM quarantine GROUP BY source";
-
-/// Query for the oldest messages of a source after an identifier.
-const OLDEST: &str = "SELECT id, size FROM quarantine WHERE source = $1 AND id > $2 ORDER BY id LIMIT $3";
-
-const DELETE_ALL: &str = "DELETE FROM quarantine WHERE id = ANY ($1::bigint[]) RETURNING size";
-
-const DELETE: &str = "DELETE FROM quarantine WHERE id = $1 RETURNING size";
-
-/// Query for a page without bodies, newest first.
-const BEFORE: &str = "SELECT id, received, source, content_type, headers, location, reason, size FROM quarantine
-    WHERE id < $1 ORDER BY id DESC LIMIT $2";
-
-const GET: &str = "SELECT id, received, source, content_type, headers, location, reason, size, body FROM quarantine
-    WHERE id = $1";
-
 /// Inserts messages, and drops messages beyond the limits: the oldest of the source with the most first. The number of round
-/// trips does not depend on the number of new messages.
+/// trips depends on the bytes of the new messages alone.
 pub(super) async fn put(
     session: &Session,
     limits: StoreLimits,
     messages: &[NewQuarantinedMessage],
 ) -> Result<QuarantineReceipt, StoreError> {
     let mut size = read_size(&session.query_one(LOCK_SIZE, &[]).await?)?;
-    let mut ids = Vec::with_capacity(messages.len());
-    let mut rest = messages;
-    while !rest.is_empty() {
-        let (part, others) = rest.split_at(part_length(rest));
-        insert(session, part, &mut ids).await?;
-        rest = others;
-    }
+    let statements = messages.iter().map(quarantine::insert).collect::<Result<Vec<_>, _>>()?;
+    let inserted = query_all(session, &statements).await?;
+    let ids = inserted.iter().flatten().map(|row| quarantine::read_id(row)).collect::<Result<Vec<_>, _>>()?;
     size.messages += messages.len() as u64;
     size.bytes += messages.iter().map(|message| message.body.len() as u64).sum::<u64>();
     let mut dropped = 0;
@@ -74,57 +45,24 @@ pub(super) async fn put(
     Ok(QuarantineReceipt { ids, dropped })
 }
 
-/// Returns the number of messages of the next statement: at least one, and as many as fit.
-fn part_length(messages: &[NewQuarantinedMessage]) -> usize {
-    let mut bytes = 0;
-    let fits = |message: &&NewQuarantinedMessage| {
-        bytes += message.body.len();
-        bytes <= STATEMENT_BYTES
-    };
-    messages.iter().take_while(fits).count().max(1)
-}
-
-async fn insert(
-    session: &Session,
-    messages: &[NewQuarantinedMessage],
-    ids: &mut Vec<QuarantineId>,
-) -> Result<(), StoreError> {
-    let (mut received, mut sources, mut content_types) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut headers, mut locations, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut sizes, mut bodies) = (Vec::new(), Vec::new());
-    for message in messages {
-        received.push(message.received.millis());
-        sources.push(message.source.as_str());
-        content_types.push(message.content_type.as_ref().map(Text::as_str));
-        headers.push(rows::to_json(&message.headers)?);
-        locations.push(message.location.as_str());
-        reasons.push(message.reason.as_str());
-        sizes.push(rows::number(message.body.len() as u64));
-        bodies.push(&message.body[..]);
-    }
-    let values: &[Value<'_>] = &[&received, &sources, &content_types, &headers, &locations, &reasons, &sizes, &bodies];
-    for inserted in session.query(INSERT, values).await? {
-        ids.push(row::unsigned(&inserted, 0).map(QuarantineId)?);
-    }
-    Ok(())
-}
-
 /// Removes messages until the size is within the limits; returns the sizes of the removed messages.
 async fn make_room(session: &Session, limits: StoreLimits, newest: QuarantineId) -> Result<Vec<u64>, StoreError> {
     let mut shares = QuarantineShares::default();
-    for found in session.query(SHARES, &[]).await? {
-        let size = QuarantineSize { messages: row::unsigned(&found, 1)?, bytes: row::unsigned(&found, 2)? };
-        shares.add(row::get(&found, 0)?, size);
+    for found in rows_of(session, quarantine::shares()).await? {
+        quarantine::read_share(&found, &mut shares)?;
     }
     let mut eviction = Eviction::new(limits, &shares, newest);
-    while let Some(OldestOf { source, after, limit }) = eviction.choose() {
-        let values: &[Value<'_>] = &[&source, &rows::number(after.0), &rows::number(limit as u64)];
-        let oldest = session.query(OLDEST, values).await?;
-        let read = |found: &Row| Ok((QuarantineId(row::unsigned(found, 0)?), row::unsigned(found, 1)?));
-        eviction.add(&source, oldest.iter().map(read).collect::<Result<_, StoreError>>()?);
+    while let Some(query) = eviction.choose() {
+        let oldest = rows_of(session, quarantine::oldest(&query)).await?;
+        eviction.add(&query.source, oldest.iter().map(|row| quarantine::read_oldest(row)).collect::<Result<_, _>>()?);
     }
-    let chosen: Vec<i64> = eviction.chosen().into_iter().map(|id| rows::number(id.0)).collect();
-    session.query(DELETE_ALL, &[&chosen]).await?.iter().map(|removed| row::unsigned(removed, 0)).collect()
+    let statements: Vec<_> = eviction.chosen().into_iter().map(quarantine::delete).collect();
+    let removed = query_all(session, &statements).await?;
+    removed.iter().flatten().map(|row| Ok(quarantine::read_removed(row)?.1)).collect()
+}
+
+async fn rows_of(session: &Session, query: Statement<'_>) -> Result<Vec<Row>, StoreError> {
+    Ok(query_all(session, &[query]).await?.into_iter().flatten().collect())
 }
 
 fn read_size(size: &Row) -> Result<QuarantineSize, StoreError> {
@@ -140,45 +78,11 @@ pub(super) async fn size(session: &Session) -> Result<QuarantineSize, StoreError
     read_size(&session.query_one(SIZE, &[]).await?)
 }
 
-/// Reads a page of messages without their bodies, newest first.
-pub(super) async fn before(
-    session: &Session,
-    before: Option<QuarantineId>,
-    limit: usize,
-) -> Result<Vec<QuarantinedMessage>, StoreError> {
-    let bound = before.map_or(i64::MAX, |id| rows::number(id.0));
-    let page = session.query(BEFORE, &[&bound, &rows::number(limit as u64)]).await?;
-    page.iter().map(|message| read_message(message, Bytes::new())).collect()
-}
-
-/// Reads a message with its body.
-pub(super) async fn get(session: &Session, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError> {
-    let Some(message) = session.query_opt(GET, &[&rows::number(id.0)]).await? else { return Ok(None) };
-    let body = Bytes::copy_from_slice(row::get(&message, 8)?);
-    read_message(&message, body).map(Some)
-}
-
 /// Removes a message; returns whether there was one.
 pub(super) async fn remove(session: &Session, id: QuarantineId) -> Result<bool, StoreError> {
     let mut size = read_size(&session.query_one(LOCK_SIZE, &[]).await?)?;
-    let Some(removed) = session.query_opt(DELETE, &[&rows::number(id.0)]).await? else { return Ok(false) };
-    size.remove(row::unsigned(&removed, 0)?);
+    let Some(removed) = rows_of(session, quarantine::delete(id)).await?.pop() else { return Ok(false) };
+    size.remove(quarantine::read_removed(&removed)?.1);
     write_size(session, size).await?;
     Ok(true)
-}
-
-fn read_message(message: &Row, body: Bytes) -> Result<QuarantinedMessage, StoreError> {
-    Ok(QuarantinedMessage {
-        id: QuarantineId(row::unsigned(message, 0)?),
-        size: row::unsigned(message, 7)?,
-        message: NewQuarantinedMessage {
-            received: row::time(message, 1)?,
-            source: SourceName::parse(row::get(message, 2)?).map_err(rows::damaged)?,
-            content_type: row::text(message, 3)?,
-            headers: rows::json(row::get(message, 4)?)?,
-            location: row::get::<&str>(message, 5)?.into(),
-            reason: row::get::<&str>(message, 6)?.into(),
-            body,
-        },
-    })
 }

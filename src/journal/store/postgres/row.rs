@@ -4,7 +4,7 @@ use tokio_postgres::{Row, types::FromSql};
 
 use crate::{
     journal::store::{StoreError, rows},
-    model::{Seq, Text, Timestamp},
+    model::{Seq, Timestamp},
 };
 
 /// Reads a column.
@@ -25,9 +25,4 @@ pub(super) fn unsigned(row: &Row, index: usize) -> Result<u64, StoreError> {
 /// Reads a column with a time.
 pub(super) fn time(row: &Row, index: usize) -> Result<Timestamp, StoreError> {
     rows::time(get(row, index)?)
-}
-
-/// Reads a column with a text of a partner, or null.
-pub(super) fn text(row: &Row, index: usize) -> Result<Option<Text>, StoreError> {
-    Ok(get::<Option<&str>>(row, index)?.map(Text::new))
 }

@@ -1,21 +1,19 @@
-//! The tables, and the migrations of databases of older versions.
+//! The tables, and the conversion of databases of the version before.
 
 use super::{PostgresOpenError, PostgresUrl, connection::Session, row};
 use crate::journal::store::{StoreContent, StoreError};
 
-/// Migrations from each version to the next. A released migration never changes, because databases exist that it has
-/// migrated; new migrations are added at the end.
-const MIGRATIONS: [&str; 9] = [
-    include_str!("migrations/0001_journal.sql"),
-    include_str!("migrations/0002_nodes.sql"),
-    include_str!("migrations/0003_harvests.sql"),
-    include_str!("migrations/0004_harvest_definitions.sql"),
-    include_str!("migrations/0005_harvest_records.sql"),
-    include_str!("migrations/0006_validators_and_leases.sql"),
-    include_str!("migrations/0007_ingests.sql"),
-    include_str!("migrations/0008_sources_of_objects.sql"),
-    include_str!("migrations/0009_hosts_of_ingests.sql"),
-];
+/// Version of the tables. The first release has version 10.
+const VERSION: usize = 10;
+
+/// Oldest version that this program opens and converts.
+const OLDEST_VERSION: usize = 9;
+
+/// Statements that create the tables.
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// Statements that convert the tables of version 9.
+const CONVERT_VERSION_9: &str = include_str!("convert_version_9.sql");
 
 /// Key of the advisory lock that only one node at a time migrates under: the letters `TDNG`. The lock ends with its
 /// transaction.
@@ -54,51 +52,54 @@ pub(super) async fn inspect(url: &PostgresUrl, session: &Session) -> Result<Stor
     check_is_complete(url, session).await?;
     match version(session).await.map_err(failed)? {
         0 => Ok(StoreContent::Empty),
-        version => refuse_newer(version).map(|()| StoreContent::Journal),
+        version => check_version(version).map(|()| StoreContent::Journal),
     }
 }
 
-fn refuse_newer(version: usize) -> Result<(), PostgresOpenError> {
-    let supported = MIGRATIONS.len();
-    if version > supported { Err(PostgresOpenError::Newer { version, supported }) } else { Ok(()) }
+/// Checks that this program can open a database of this version; 0 stands for one without tables.
+fn check_version(version: usize) -> Result<(), PostgresOpenError> {
+    match version {
+        0 | OLDEST_VERSION..=VERSION => Ok(()),
+        version if version > VERSION => Err(PostgresOpenError::Newer { version, supported: VERSION }),
+        version => Err(PostgresOpenError::Unreleased { version, oldest: OLDEST_VERSION }),
+    }
 }
 
-/// Migrates the database to the current version, in one transaction.
+/// Creates the tables, or converts those of an older version, in one transaction.
 pub(super) async fn migrate(url: &PostgresUrl, session: &Session) -> Result<(), PostgresOpenError> {
-    match migrate_from_older(session).await {
-        Ok(version) => refuse_newer(version),
-        Err(error) => Err(PostgresOpenError::storage(url, error)),
-    }
+    let found = migrate_from_older(session).await.map_err(|error| PostgresOpenError::storage(url, error))?;
+    check_version(found)
 }
 
-/// Returns the version of the database, which is newer than this program if another node has migrated it meanwhile.
+/// Returns the version of the database afterwards, unless this program cannot convert it: another node can have converted
+/// it to a newer one meanwhile.
 async fn migrate_from_older(session: &Session) -> Result<usize, StoreError> {
-    if version(session).await? == MIGRATIONS.len() {
-        return Ok(MIGRATIONS.len());
+    if version(session).await? == VERSION {
+        return Ok(VERSION);
     }
-    // A migration of a large table takes longer than any other statement.
+    // A conversion of a large table takes longer than any other statement.
     session.run("BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '10s'").await?;
     session.run(LOCK).await?;
-    // Another node may have migrated meanwhile.
-    let version = version(session).await?;
-    if version > MIGRATIONS.len() {
-        return Ok(version);
+    // Another node may have converted meanwhile.
+    match version(session).await? {
+        0 => {
+            let exists = session.query_one(HAS_SCHEMA, &[]).await?;
+            if !row::get::<bool>(&exists, 0)? {
+                session.run("CREATE SCHEMA tidings").await?;
+            }
+            session.run(CREATE_VERSIONS).await?;
+            session.run(SCHEMA).await?;
+        }
+        OLDEST_VERSION => session.run(CONVERT_VERSION_9).await?,
+        other => {
+            session.run("ROLLBACK").await?;
+            return Ok(other);
+        }
     }
-    let exists = session.query_one(HAS_SCHEMA, &[]).await?;
-    let (has_schema, has_versions): (bool, bool) = (row::get(&exists, 0)?, row::get(&exists, 1)?);
-    if !has_schema {
-        session.run("CREATE SCHEMA tidings").await?;
-    }
-    if !has_versions {
-        session.run(CREATE_VERSIONS).await?;
-    }
-    for (index, migration) in MIGRATIONS.iter().enumerate().skip(version) {
-        session.run(migration).await?;
-        let version = i32::try_from(index + 1).unwrap_or(i32::MAX);
-        session.execute("INSERT INTO migrations (version) VALUES ($1)", &[&version]).await?;
-    }
+    let version = i32::try_from(VERSION).unwrap_or(i32::MAX);
+    session.execute("INSERT INTO migrations (version) VALUES ($1)", &[&version]).await?;
     session.run("COMMIT").await?;
-    Ok(MIGRATIONS.len())
+    Ok(VERSION)
 }
 
 /// Checks, without a change of the database, that it has a complete journal of the current version.
@@ -106,8 +107,8 @@ pub(super) async fn check_is_current(url: &PostgresUrl, session: &Session) -> Re
     check_is_complete(url, session).await?;
     match version(session).await.map_err(|error| PostgresOpenError::storage(url, error))? {
         0 => Err(PostgresOpenError::NoJournal { url: url.clone() }),
-        version if version < MIGRATIONS.len() => Err(PostgresOpenError::Older { url: url.clone() }),
-        version => refuse_newer(version),
+        OLDEST_VERSION => Err(PostgresOpenError::Older { url: url.clone() }),
+        version => check_version(version),
     }
 }
 

@@ -6,11 +6,13 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, changes, connection::pipeline, crawls, dedupe, harvests, incomplete, ingests, nodes, registry,
-    seeds, subscriptions, timeline, writing::WriteTransaction,
+    PostgresStore, changes, connection::pipeline, dedupe, nodes, records, registry, seeds, timeline,
+    writing::WriteTransaction,
 };
 use crate::{
-    journal::store::{CommitError, PrefetchKeys, PrefetchedRows, StoreError, Transaction, WriteBatch, rows},
+    journal::store::{
+        CommitError, PrefetchKeys, PrefetchedRows, StoreError, Transaction, WriteBatch, records::of_batch, rows,
+    },
     model::{Seq, Timestamp, Uri},
 };
 
@@ -34,24 +36,10 @@ pub(super) const STATEMENTS: &[&str] = &[
     changes::INSERT,
     changes::USED_IDS,
     changes::RESTORES,
-    crawls::WRITE,
     dedupe::FIND,
     dedupe::FIND_UNCHANGED,
     dedupe::WRITE,
     dedupe::WRITE_UNCHANGED,
-    harvests::REMOVE_LISTED,
-    harvests::RENAME_LISTED,
-    harvests::TRIM,
-    harvests::UNLIST,
-    harvests::WRITE_LISTED,
-    harvests::WRITE_POSITION,
-    harvests::WRITE_POSITIONS,
-    harvests::WRITE_RUN,
-    incomplete::DELETE,
-    incomplete::INSERT,
-    ingests::REMOVE_RESULTS,
-    ingests::WRITE_JOBS,
-    ingests::WRITE_RESULTS,
     nodes::LOCK_TERMS,
     registry::OBJECTS,
     registry::ALL_ITEMS,
@@ -59,7 +47,6 @@ pub(super) const STATEMENTS: &[&str] = &[
     registry::PUT_OBJECTS,
     registry::PUT_ITEMS,
     seeds::INSERT,
-    subscriptions::ADVANCE,
 ];
 
 /// The head as of the beginning of the transaction.
@@ -175,6 +162,7 @@ impl Transaction for PostgresTransaction<'_> {
         let received = newest.map(|change| change.received).or(self.locked.received).map(Timestamp::millis);
         let (locked_head, first_seed, known) = (self.locked.head, self.locked.seeds, &self.known);
         let seeds = first_seed + i64::try_from(batch.seeds.len()).unwrap_or(i64::MAX);
+        let statements = of_batch(batch)?;
         let (store, is_news) = (self.store.node, !batch.changes.is_empty() || !batch.seeds.is_empty());
         self.transaction.run(async |session| {
             changes::check_numbers(locked_head, &batch.changes)?;
@@ -186,22 +174,25 @@ impl Transaction for PostgresTransaction<'_> {
                 }
                 Ok(())
             };
-            pipeline(vec![
+            let mut parts = records::parts(&statements);
+            let first_records = parts.next().unwrap_or_default();
+            records::prepare(session, first_records).await?;
+            let mut steps = vec![
                 move_head.boxed_local(),
                 notify.boxed_local(),
                 changes::insert(session, &batch.changes).boxed_local(),
                 dedupe::write(session, &batch.changes).boxed_local(),
                 dedupe::write_unchanged(session, batch).boxed_local(),
-                incomplete::write(session, batch).boxed_local(),
-                subscriptions::advance_all(session, &batch.cursors).boxed_local(),
                 seeds::insert(session, first_seed, head, &batch.seeds).boxed_local(),
-                crawls::write(session, &batch.crawls).boxed_local(),
-                harvests::write(session, &batch.harvests).boxed_local(),
-                ingests::write_results(session, &batch.changes).boxed_local(),
-                harvests::write_positions(session, &batch.positions).boxed_local(),
                 registry::write(session, known, &batch.objects).boxed_local(),
-            ])
-            .await
+            ];
+            let execute = async |record| records::execute(session, record).await.map(drop);
+            steps.extend(first_records.iter().map(|record| execute(record).boxed_local()));
+            pipeline(steps).await?;
+            for part in parts {
+                records::execute_all(session, part).await?;
+            }
+            Ok(())
         })?;
         (self.seeds, self.changes) = (seeds, batch.changes.len() + batch.unchanged.len());
         Ok(())

@@ -4,10 +4,7 @@
 //! rows that they count, and the event keys with the changes.
 
 use super::{ConnectionOptions, PostgresOpenError, PostgresUrl, row, tables::PostgresTables};
-use crate::journal::store::{
-    Report, StoreError,
-    verify::{PendingFacts, examine},
-};
+use crate::journal::store::{Report, StoreError, verify::examine};
 
 /// Queries for the first errors of each kind, with the text of their findings. The first column completes the text.
 const CHECKS: [(&str, &str); 10] = [
@@ -94,6 +91,6 @@ fn examine_database(
             report.add(finding.replace("{}", &number));
         }
     }
-    examine(tables, &PendingFacts::default(), report, progress)?;
+    examine(tables, report, progress)?;
     tables.run("COMMIT")
 }

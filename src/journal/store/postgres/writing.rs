@@ -18,6 +18,7 @@ use super::{
     PostgresStore,
     connection::{Connector, STABLE_PLANS, Session},
     nodes,
+    records::prepare_all,
     transaction::STATEMENTS,
     value::Value,
 };
@@ -225,6 +226,7 @@ fn connect(store: &PostgresStore) -> Result<Session, StoreError> {
         let session = open_session(&store.connector).await?;
         session.prepare(&[MARK]).await?;
         session.prepare(STATEMENTS).await?;
+        prepare_all(&session).await?;
         Ok(session)
     })
 }

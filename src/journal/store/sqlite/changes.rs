@@ -27,7 +27,7 @@ pub(super) fn head(connection: &Connection) -> Result<Seq, StoreError> {
 // `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a
 // single statement. The gateway rolls back the whole transaction.
 const INSERT: &str =
-    "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?, ?)";
+    "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, visibility, key) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
 /// Inserts numbered changes.
 pub(super) fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
@@ -58,7 +58,7 @@ pub(super) fn after(
     bytes: usize,
 ) -> Result<Option<Vec<StoredChange>>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
-    let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq > ? ORDER BY seq LIMIT ?";
+    let sql = "SELECT seq, checksum, json, visibility FROM changes WHERE seq > ? ORDER BY seq LIMIT ?";
     let page = changes(&transaction, sql, after, limit, bytes, || following(&transaction, after))?;
     let is_valid = match page.first() {
         Some(first) if first.seq == after.next() => true,
@@ -74,7 +74,7 @@ pub(super) fn before(
     limit: usize,
     bytes: usize,
 ) -> Result<Vec<StoredChange>, StoreError> {
-    let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq < ? ORDER BY seq DESC LIMIT ?";
+    let sql = "SELECT seq, checksum, json, visibility FROM changes WHERE seq < ? ORDER BY seq DESC LIMIT ?";
     changes(connection, sql, before, limit, bytes, || preceding(connection, before))
 }
 
@@ -132,7 +132,8 @@ fn changes(
 }
 
 pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT seq, checksum, json, sight FROM changes WHERE id = ?")?;
+    let mut statement =
+        connection.prepare_cached("SELECT seq, checksum, json, visibility FROM changes WHERE id = ?")?;
     let mut result = statement.query(params![id.uuid().as_bytes().as_slice()])?;
     result.next()?.map(change).transpose()
 }

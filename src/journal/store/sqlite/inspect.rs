@@ -13,7 +13,7 @@ use super::{
     FILE_NAME,
     lock::read_trace,
     loss::check_files,
-    open::{OpenError, check_is_complete},
+    open::{OpenError, check_is_complete, check_version},
     schema,
 };
 
@@ -76,11 +76,8 @@ fn check_header(path: &Path, header: &[u8]) -> Result<(), OpenError> {
     if application != 0 && application != schema::APPLICATION_ID {
         return Err(foreign("it is an SQLite file of another program"));
     }
-    let supported = schema::current_version();
-    if version > supported {
-        return Err(OpenError::Newer { path: path.to_owned(), version, supported });
-    }
-    Ok(())
+    // The header of an empty file has no version.
+    if version == 0 { Ok(()) } else { check_version(path, version) }
 }
 
 /// Returns whether this process may write to a folder according to the folder's permissions: `false` is certain,

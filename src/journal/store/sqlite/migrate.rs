@@ -21,7 +21,7 @@ use super::{
     open::{OpenError, configure, create, explain, explain_store, identity, read_write, reader, version},
     restore::READY_NAME,
     schema, seeds,
-    tables::{ALL_KEYS, SqliteTables, column_name, table_name, value},
+    tables::{ALL_KEYS, SqliteTables, table_name, value},
 };
 use crate::journal::{
     private_files,
@@ -219,7 +219,7 @@ impl MigrationTarget for SqliteTarget {
 
 /// Inserts rows. An item gets the number of its object instead of the object's URI.
 fn insert(transaction: &Transaction<'_>, table: Table, rows: &[Row]) -> Result<(), StoreError> {
-    let columns: Vec<_> = table.columns().iter().map(|(name, _)| column_name(table, name)).collect();
+    let columns: Vec<_> = table.columns().iter().map(|(name, _)| *name).collect();
     let mut values = vec!["?"; columns.len()];
     if table == Table::Items {
         values[0] = "(SELECT object FROM objects WHERE uri = ?)";

@@ -6,9 +6,6 @@
 pub mod backup;
 mod changes;
 mod dedupe;
-mod harvests;
-mod incomplete;
-mod ingests;
 pub mod inspect;
 mod lock;
 mod loss;
@@ -18,24 +15,20 @@ mod open_files;
 mod prune;
 mod quarantine;
 mod readers;
+mod records;
 mod registry;
 pub mod restore;
 mod schema;
 mod seeds;
-mod subscriptions;
 mod tables;
 mod transaction;
 mod value;
 pub mod verify;
-mod version_8;
 mod wal;
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 
 use dedupe::EventKeys;
@@ -51,18 +44,16 @@ pub use open::OpenError;
 
 use self::{registry::ItemCounts, transaction::SqliteTransaction};
 use super::{
-    IncompleteChange, ObjectSelection, QuarantineReceipt, Remedy, Store, StoreError, StoreLimits, StoredChange,
-    Transaction, rows, shares::QuarantineShares,
+    ObjectSelection, QuarantineReceipt, Remedy, Store, StoreError, StoreLimits, StoredChange, Transaction, rows,
+    shares::QuarantineShares,
 };
 use crate::{
     journal::{
         nodes::Term,
-        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
+        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
         registry::ObjectState,
-        seed::CrawlProgress,
-        subscriptions::{DeadLetter, DeadLetterId, SubscriptionRecord, SubscriptionWrite},
     },
-    model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
+    model::{ChangeId, Seq, Timestamp, Uri},
 };
 use value::params;
 
@@ -236,10 +227,6 @@ impl Store for SqliteStore {
         self.readers.read(|connection| registry::page(connection, after, limit))
     }
 
-    fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError> {
-        self.readers.read(|connection| seeds::crawl_progress(connection, source))
-    }
-
     fn first(&self) -> Result<Option<Seq>, StoreError> {
         self.readers.read(changes::first)
     }
@@ -261,18 +248,6 @@ impl Store for SqliteStore {
         quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantine_shares_mut(), messages)
     }
 
-    fn quarantined_before(
-        &self,
-        before: Option<QuarantineId>,
-        limit: usize,
-    ) -> Result<Vec<QuarantinedMessage>, StoreError> {
-        self.readers.read(|connection| quarantine::before(connection, before, limit))
-    }
-
-    fn quarantined(&self, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError> {
-        self.readers.read(|connection| quarantine::get(connection, id))
-    }
-
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
         let side = self.write_side()?;
         quarantine::remove(&side.connection, &mut self.quarantine_shares_mut(), id)
@@ -280,48 +255,6 @@ impl Store for SqliteStore {
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
         Ok(self.quarantine_shares_mut().total())
-    }
-
-    fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
-        self.readers.read(subscriptions::all)
-    }
-
-    fn subscription(&self, name: &SubscriptionName) -> Result<Option<SubscriptionRecord>, StoreError> {
-        self.readers.read(|connection| subscriptions::one(connection, name))
-    }
-
-    fn write_subscriptions(&self, writes: &[SubscriptionWrite], _: Option<Term>) -> Result<Vec<u64>, StoreError> {
-        subscriptions::write(&mut self.write_side()?.connection, writes)
-    }
-
-    fn dead_letters(
-        &self,
-        subscription: &SubscriptionName,
-        before: Option<DeadLetterId>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, StoreError> {
-        self.readers.read(|connection| subscriptions::letters_before(connection, subscription, before, limit))
-    }
-
-    fn dead_letter(&self, subscription: &SubscriptionName, id: DeadLetterId) -> Result<Option<DeadLetter>, StoreError> {
-        self.readers.read(|connection| subscriptions::letter(connection, subscription, id))
-    }
-
-    fn replays(
-        &self,
-        subscription: &SubscriptionName,
-        after: Option<DeadLetterId>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, StoreError> {
-        self.readers.read(|connection| subscriptions::replays(connection, subscription, after, limit))
-    }
-
-    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<IncompleteChange>, StoreError> {
-        self.readers.read(|connection| incomplete::after(connection, source, after, limit))
-    }
-
-    fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError> {
-        self.readers.read(incomplete::counts)
     }
 
     fn identity(&self) -> Uuid {

@@ -72,6 +72,19 @@ pub enum OpenError {
         /// Newest format version that this gateway supports.
         supported: i64,
     },
+    /// A version of the gateway from before the first release wrote the journal.
+    #[error(
+        "the journal {path} was written by a version of Tidings from before its first release (format {version}, this \
+         version reads from {oldest}); open it once with the commit cf2c915, which converts it"
+    )]
+    Older {
+        /// The journal.
+        path: PathBuf,
+        /// Format version of the journal.
+        version: i64,
+        /// Oldest format version that this gateway supports.
+        oldest: i64,
+    },
     /// The journal is damaged.
     #[error(
         "the journal {path} is damaged ({what}); restore it from a backup with `tidings restore FILE --force`, or move it \
@@ -292,11 +305,7 @@ pub(super) fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), 
     if application != i64::from(schema::APPLICATION_ID) {
         return Err(foreign("it is an SQLite file of another program"));
     }
-    let supported = schema::current_version();
-    if version > supported {
-        return Err(OpenError::Newer { path: path.to_owned(), version, supported });
-    }
-    Ok(())
+    check_version(path, version)
 }
 
 pub(super) fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
@@ -391,6 +400,16 @@ pub(super) fn check_length(path: &Path, connection: &Connection) -> Result<(), O
         });
     }
     Ok(())
+}
+
+/// Checks that this program can open a journal of this version.
+pub(super) fn check_version(path: &Path, version: i64) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    match version {
+        schema::OLDEST_VERSION..=schema::VERSION => Ok(()),
+        version if version > schema::VERSION => Err(OpenError::Newer { path, version, supported: schema::VERSION }),
+        version => Err(OpenError::Older { path, version, oldest: schema::OLDEST_VERSION }),
+    }
 }
 
 fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {

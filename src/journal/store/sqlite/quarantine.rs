@@ -1,27 +1,16 @@
-//! The table `quarantine`.
+//! Writing of the table `quarantine`, whose size is counted in memory.
 
-use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+use rusqlite::{Connection, Transaction};
 
-use super::rows;
-use super::value::{self, params};
-use crate::{
-    journal::{
-        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
-        store::{
-            QuarantineReceipt, StoreError, StoreLimits,
-            shares::{Eviction, OldestOf, QuarantineShares},
-        },
+use super::records::read;
+use crate::journal::{
+    quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
+    store::{
+        QuarantineReceipt, StoreError, StoreLimits,
+        records::quarantine,
+        shares::{Eviction, QuarantineShares},
     },
-    model::{SourceName, Text},
 };
-
-const COLUMNS: &str = "id, received, source, content_type, headers, place, reason, size";
-
-const DELETE: &str = "DELETE FROM quarantine WHERE id = ? RETURNING source, size";
-
-/// Query for the oldest messages of a source after an identifier.
-const OLDEST: &str = "SELECT id, size FROM quarantine WHERE source = ? AND id > ? ORDER BY id LIMIT ?";
 
 /// Inserts messages, and drops messages beyond the limits: the oldest of the source with the most first. `shares` has the
 /// sizes of the sources, because counting them for each insertion would read the whole table.
@@ -35,22 +24,10 @@ pub(super) fn put(
     let mut new_shares = shares.clone();
     let mut ids = Vec::with_capacity(messages.len());
     for message in messages {
-        transaction
-            .prepare_cached(
-                "INSERT INTO quarantine (received, source, content_type, headers, place, reason, size, body)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute(params![
-                message.received.millis(),
-                message.source.as_str(),
-                message.content_type.as_ref().map(Text::as_str),
-                rows::to_json(&message.headers)?,
-                message.location.as_str(),
-                message.reason.as_str(),
-                rows::number(message.body.len() as u64),
-                &message.body[..],
-            ])?;
-        ids.push(id(transaction.last_insert_rowid())?);
+        read(&transaction, &quarantine::insert(message)?, &mut |row| {
+            ids.push(quarantine::read_id(row)?);
+            Ok(())
+        })?;
         let size = QuarantineSize { messages: 1, bytes: message.body.len() as u64 };
         new_shares.add(message.source.as_str(), size);
     }
@@ -69,99 +46,42 @@ fn make_room(
 ) -> Result<u64, StoreError> {
     let Some(newest) = ids.last().filter(|_| shares.total().exceeds(limits)) else { return Ok(0) };
     let mut eviction = Eviction::new(limits, shares, *newest);
-    while let Some(OldestOf { source, after, limit }) = eviction.choose() {
-        let mut statement = transaction.prepare_cached(OLDEST)?;
-        let mut result = statement.query(params![source, rows::number(after.0), rows::number(limit as u64)])?;
+    while let Some(query) = eviction.choose() {
         let mut oldest = Vec::new();
-        while let Some(row) = result.next()? {
-            oldest.push((id(row.get(0)?)?, row.get::<_, i64>(1)?.unsigned_abs()));
-        }
-        eviction.add(&source, oldest);
+        read(transaction, &quarantine::oldest(&query), &mut |row| {
+            oldest.push(quarantine::read_oldest(row)?);
+            Ok(())
+        })?;
+        eviction.add(&query.source, oldest);
     }
     let mut dropped = 0;
     for id in eviction.chosen() {
-        dropped += u64::from(delete(transaction, shares, id)?);
+        dropped += u64::from(remove(transaction, shares, id)?);
     }
     Ok(dropped)
 }
 
 /// Removes a message; returns whether there was one.
-fn delete(connection: &Connection, shares: &mut QuarantineShares, id: QuarantineId) -> Result<bool, StoreError> {
-    let mut statement = connection.prepare_cached(DELETE)?;
-    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
-    let removed = statement.query_row(params![rows::number(id.0)], read).optional()?;
-    if let Some((source, bytes)) = &removed {
-        shares.remove(source, bytes.unsigned_abs());
-    }
-    Ok(removed.is_some())
-}
-
-/// Counts the messages of each source and their bytes, which reads the whole table.
-pub(super) fn shares(connection: &Connection) -> Result<QuarantineShares, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT source, count(*), sum(size) FROM quarantine GROUP BY source")?;
-    let mut result = statement.query([])?;
-    let mut shares = QuarantineShares::default();
-    while let Some(row) = result.next()? {
-        let number = |index| u64::try_from(row.get::<_, i64>(index)?).map_err(rows::damaged);
-        let size = QuarantineSize { messages: number(1)?, bytes: number(2)? };
-        shares.add(&row.get::<_, String>(0)?, size);
-    }
-    Ok(shares)
-}
-
-pub(super) fn before(
-    connection: &Connection,
-    before: Option<QuarantineId>,
-    limit: usize,
-) -> Result<Vec<QuarantinedMessage>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM quarantine WHERE id < ? ORDER BY id DESC LIMIT ?");
-    let bound = before.map_or(i64::MAX, |id| rows::number(id.0));
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut result = statement.query(params![bound, rows::number(limit as u64)])?;
-    let mut messages = Vec::new();
-    while let Some(row) = result.next()? {
-        messages.push(message(row, Bytes::new())?);
-    }
-    Ok(messages)
-}
-
-pub(super) fn get(connection: &Connection, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError> {
-    let sql = format!("SELECT {COLUMNS}, body FROM quarantine WHERE id = ?");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut result = statement.query(params![rows::number(id.0)])?;
-    let row = result.next()?;
-    row.map(|row| message(row, Bytes::from(row.get::<_, Vec<u8>>(8)?))).transpose()
-}
-
 pub(super) fn remove(
     connection: &Connection,
     shares: &mut QuarantineShares,
     id: QuarantineId,
 ) -> Result<bool, StoreError> {
-    delete(connection, shares, id)
+    let mut was_there = false;
+    read(connection, &quarantine::delete(id), &mut |row| {
+        let (source, bytes) = quarantine::read_removed(row)?;
+        shares.remove(&source, bytes);
+        was_there = true;
+        Ok(())
+    })?;
+    Ok(was_there)
 }
 
-/// Reads a row of [`COLUMNS`].
-fn message(row: &Row<'_>, body: Bytes) -> Result<QuarantinedMessage, StoreError> {
-    let source = row.get::<_, String>(2)?;
-    Ok(QuarantinedMessage {
-        id: id(row.get(0)?)?,
-        size: u64::try_from(row.get::<_, i64>(7)?).map_err(rows::damaged)?,
-        message: NewQuarantinedMessage {
-            received: rows::time(row.get(1)?)?,
-            source: SourceName::parse(&source).map_err(rows::damaged)?,
-            content_type: value::text(row, 3)?,
-            headers: rows::json(&row.get::<_, String>(4)?)?,
-            location: row.get::<_, String>(5)?.into(),
-            reason: row.get::<_, String>(6)?.into(),
-            body,
-        },
-    })
-}
-
-fn id(value: i64) -> Result<QuarantineId, StoreError> {
-    u64::try_from(value).map(QuarantineId).map_err(rows::damaged)
+/// Counts the messages of each source and their bytes, which reads the whole table.
+pub(super) fn shares(connection: &Connection) -> Result<QuarantineShares, StoreError> {
+    let mut shares = QuarantineShares::default();
+    read(connection, &quarantine::shares(), &mut |row| quarantine::read_share(row, &mut shares))?;
+    Ok(shares)
 }
 
 #[cfg(test)]
@@ -171,11 +91,13 @@ mod tests {
         atomic::{AtomicU64, Ordering},
     };
 
+    use bytes::Bytes;
+
     use super::{
-        super::schema, Bytes, Connection, NewQuarantinedMessage, QuarantineShares, QuarantineSize, SourceName,
-        StoreLimits, Text, before, put, remove, shares,
+        super::schema, Connection, NewQuarantinedMessage, QuarantineShares, QuarantineSize, StoreLimits, put, remove,
+        shares,
     };
-    use crate::model::Timestamp;
+    use crate::model::{SourceName, Text, Timestamp};
 
     fn message(bytes: usize) -> NewQuarantinedMessage {
         from("s", bytes)
@@ -224,8 +146,9 @@ mod tests {
         let quiet = put(&mut connection, limits, &mut total, &[from("quiet", 5)]).unwrap().ids[0];
         let flood: Vec<_> = (0..1000).map(|_| from("loud", 1)).collect();
         assert_eq!(put(&mut connection, limits, &mut total, &flood).unwrap().dropped, 701);
-        let kept: Vec<_> = before(&connection, None, 1000).unwrap().into_iter().map(|message| message.id).collect();
-        assert!(kept.contains(&quiet) && kept.len() == 300, "{kept:?}");
+        let mut statement = connection.prepare("SELECT id FROM quarantine").unwrap();
+        let kept: Vec<_> = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap().map(Result::unwrap).collect();
+        assert!(kept.contains(&(quiet.0 as i64)) && kept.len() == 300, "{kept:?}");
         assert_eq!(shares(&connection).unwrap(), total);
     }
 

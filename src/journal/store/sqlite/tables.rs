@@ -1,9 +1,4 @@
-//! The tables with their neutral names and types, for verification and migration.
-//!
-//! Columns have the names of the version that created them, and a backup may have any version: missing tables are
-//! empty, and missing columns are null.
-
-use std::collections::HashSet;
+//! The tables of a file, for verification and migration.
 
 use rusqlite::{
     Connection, params_from_iter,
@@ -11,10 +6,9 @@ use rusqlite::{
 };
 
 use super::rows;
-use super::value::params;
 use crate::journal::store::{
     StoreError,
-    tables::{Cell, Column, ColumnType, PAGE_BYTES, PAGE_ROWS, Row, Table, TableReader},
+    tables::{Cell, PAGE_BYTES, PAGE_ROWS, Row, Table, TableReader},
 };
 
 /// Temporary table with all event keys, which a migration fills (see `migrate`).
@@ -27,59 +21,18 @@ pub(super) struct SqliteTables<'c> {
 
 /// Returns the name of a table in the file.
 pub(super) fn table_name(table: Table) -> &'static str {
-    match table {
-        Table::Crawls => "walks",
-        Table::IncompleteChanges => "incomplete",
-        Table::EventKeys => ALL_KEYS,
-        _ => table.name(),
-    }
-}
-
-/// Returns the name of a column in the file.
-pub(super) fn column_name(table: Table, column: &'static str) -> &'static str {
-    match (table, column) {
-        (Table::Changes, "visibility") => "sight",
-        (Table::Items, "initial_state") => "begins_in",
-        (Table::Items, "initial_state_at") => "begins_in_at",
-        (Table::Items, "initial_state_confirmed") => "begins_in_confirmed",
-        (Table::Items, "unannounced") => "unheard",
-        (Table::Seeds, "delta") => "filled",
-        (Table::Crawls, "parts") => "part",
-        (Table::Crawls, "position") | (Table::Quarantine, "location") => "place",
-        (Table::Crawls, "started") => "began",
-        (Table::Crawls, "updated") => "moved",
-        (Table::Crawls, "finished") => "done",
-        (Table::IncompleteChanges, "missing") => "untold",
-        (Table::Subscriptions, "made_by") => "origin",
-        _ => column,
-    }
-}
-
-impl SqliteTables<'_> {
-    /// Returns the names of the columns that the file has; nothing if it lacks the table.
-    fn existing_columns(&self, table: Table) -> rusqlite::Result<HashSet<String>> {
-        let mut statement = self.connection.prepare_cached("SELECT name FROM pragma_table_info(?)")?;
-        let names = statement.query_map(params![table_name(table)], |row| row.get(0))?;
-        names.collect()
-    }
+    if table == Table::EventKeys { ALL_KEYS } else { table.name() }
 }
 
 impl TableReader for SqliteTables<'_> {
     fn count(&self, table: Table) -> Result<u64, StoreError> {
-        if self.existing_columns(table)?.is_empty() {
-            return Ok(0);
-        }
         let sql = format!("SELECT count(*) FROM {}", table_name(table));
         let count: i64 = self.connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
         u64::try_from(count).map_err(rows::damaged)
     }
 
     fn page(&self, table: Table, after: &[Cell]) -> Result<Vec<Row>, StoreError> {
-        let existing = self.existing_columns(table)?;
-        if existing.is_empty() {
-            return Ok(Vec::new());
-        }
-        let sql = page_sql(table, &existing, !after.is_empty());
+        let sql = page_sql(table, !after.is_empty());
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut result = statement.query(params_from_iter(after.iter().map(value)))?;
         let (mut page, mut bytes) = (Vec::new(), 0);
@@ -97,8 +50,8 @@ impl TableReader for SqliteTables<'_> {
 }
 
 /// Returns the query for all rows, or for those after a key.
-fn page_sql(table: Table, existing: &HashSet<String>, has_key: bool) -> String {
-    let columns: Vec<_> = table.columns().iter().map(|column| selected(table, column, existing)).collect();
+fn page_sql(table: Table, has_key: bool) -> String {
+    let columns: Vec<_> = table.columns().iter().map(|(column, _)| selected(table, column)).collect();
     let columns = columns.join(", ");
     if table == Table::Items {
         // The outer table is always that of the objects, so both indexes give the order.
@@ -108,7 +61,7 @@ fn page_sql(table: Table, existing: &HashSet<String>, has_key: bool) -> String {
         );
     }
     let name = table_name(table);
-    let key = table.columns().iter().take(table.key_length()).map(|(column, _)| column_name(table, column));
+    let key = table.columns().iter().take(table.key_length()).map(|(column, _)| *column);
     let key = key.collect::<Vec<_>>().join(", ");
     let after =
         if has_key { format!("WHERE ({key}) > ({})", vec!["?"; table.key_length()].join(", ")) } else { String::new() };
@@ -117,19 +70,12 @@ fn page_sql(table: Table, existing: &HashSet<String>, has_key: bool) -> String {
     format!("SELECT {columns} FROM {name} {index} {after} ORDER BY {key}")
 }
 
-fn selected(table: Table, (column, kind): &Column, existing: &HashSet<String>) -> String {
-    let name = column_name(table, column);
-    match (table, *column) {
+fn selected(table: Table, column: &str) -> String {
+    match (table, column) {
         (Table::Items, "object") => "o.uri".to_owned(),
-        (Table::Items, "uri") => "i.uri".to_owned(),
-        _ if existing.contains(name) => name_in_query(table, name),
-        _ if *kind == ColumnType::Boolean => "0".to_owned(),
-        _ => "NULL".to_owned(),
+        (Table::Items, column) => format!("i.{column}"),
+        _ => column.to_owned(),
     }
-}
-
-fn name_in_query(table: Table, name: &str) -> String {
-    if table == Table::Items { format!("i.{name}") } else { name.to_owned() }
 }
 
 /// Returns the cell of a value. A value that no gateway has written becomes octets, so that one damaged row does not hide

@@ -8,14 +8,14 @@ use super::value::params;
 use super::{
     SqliteStore, WriteSide, changes,
     dedupe::{FirstChangeSearch, KeyUpdates, unchanged},
-    harvests, incomplete, ingests,
+    records,
     registry::{RegistryReader, RegistryWriter},
-    seeds, subscriptions,
+    seeds,
 };
 use crate::{
     journal::store::{
         CommitError, ItemSelection, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows, StoreError,
-        Transaction, WriteBatch,
+        Transaction, WriteBatch, records::of_batch,
     },
     model::{Seq, Timestamp, Uri},
 };
@@ -150,15 +150,8 @@ impl Transaction for SqliteTransaction<'_> {
         changes::insert(connection, &batch.changes)?;
         self.newest = batch.changes.last().map(|newest| newest.change.seq);
         unchanged::write(connection, options.limits, batch)?;
-        incomplete::write(connection, batch)?;
-        for (name, cursor) in &batch.cursors {
-            subscriptions::advance(connection, name, *cursor)?;
-        }
         let seeds = seeds::write(connection, *seeds, batch)?;
-        seeds::write_crawls(connection, &batch.crawls)?;
-        harvests::write(connection, &batch.harvests)?;
-        ingests::write_results(connection, &batch.changes)?;
-        harvests::write_positions(connection, &batch.positions)?;
+        records::execute_all(connection, &of_batch(batch)?)?;
         let keys = keys.write(connection, options, &batch.changes)?;
         let item_counts = self.write_objects(&batch.objects)?;
         self.memory_updates = MemoryUpdates { keys, item_counts, seeds };

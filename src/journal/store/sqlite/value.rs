@@ -1,11 +1,11 @@
 //! Values of statements.
 
 use rusqlite::{
-    Params, Row, ToSql, params_from_iter,
+    Params, ToSql, params_from_iter,
     types::{ToSqlOutput, Value, ValueRef},
 };
 
-use crate::{model::Text, text::storable};
+use crate::text::storable;
 
 /// A value as the database gets it: a text is [`storable`], so that both stores have the same text. The macro [`params`]
 /// wraps all values of a statement, so no column can forget it.
@@ -40,11 +40,6 @@ macro_rules! params {
     };
 }
 pub(super) use params;
-
-/// Reads a column with a text of a partner, or null.
-pub(super) fn text(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Text>> {
-    Ok(row.get::<_, Option<String>>(index)?.map(Text::from))
-}
 
 #[cfg(test)]
 mod tests {

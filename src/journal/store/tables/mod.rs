@@ -143,7 +143,7 @@ impl Table {
             Self::Seeds => &[("number", Integer), ("seq", Integer), ("object", Text), ("delta", Text)],
             Self::Crawls => &[
                 ("source", Text),
-                ("id", Uuid),
+                ("id", Text),
                 ("parts", Integer),
                 ("position", Text),
                 ("objects", Integer),

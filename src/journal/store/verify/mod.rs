@@ -7,17 +7,12 @@ mod registry;
 mod replay;
 mod tables;
 
-use std::collections::BTreeMap;
-
 use self::replay::JournalReplay;
 use super::{
     StoreError,
     tables::{Table, TableReader},
 };
-use crate::{
-    journal::registry::ObjectState,
-    model::{Seq, Uri},
-};
+use crate::model::Seq;
 
 /// Maximum number of findings in a report; further findings are only counted.
 const MAX_FINDINGS: usize = 100;
@@ -57,15 +52,6 @@ impl Report {
     }
 }
 
-/// Facts that the registry's tables lack because the store completes them when it opens the journal.
-#[derive(Default)]
-pub(super) struct PendingFacts {
-    /// Objects whose rows are outdated, each with the items whose rows are outdated.
-    pub(super) objects: BTreeMap<Uri, ObjectState>,
-    /// Number of the change up to which the tables are complete; `None` if they always are.
-    pub(super) complete_up_to: Option<Seq>,
-}
-
 /// Examines the tables, and adds the errors to the report. Calls `progress` with the number of changes that were read,
 /// and with the number of all changes to read.
 ///
@@ -73,23 +59,19 @@ pub(super) struct PendingFacts {
 /// Fails if the rest of the journal cannot be read.
 pub(super) fn examine(
     journal: &dyn TableReader,
-    pending: &PendingFacts,
     report: &mut Report,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), StoreError> {
     let total = journal.count(Table::Changes)?;
     let objects = journal.count(Table::Objects)?;
     let restores = tables::restores(journal)?;
-    let parts = (objects + pending.objects.len() as u64) / MAX_OBJECTS_IN_MEMORY + 1;
+    let parts = objects / MAX_OBJECTS_IN_MEMORY + 1;
     report.objects = objects;
     for part in 0..parts {
         let mut replay = JournalReplay::new(journal, &restores, (part, parts));
         replay.run(report, &mut |done| progress(part * total + done, parts * total))?;
-        if let Some(complete_up_to) = pending.complete_up_to.filter(|_| part == 0) {
-            replay.check_registry_can_be_completed(complete_up_to, report);
-        }
         let rebuilt = replay.into_registry();
-        registry::compare(journal, &pending.objects, rebuilt, |uri| replay::part_of(uri, parts) == part, report)?;
+        registry::compare(journal, rebuilt, |uri| replay::part_of(uri, parts) == part, report)?;
     }
     tables::examine(journal, &restores, report);
     Ok(())

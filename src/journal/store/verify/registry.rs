@@ -5,10 +5,7 @@
 //! in the journal. If retention has removed changes, only the facts that the remaining changes set can be compared.
 //! A fact that a change set on time is newer than all earlier ones, so the registry must have it unchanged.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    iter::Peekable,
-};
+use std::iter::Peekable;
 
 use super::Report;
 use crate::{
@@ -26,13 +23,11 @@ use crate::{
 /// Compares the objects for which `belongs` is true with the rebuilt registry.
 pub(super) fn compare(
     journal: &dyn TableReader,
-    pending: &BTreeMap<Uri, ObjectState>,
     rebuilt: Registry,
     belongs: impl Fn(&Uri) -> bool,
     report: &mut Report,
 ) -> Result<(), StoreError> {
     let mut comparison = Comparison { rebuilt, report };
-    let mut without_row: BTreeSet<&Uri> = pending.keys().collect();
     let mut items = TableRows::new(journal, Table::Items).peekable();
     for object in TableRows::new(journal, Table::Objects) {
         let object = object?;
@@ -42,15 +37,9 @@ pub(super) fn compare(
             comparison.report.add(format!("the registry has an object whose URI is invalid: {uri:?}"));
             continue;
         };
-        without_row.remove(&uri);
         if belongs(&uri) {
-            let stored = read_object(&object, &items);
-            comparison.object(&uri, stored.map(|state| with_pending(state, pending.get(&uri))));
+            comparison.object(&uri, read_object(&object, &items));
         }
-    }
-    for uri in without_row.into_iter().filter(|uri| belongs(uri)) {
-        comparison.report.objects += 1;
-        comparison.object(uri, Ok(with_pending(ObjectState::default(), pending.get(uri))));
     }
     let Comparison { rebuilt, report } = comparison;
     for uri in rebuilt.objects.keys() {
@@ -142,15 +131,6 @@ fn clock(row: &Row, at: &str, confirmed: &str) -> Result<Clock, StoreError> {
     Ok(Clock { at: row.optional_time(at)?, confirmed: row.optional_time(confirmed)? })
 }
 
-/// Returns the stored state of an object, completed by the pending facts.
-fn with_pending(mut stored: ObjectState, pending: Option<&ObjectState>) -> ObjectState {
-    if let Some(ObjectState { parent, types, purged, source, items }) = pending.cloned() {
-        stored.items.extend(items);
-        stored = ObjectState { parent, types, purged, source, items: stored.items };
-    }
-    stored
-}
-
 /// Describes the differences between the rebuilt and the stored state of an object.
 fn differences(expected: &ObjectState, stored: &ObjectState, complete: bool) -> Vec<String> {
     let mut found = Vec::new();
@@ -159,7 +139,7 @@ fn differences(expected: &ObjectState, stored: &ObjectState, complete: bool) -> 
     note(differs(&expected.types, &stored.types, complete), "its types");
     let purged = if complete { expected.purged != stored.purged } else { expected.purged.at > stored.purged.at };
     note(purged, "its time of purge");
-    // A backup of an older version has no sources, and the oldest change of a pruned journal was not the first.
+    // The oldest change of a pruned journal was not the first.
     note(complete && stored.source.is_some() && expected.source != stored.source, "its source");
     for (uri, expected) in &expected.items {
         let Some(stored) = stored.items.get(uri) else {

@@ -164,18 +164,6 @@ impl<'j> JournalReplay<'j> {
         self.before = Some((seq, received));
     }
 
-    /// Checks that no change after `complete_up_to` is missing, because the registry's tables lack these changes.
-    pub(super) fn check_registry_can_be_completed(&self, complete_up_to: Seq, report: &mut Report) {
-        if let Some(first) = report.first
-            && first > complete_up_to.next()
-            && !self.is_restored(rows::number(complete_up_to.0), rows::number(first.0))
-        {
-            report.add(format!(
-                "the registry is complete up to change {complete_up_to}, but the changes from there to {first} are missing"
-            ));
-        }
-    }
-
     /// Returns whether a restore continued the numbering at `after` when `before` was the newest change.
     fn is_restored(&self, before: i64, after: i64) -> bool {
         self.restores.contains(&(before, after - 1))

@@ -5,6 +5,8 @@ use uuid::Uuid;
 use super::Report;
 use crate::{
     journal::{
+        harvest::RunState,
+        ingest::JobState,
         store::{
             StoreError, rows,
             tables::{Cell, Row, Table, TableReader, TableRows},
@@ -63,9 +65,7 @@ fn key(row: &Row) -> String {
 fn subscription(row: &Row, restores: &[(i64, i64)], report: &mut Report) -> Result<(), StoreError> {
     let (name, made_by) = (row.text("name")?, row.text("made_by")?);
     SubscriptionName::parse(name).map_err(rows::damaged)?;
-    if !MadeBy::ALL.into_iter().any(|known| known.as_str() == made_by) {
-        return Err(rows::damaged(format!("unknown creator of a subscription: {made_by}")));
-    }
+    rows::named("creator of a subscription", made_by, MadeBy::ALL, MadeBy::as_str)?;
     row.text("definition")?;
     row.optional_text("ended")?;
     row.boolean("paused")?;
@@ -122,7 +122,7 @@ fn copy_of_change(report: &mut Report, row_name: &str, seq: Seq, json: &[u8]) {
 
 fn crawl(row: &Row, _: &mut Report) -> Result<(), StoreError> {
     SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
-    row.uuid("id")?;
+    Uuid::parse_str(row.text("id")?).map_err(rows::damaged)?;
     row.unsigned("parts")?;
     row.unsigned("objects")?;
     row.text("position")?;
@@ -143,7 +143,7 @@ fn harvest_run(row: &Row, _: &mut Report) -> Result<(), StoreError> {
     Uuid::parse_str(row.text("id")?).map_err(rows::damaged)?;
     row.time("started")?;
     row.time("updated")?;
-    rows::run_state(row.text("state")?)?;
+    rows::named("state of a run", row.text("state")?, RunState::ALL, RunState::name)?;
     row.optional_text("reason")?;
     ["pages", "records", "changes", "quarantined", "repaired"].iter().try_for_each(|name| row.unsigned(name).map(drop))
 }
@@ -179,7 +179,7 @@ fn ingest_job(row: &Row, _: &mut Report) -> Result<(), StoreError> {
     rows::uri(row.text("dataset")?)?;
     Uuid::parse_str(row.text("id")?).map_err(rows::damaged)?;
     rows::json::<JsonDocument>(row.text("request")?)?;
-    rows::job_state(row.text("state")?)?;
+    rows::named("state of a job", row.text("state")?, JobState::ALL, JobState::name)?;
     row.unsigned("attempts")?;
     row.time("requested")?;
     row.time("updated").map(drop)

@@ -268,24 +268,3 @@ impl<'a> FirstChangeSearch<'a> {
         Ok(window_start.is_some_and(|window_start| seq < window_start))
     }
 }
-
-/// Migrates the keys of a journal of version 5 to runs, in the order of their changes.
-pub(super) fn migrate_from_tree(connection: &Connection) -> Result<(), StoreError> {
-    let mut statement = connection.prepare("SELECT key, seq, received FROM events ORDER BY seq")?;
-    let mut result = statement.query([])?;
-    let (mut keys, mut run) = (Vec::with_capacity(runs::DEFAULT_KEYS), None::<Run>);
-    let mut number = 1;
-    while let Some(row) = result.next()? {
-        let (key, seq) = (EventKey(row.get(0)?), Seq(row.get::<_, i64>(1)?.unsigned_abs()));
-        keys.push((key, seq));
-        let first = run.map_or(seq, |run| run.first);
-        let extended = Run { number, first, last: seq, received: row.get(2)?, keys: keys.len() };
-        run = Some(extended);
-        if keys.len() == runs::DEFAULT_KEYS {
-            runs::write(connection, extended, &runs::in_order(std::mem::take(&mut keys)))?;
-            run = None;
-            number += 1;
-        }
-    }
-    Ok(run.map_or(Ok(()), |run| runs::write(connection, run, &runs::in_order(keys)))?)
-}

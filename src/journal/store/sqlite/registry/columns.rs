@@ -20,30 +20,15 @@ macro_rules! object_columns {
     };
 }
 
-/// The columns of an object in a file of version 14 or earlier, which lacks the column `source`, for example a backup.
-macro_rules! object_columns_of_version_14 {
-    () => {
-        "parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed"
-    };
-}
-
 /// The columns of an item after the number of its object.
 macro_rules! item_columns {
     () => {
         "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
-         state, state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, unheard"
+         state, state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced"
     };
 }
 
-/// The columns of an item in a file of version 7 or earlier, which lacks the column `unheard`, for example a backup.
-macro_rules! item_columns_of_version_7 {
-    () => {
-        "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
-         state, state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, 0"
-    };
-}
-
-pub(super) use {item_columns, item_columns_of_version_7, object_columns, object_columns_of_version_14};
+pub(super) use {item_columns, object_columns};
 
 /// JSON of an empty list of types, as in most rows.
 const NO_TYPES: &str = "[]";
@@ -77,7 +62,7 @@ pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> 
 }
 
 /// Reads the three columns of an initial state, the first of them at `index`.
-pub(in super::super) fn initial_state(row: &Row<'_>, index: usize) -> Result<Option<InitialState>, StoreError> {
+fn initial_state(row: &Row<'_>, index: usize) -> Result<Option<InitialState>, StoreError> {
     let (Some(name), Some(at)) = (text(row, index)?, time(row, index + 1)?) else { return Ok(None) };
     Ok(Some(InitialState { state: state(name)?, at, confirmed: time(row, index + 2)? }))
 }

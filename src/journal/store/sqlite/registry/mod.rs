@@ -9,7 +9,6 @@ mod page;
 mod read;
 mod write;
 
-pub(super) use columns::initial_state;
 pub(super) use counts::ItemCounts;
 pub(super) use page::{object, objects, page};
 pub(super) use read::RegistryReader;

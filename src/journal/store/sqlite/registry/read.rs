@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::super::value::params;
-use super::columns::{self, item_columns, item_columns_of_version_7, object_columns, object_columns_of_version_14};
+use super::columns::{self, item_columns, object_columns};
 use crate::{
     journal::{
         registry::{ItemRecord, ObjectState},
@@ -16,13 +16,8 @@ use crate::{
 
 const NUMBER: &str = "SELECT object FROM objects WHERE uri = ?";
 const OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM objects WHERE uri = ?");
-const OBJECT_OF_VERSION_14: &str =
-    concat!("SELECT object, ", object_columns_of_version_14!(), ", NULL FROM objects WHERE uri = ?");
 const ITEMS: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ?");
 const ITEM: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ? AND uri = ?");
-const ITEMS_OF_VERSION_7: &str = concat!("SELECT ", item_columns_of_version_7!(), " FROM items WHERE object = ?");
-const ITEM_OF_VERSION_7: &str =
-    concat!("SELECT ", item_columns_of_version_7!(), " FROM items WHERE object = ? AND uri = ?");
 
 /// Prepared statements that read objects and items.
 pub(in super::super) struct RegistryReader<'c> {
@@ -36,9 +31,9 @@ impl<'c> RegistryReader<'c> {
     pub(in super::super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             number: connection.prepare_cached(NUMBER)?,
-            object: connection.prepare_cached(OBJECT).or_else(|_| connection.prepare_cached(OBJECT_OF_VERSION_14))?,
-            items: connection.prepare_cached(ITEMS).or_else(|_| connection.prepare_cached(ITEMS_OF_VERSION_7))?,
-            item: connection.prepare_cached(ITEM).or_else(|_| connection.prepare_cached(ITEM_OF_VERSION_7))?,
+            object: connection.prepare_cached(OBJECT)?,
+            items: connection.prepare_cached(ITEMS)?,
+            item: connection.prepare_cached(ITEM)?,
         })
     }
 

@@ -6,7 +6,7 @@ use rusqlite::{
 };
 
 use super::super::value::{params, storable_values};
-use super::columns::{item_columns, object_columns, object_columns_of_version_14, write_initial_state, write_types};
+use super::columns::{item_columns, object_columns, write_initial_state, write_types};
 use crate::{
     journal::{
         RawContentLocation,
@@ -22,16 +22,6 @@ const INSERT_OBJECT: &str =
     concat!("INSERT OR FAIL INTO objects (", object_columns!(), ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
 const UPDATE_OBJECT: &str =
     concat!("UPDATE OR FAIL objects SET (", object_columns!(), ") = (?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?");
-const INSERT_OBJECT_OF_VERSION_14: &str = concat!(
-    "INSERT OR FAIL INTO objects (",
-    object_columns_of_version_14!(),
-    ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-);
-const UPDATE_OBJECT_OF_VERSION_14: &str = concat!(
-    "UPDATE OR FAIL objects SET (",
-    object_columns_of_version_14!(),
-    ") = (?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?"
-);
 const PUT_ITEM: &str = concat!(
     "INSERT OR REPLACE INTO items (object, ",
     item_columns!(),
@@ -50,26 +40,22 @@ impl<'c> RegistryWriter<'c> {
     pub(in super::super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             connection,
-            insert: connection
-                .prepare_cached(INSERT_OBJECT)
-                .or_else(|_| connection.prepare_cached(INSERT_OBJECT_OF_VERSION_14))?,
-            update: connection
-                .prepare_cached(UPDATE_OBJECT)
-                .or_else(|_| connection.prepare_cached(UPDATE_OBJECT_OF_VERSION_14))?,
+            insert: connection.prepare_cached(INSERT_OBJECT)?,
+            update: connection.prepare_cached(UPDATE_OBJECT)?,
             put_item: connection.prepare_cached(PUT_ITEM)?,
         })
     }
 
     /// Inserts an object without items; returns its row number.
     pub(in super::super) fn insert(&mut self, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
-        let values = object_values(state)?.into_iter().take(self.insert.parameter_count() - 1);
+        let values = object_values(state)?.into_iter();
         self.insert.execute(storable_values(values.chain([uri.as_str().into()])))?;
         Ok(self.connection.last_insert_rowid())
     }
 
     /// Updates the row of an object, without its items.
     pub(in super::super) fn update(&mut self, number: i64, state: &ObjectState) -> Result<(), StoreError> {
-        let values = object_values(state)?.into_iter().take(self.update.parameter_count() - 1);
+        let values = object_values(state)?.into_iter();
         self.update.execute(storable_values(values.chain([number.into()])))?;
         Ok(())
     }

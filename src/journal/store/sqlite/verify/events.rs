@@ -19,10 +19,6 @@ use crate::{
 /// Compares the runs of keys with the changes. Each key must refer to a change that exists or that retention has
 /// removed, and each change with a key must have it in a run, unless it is newer than all runs.
 pub(super) fn examine(connection: &Connection, report: &mut Report) -> rusqlite::Result<()> {
-    // An older version had no runs.
-    if !connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'key_runs'")?.exists([])? {
-        return Ok(());
-    }
     for run in runs::all(connection)? {
         match runs::read(connection, run) {
             Ok(keys) => examine_run(connection, run, &keys, report)?,

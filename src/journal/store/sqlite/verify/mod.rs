@@ -1,9 +1,7 @@
 //! Verification of a journal in a file, which may be in use, or of a backup. It reads a consistent snapshot and changes
 //! nothing.
 //!
-//! In addition to the checks of every store ([`examine`]), the file itself and the runs of event keys are checked. For a
-//! file of versions 5 to 8, the registry's tables are first completed by replaying the changes after them, as opening
-//! the journal would do.
+//! In addition to the checks of every store ([`examine`]), the file itself and the runs of event keys are checked.
 
 mod events;
 
@@ -16,14 +14,11 @@ use super::{
     backup::open_to_read,
     lock::{Trace, read_trace},
     loss::{check_files, check_head},
-    open::{OpenError, explain_store},
+    open::{OpenError, explain, explain_store, version},
+    schema,
     tables::SqliteTables,
-    version_8::{self, Replayed},
 };
-use crate::journal::store::{
-    Report, StoreError,
-    verify::{PendingFacts, examine},
-};
+use crate::journal::store::{Report, StoreError, verify::examine};
 
 /// Verifies the journal or backup at `path`. Calls `progress` with the number of changes that were read, and with
 /// the number of all changes to read.
@@ -35,6 +30,8 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report,
     // Before the journal, whose newest change is then at least as new.
     let trace = files(path, &mut report);
     let connection = open_to_read(path)?;
+    let named = version(&connection).and_then(|version| schema::name_as_current(&connection, version));
+    named.map_err(|error| explain(path, &error))?;
     if let Err(error) = check_head(path, &connection, trace) {
         report.add(error.to_string());
     }
@@ -73,23 +70,9 @@ fn examine_file(
     for check in ["PRAGMA integrity_check(100)", "PRAGMA foreign_key_check"] {
         failed = structure(connection, check, report).err().or(failed);
     }
-    let pending = pending_facts(connection, report)?;
-    examine(&SqliteTables { connection }, &pending, report, progress)?;
+    examine(&SqliteTables { connection }, report, progress)?;
     events::examine(connection, report)?;
     failed.map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// Returns, for a file of versions 5 to 8, the objects that the registry's tables lack, and the change up to which
-/// the tables are complete. In all other versions the tables are complete.
-fn pending_facts(connection: &Connection, report: &mut Report) -> rusqlite::Result<PendingFacts> {
-    if !version_8::is_version(connection)? {
-        return Ok(PendingFacts::default());
-    }
-    let objects = version_8::replay(connection).unwrap_or_else(|error| {
-        report.add(format!("the registry: {error}"));
-        Replayed::new()
-    });
-    Ok(PendingFacts { objects, complete_up_to: Some(version_8::complete_up_to(connection)?) })
 }
 
 /// Runs SQLite's own checks of the file: pages, trees, indexes, references.

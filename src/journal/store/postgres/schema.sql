@@ -68,11 +68,13 @@ CREATE TABLE objects (
     items bigint,
     parent text, parent_at bigint, parent_confirmed bigint,
     types text NOT NULL, types_at bigint, types_confirmed bigint,
-    purged_at bigint, purged_confirmed bigint
+    purged_at bigint, purged_confirmed bigint,
+    source text
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE objects IS 'The registry: last known state of each object. *_at is the time of the event that set a fact, *_confirmed that of the latest event that confirmed it.';
 COMMENT ON COLUMN objects.items IS 'Number of rows in items; null if nobody has counted them yet.';
 COMMENT ON COLUMN objects.types IS 'JSON: list of URIs.';
+COMMENT ON COLUMN objects.source IS 'Source whose change or crawl was the first about the object; null if no change about it is left.';
 
 CREATE TABLE items (
     object bigint NOT NULL,
@@ -100,7 +102,7 @@ COMMENT ON COLUMN seeds.delta IS 'JSON: new facts about the object and its items
 
 CREATE TABLE crawls (
     source text COLLATE "C" PRIMARY KEY,
-    id uuid NOT NULL,
+    id text NOT NULL,
     parts bigint NOT NULL,
     position text NOT NULL,
     objects bigint NOT NULL,
@@ -173,3 +175,142 @@ CREATE TABLE probes (
 );
 ALTER TABLE probes ALTER COLUMN value SET STORAGE EXTERNAL;
 COMMENT ON TABLE probes IS 'Empty. A node writes a row and removes it again to check whether the database can be written.';
+
+CREATE TABLE nodes (
+    instance uuid PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    address text,
+    version text NOT NULL,
+    started timestamptz NOT NULL DEFAULT clock_timestamp(),
+    renewed timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires timestamptz NOT NULL,
+    head bigint NOT NULL,
+    leaving boolean NOT NULL DEFAULT false,
+    offers text[] NOT NULL
+) WITH (fillfactor = 10);
+COMMENT ON TABLE nodes IS 'Live nodes. A node renews its row, and thereby all its duties, several times per lease.';
+COMMENT ON COLUMN nodes.instance IS 'Identifier of this run of the node.';
+COMMENT ON COLUMN nodes.expires IS 'End of the lease, by the clock of this server. Any node removes the row afterwards.';
+COMMENT ON COLUMN nodes.head IS 'Number of the newest change that the node knew at its last renewal.';
+COMMENT ON COLUMN nodes.offers IS 'Duties of the configuration of this node. Only nodes that offer such a duty get it.';
+
+CREATE TABLE duties (
+    name text COLLATE "C" PRIMARY KEY,
+    term uuid NOT NULL UNIQUE,
+    holder uuid NOT NULL REFERENCES nodes ON DELETE CASCADE,
+    since timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX duties_by_holder ON duties (holder);
+COMMENT ON TABLE duties IS 'Work that exactly one node does at a time. A duty has a row while a node has it.';
+COMMENT ON COLUMN duties.term IS 'New for each tenure. A write for a duty is refused if the row with its term is gone.';
+
+CREATE TABLE subscription_revision (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    revision bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+COMMENT ON TABLE subscription_revision IS 'One row: number of modifications of subscriptions, apart from cursors and new dead letters. Nodes read the subscriptions again when it changes.';
+INSERT INTO subscription_revision DEFAULT VALUES;
+
+CREATE TABLE harvests (
+    source text COLLATE "C" PRIMARY KEY,
+    position text NOT NULL,
+    requested bigint,
+    definition text,
+    paused boolean NOT NULL DEFAULT false,
+    lease bigint
+);
+COMMENT ON TABLE harvests IS 'Position of the harvest of each source.';
+COMMENT ON COLUMN harvests.position IS 'Where the harvest continues, in the format of its kind. Written together with the records before it.';
+COMMENT ON COLUMN harvests.requested IS 'When an administrator last requested a run.';
+COMMENT ON COLUMN harvests.definition IS 'Settings of a harvest that was made over HTTP, as JSON; null for one of the configuration.';
+COMMENT ON COLUMN harvests.paused IS 'Whether an administrator has paused the harvest.';
+COMMENT ON COLUMN harvests.lease IS 'End of the subscription at the hub of the feed.';
+
+CREATE TABLE harvest_runs (
+    id text COLLATE "C" PRIMARY KEY,
+    source text COLLATE "C" NOT NULL,
+    started bigint NOT NULL,
+    updated bigint NOT NULL,
+    state text NOT NULL,
+    reason text,
+    pages bigint NOT NULL,
+    records bigint NOT NULL,
+    changes bigint NOT NULL,
+    quarantined bigint NOT NULL,
+    repaired bigint NOT NULL
+);
+CREATE INDEX harvest_runs_by_source ON harvest_runs (source, id);
+COMMENT ON TABLE harvest_runs IS 'The newest runs of the harvest of each source.';
+COMMENT ON COLUMN harvest_runs.id IS 'UUID of version 7: in the order of the runs.';
+COMMENT ON COLUMN harvest_runs.state IS 'running, completed or failed.';
+COMMENT ON COLUMN harvest_runs.updated IS 'When the last page was written, or the run ended.';
+COMMENT ON COLUMN harvest_runs.changes IS 'Changes that the records of the run made.';
+COMMENT ON COLUMN harvest_runs.quarantined IS 'Records that could not be read.';
+COMMENT ON COLUMN harvest_runs.repaired IS 'Pages with errors that the harvest repaired.';
+
+CREATE TABLE harvest_records (
+    source text COLLATE "C" NOT NULL,
+    identifier text COLLATE "C" NOT NULL,
+    listed bigint NOT NULL,
+    validator text NOT NULL DEFAULT '',
+    PRIMARY KEY (source, identifier)
+);
+COMMENT ON TABLE harvest_records IS 'Records that the repository of a source has listed, if it does not report all deletions.';
+COMMENT ON COLUMN harvest_records.listed IS 'Start of the newest run that has listed the record; -1 if it is no longer listed.';
+COMMENT ON COLUMN harvest_records.validator IS 'Properties by which a harvest recognizes an unchanged record.';
+
+CREATE TABLE ingest_jobs (
+    source text COLLATE "C" NOT NULL,
+    dataset text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL UNIQUE,
+    request text NOT NULL,
+    state text NOT NULL,
+    due bigint,
+    attempts bigint NOT NULL,
+    status text,
+    message text,
+    requested bigint NOT NULL,
+    updated bigint NOT NULL,
+    host text COLLATE "C" NOT NULL DEFAULT '',
+    PRIMARY KEY (source, dataset)
+);
+CREATE INDEX ingest_jobs_by_time ON ingest_jobs (source, due) WHERE due IS NOT NULL;
+CREATE INDEX ingest_jobs_by_host ON ingest_jobs (source, host, due) WHERE due IS NOT NULL;
+COMMENT ON TABLE ingest_jobs IS 'Jobs that archive datasets.';
+COMMENT ON COLUMN ingest_jobs.id IS 'UUID of version 7: in the order of the first requests.';
+COMMENT ON COLUMN ingest_jobs.host IS 'Host from which the dataset is requested; before the first attempt, the publisher at a resolver can stand for it.';
+COMMENT ON COLUMN ingest_jobs.request IS 'JSON of the request.';
+COMMENT ON COLUMN ingest_jobs.state IS 'waiting, running, archived, failed, blocked, cancelling or cancelled.';
+COMMENT ON COLUMN ingest_jobs.due IS 'When the next attempt begins.';
+COMMENT ON COLUMN ingest_jobs.attempts IS 'Successive attempts that have failed.';
+
+CREATE TABLE results (
+    object text COLLATE "C" PRIMARY KEY,
+    seq bigint NOT NULL,
+    received bigint NOT NULL,
+    result text NOT NULL
+);
+COMMENT ON TABLE results IS 'The newest result of work on each object, such as the archiving of a dataset.';
+COMMENT ON COLUMN results.seq IS 'The change that the result made.';
+COMMENT ON COLUMN results.result IS 'JSON of the result.';
+
+CREATE VIEW ingest_fileset_platform AS
+    SELECT r #>> '{request,ingest_type}' AS ingest_type,
+        r #>> '{request,base_url}' AS base_url,
+        to_timestamp(received / 1000.0) AS updated,
+        (r ->> 'hit')::boolean AS hit,
+        r ->> 'status' AS status,
+        r ->> 'platform_name' AS platform_name,
+        r ->> 'platform_domain' AS platform_domain,
+        r ->> 'platform_id' AS platform_id,
+        r ->> 'ingest_strategy' AS ingest_strategy,
+        (r ->> 'total_size')::bigint AS total_size,
+        (r ->> 'file_count')::bigint AS file_count,
+        r ->> 'archiveorg_item_name' AS archiveorg_item_name,
+        r #>> '{fileset_bundle,archiveorg_bundle_path}' AS archiveorg_item_bundle_path,
+        r #>> '{fileset_bundle,terminal,terminal_url}' AS web_bundle_url,
+        r #>> '{fileset_bundle,terminal,terminal_dt}' AS web_bundle_dt,
+        r -> 'manifest' AS manifest
+    FROM (SELECT received, result::jsonb AS r FROM results) AS parsed
+    WHERE r ? 'platform_name';
+COMMENT ON VIEW ingest_fileset_platform IS 'Results of archiving datasets, with the columns of Sandcrawler''s table.';

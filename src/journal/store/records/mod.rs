@@ -1,0 +1,193 @@
+//! The record tables, for every SQL store: subscriptions, dead letters, harvests, runs, listed records, jobs, results, crawls,
+//! incomplete changes and the messages of the quarantine.
+//!
+//! Each table has one file with its SQL, one function that writes a row and one that reads it. A store executes the
+//! statements ([`Records`]). The SQL is the part of SQLite's and PostgreSQL's language that means the same in both:
+//! parameters are `$1`, `$2` and so on, and numbers are 64 bits long.
+
+mod crawls;
+mod dead_letters;
+mod harvests;
+mod incomplete;
+mod ingests;
+mod listed;
+pub(super) mod quarantine;
+mod subscriptions;
+mod value;
+
+pub use crawls::CrawlStore;
+pub use dead_letters::DeadLetterStore;
+pub use harvests::HarvestStore;
+pub use incomplete::IncompleteStore;
+pub use ingests::IngestStore;
+pub use listed::ListedRecordStore;
+pub use quarantine::QuarantineStore;
+pub use subscriptions::SubscriptionStore;
+pub(super) use value::Value;
+use value::{Cells, values};
+
+use super::{StoreError, WriteBatch};
+use crate::journal::nodes::{DutyName, Term};
+
+/// Text of a statement. The macro `statements` makes all of them, so that [`TEXTS`] has each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sql(&'static str);
+
+impl Sql {
+    /// Returns the text.
+    pub(super) fn text(self) -> &'static str {
+        self.0
+    }
+}
+
+/// Defines the statements of a table, and the list of them.
+macro_rules! statements {
+    ($($(#[$attribute:meta])* $visibility:vis $name:ident = $sql:expr;)*) => {
+        $($(#[$attribute])* $visibility const $name: super::Sql = super::Sql($sql);)*
+
+        /// All statements of the table.
+        pub(super) const TEXTS: &[super::Sql] = &[$($name),*];
+    };
+}
+use statements;
+
+/// All statements of the record tables.
+pub(super) const TEXTS: [&[Sql]; 8] = [
+    crawls::TEXTS,
+    dead_letters::TEXTS,
+    harvests::TEXTS,
+    incomplete::TEXTS,
+    ingests::TEXTS,
+    listed::TEXTS,
+    quarantine::TEXTS,
+    subscriptions::TEXTS,
+];
+
+/// A statement with its values.
+#[derive(Clone, Debug)]
+pub struct Statement<'v> {
+    pub(super) sql: Sql,
+    pub(super) values: Vec<Value<'v>>,
+}
+
+impl<'v> Statement<'v> {
+    fn new<const N: usize>(sql: Sql, values: [Value<'v>; N]) -> Self {
+        Self { sql, values: values.into() }
+    }
+
+    /// Returns the size of the values, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.values.iter().map(Value::size).sum()
+    }
+}
+
+/// A row of a result. Columns are numbered from 0.
+pub trait Row {
+    /// Returns a number, or nothing for null.
+    ///
+    /// # Errors
+    /// Fails if the column has another type.
+    fn int(&self, column: usize) -> Result<Option<i64>, StoreError>;
+
+    /// Returns a text, or nothing for null.
+    ///
+    /// # Errors
+    /// As [`Row::int`].
+    fn text(&self, column: usize) -> Result<Option<&str>, StoreError>;
+
+    /// Returns octets, or nothing for null.
+    ///
+    /// # Errors
+    /// As [`Row::int`].
+    fn bytes(&self, column: usize) -> Result<Option<&[u8]>, StoreError>;
+
+    /// Returns whether a condition is true.
+    ///
+    /// # Errors
+    /// As [`Row::int`].
+    fn flag(&self, column: usize) -> Result<bool, StoreError>;
+}
+
+/// Statements of one transaction, and what other nodes must learn of it.
+#[derive(Debug, Default)]
+pub struct RecordWrite<'v> {
+    /// The statements, in order.
+    pub(super) statements: Vec<Statement<'v>>,
+    /// Term of the duty for which they are written, if there is one.
+    pub(super) term: Option<Term>,
+    /// Duties that end, whichever node has them.
+    pub(super) ended_duties: Vec<DutyName>,
+    /// Whether other nodes must read the definitions again.
+    pub(super) changes_definitions: bool,
+}
+
+/// Executor of the statements of the record tables. It replaces what a database cannot store in a text.
+pub trait Records {
+    /// Runs queries, and calls `each` for the rows of the first one, then for those of the next one.
+    ///
+    /// # Errors
+    /// Fails if the storage fails, or with the first error of `each`.
+    fn query(
+        &self,
+        queries: &[Statement<'_>],
+        each: &mut dyn FnMut(&dyn Row) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
+
+    /// Executes statements in one transaction; returns the number of affected rows of each.
+    ///
+    /// # Errors
+    /// Fails if the storage fails; then nothing was written.
+    fn execute(&self, write: &RecordWrite<'_>) -> Result<Vec<u64>, StoreError>;
+}
+
+/// Runs queries and reads all rows.
+fn read_all<T>(
+    records: &(impl Records + ?Sized),
+    queries: &[Statement<'_>],
+    read: impl Fn(Cells<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut all = Vec::new();
+    records.query(queries, &mut |row| {
+        all.push(read(Cells(row))?);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Runs a query and reads its row, if it has one.
+fn read_one<T>(
+    records: &(impl Records + ?Sized),
+    query: Statement<'_>,
+    read: impl Fn(Cells<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    Ok(read_all(records, &[query], read)?.pop())
+}
+
+/// Returns the statements of a batch, which follow the insertion of its changes.
+pub(super) fn of_batch(batch: &WriteBatch) -> Result<Vec<Statement<'_>>, StoreError> {
+    let mut statements = incomplete::write(batch)?;
+    statements.extend(batch.cursors.iter().map(|(name, cursor)| subscriptions::advance(name, *cursor)));
+    statements.extend(batch.crawls.iter().map(crawls::write));
+    statements.extend(batch.harvests.iter().flat_map(harvests::write_progress));
+    statements.extend(ingests::write_results(&batch.changes));
+    statements.extend(batch.positions.iter().map(harvests::write_position_of));
+    Ok(statements)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{Sql, TEXTS};
+
+    #[test]
+    fn statements_are_different_and_use_the_common_language() {
+        let texts: Vec<_> = TEXTS.iter().flat_map(|texts| texts.iter().copied().map(Sql::text)).collect();
+        assert_eq!(texts.iter().collect::<HashSet<_>>().len(), texts.len());
+        for text in texts {
+            let forbidden = ["?", "::", "ANY (", "OR REPLACE", "iif(", "greatest(", "least("];
+            let found = forbidden.iter().find(|word| text.contains(**word));
+            assert!(found.is_none(), "{text} contains {found:?}");
+        }
+    }
+}
