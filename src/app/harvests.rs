@@ -1,6 +1,6 @@
 //! Wiring of the harvests: opens them, and runs each on the node that has the duty of its source.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -25,9 +25,8 @@ use crate::{
     supervision::{Supervisor, Worker},
 };
 
-/// Interval at which a node looks for runs that were requested at other nodes, and for harvests that other nodes have
-/// made, removed or paused.
-const POLL: Duration = Duration::from_secs(5);
+/// Minimum time between two looks at what other nodes have modified, because each reads all harvests.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Time between two looks at the journal for events about sources, besides those at each event.
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -129,7 +128,7 @@ impl HarvestRunner {
     /// Runs until `stop` is cancelled and all harvests have ended.
     pub(super) async fn run(mut self, stop: CancellationToken, supervisor: Supervisor) {
         let mut tasks = JoinSet::new();
-        let mut ticks = tokio::time::interval(POLL);
+        let mut news = pin!(hear_other_nodes(self.harvests.clone(), self.cluster.clone()));
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -140,15 +139,27 @@ impl HarvestRunner {
                     tasks.spawn(supervise(supervisor.clone(), made_by, name, task));
                 }
                 Some(_) = tasks.join_next() => {}
-                _ = ticks.tick(), if self.cluster.is_shared() => {
-                    if let Err(error) = self.harvests.synchronize().await {
-                        tracing::debug!(%error, "cannot read the harvests of other nodes; retrying");
-                    }
-                }
+                never = &mut news => match never {},
             }
         }
         self.launches.close();
         while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Reads the harvests again whenever a node has modified one or requested a run, and wakes those that run here.
+async fn hear_other_nodes(harvests: Harvests, cluster: Cluster) -> Infallible {
+    let Some(mut revisions) = cluster.harvest_revisions() else { return std::future::pending().await };
+    loop {
+        if revisions.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        while let Err(error) = harvests.synchronize().await {
+            tracing::debug!(%error, "cannot read the harvests of other nodes; retrying");
+            tokio::time::sleep(PAUSE).await;
+        }
+        harvests.wake_all();
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -175,9 +186,8 @@ async fn run(
     // The harvest also stops with the gateway.
     let stop_with_gateway = stop.clone();
     let name = harvest.source.name().clone();
-    let waits = Waits { request_poll: cluster.is_shared().then_some(POLL), ..Waits::default() };
     let work = |tenure: Tenure| {
-        let engine = harvest.engine(journal.under(tenure.term()), waits);
+        let engine = harvest.engine(journal.under(tenure.term()), Waits::default());
         let elsewhere = tenure.term().map(|_| ElsewhereGuard(Arc::clone(&harvest.status)));
         let (harvests, harvest, losses) = (harvests.clone(), Arc::clone(&harvest), journal.clone());
         async move {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     journal::{
-        nodes::{DutyName, HeldDuty, NewNode, NodeTable, Registration, Survey, Term},
+        nodes::{DefinitionRevisions, DutyName, HeldDuty, NewNode, NodeTable, Registration, Survey, Term},
         store::StoreError,
     },
     model::Seq,
@@ -164,9 +164,12 @@ impl Membership {
         self.release()?;
         let Look { survey, has_expired } = observer::look(&mut *self.table, &mut self.observer, self.node.instance)?;
         metrics::set_lag(survey.head.0.saturating_sub((self.head)().0));
-        self.shared.subscription_revision.send_if_modified(|known| {
-            std::mem::replace(known, survey.subscription_revision) != survey.subscription_revision
-        });
+        let DefinitionRevisions { subscriptions, harvests } = survey.revisions;
+        for (sender, new) in
+            [(&self.shared.subscription_revision, subscriptions), (&self.shared.harvest_revision, harvests)]
+        {
+            sender.send_if_modified(|known| std::mem::replace(known, new) != new);
+        }
         let nodes: Vec<_> = survey.nodes.iter().map(|node| (node.instance, node.is_leaving)).collect();
         let is_outdated = self.looked.is_none_or(|looked| looked.elapsed() >= self.lease / RENEWALS);
         if is_woken || is_outdated || has_expired || nodes != self.nodes {

@@ -189,6 +189,15 @@ impl Cluster {
             Kind::Shared(shared) => Some(shared.subscription_revision.subscribe()),
         }
     }
+
+    /// Returns a receiver that is notified when a node has modified a harvest, or requested a run; `None` for the only node.
+    #[must_use]
+    pub fn harvest_revisions(&self) -> Option<watch::Receiver<u64>> {
+        match &self.0 {
+            Kind::Single(_) => None,
+            Kind::Shared(shared) => Some(shared.harvest_revision.subscribe()),
+        }
+    }
 }
 
 impl SingleNode {

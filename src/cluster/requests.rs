@@ -23,6 +23,7 @@ pub(super) struct Shared {
     /// Cancelled when the duties of this node have ended.
     pub(super) left: CancellationToken,
     pub(super) subscription_revision: watch::Sender<u64>,
+    pub(super) harvest_revision: watch::Sender<u64>,
     overview: Mutex<Arc<Overview>>,
     is_awake: Mutex<bool>,
     woken: Condvar,
@@ -73,6 +74,7 @@ impl Shared {
             leaving: CancellationToken::new(),
             left: CancellationToken::new(),
             subscription_revision: watch::Sender::new(0),
+            harvest_revision: watch::Sender::new(0),
             overview: Mutex::default(),
             is_awake: Mutex::new(false),
             woken: Condvar::new(),

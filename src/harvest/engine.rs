@@ -51,13 +51,11 @@ pub struct Waits {
     pub first_retry: Duration,
     /// Maximum wait before a failed request is repeated, unless the server asks for a longer one.
     pub longest_retry: Duration,
-    /// Interval at which the engine looks for runs that were requested at other nodes; `None` without other nodes.
-    pub request_poll: Option<Duration>,
 }
 
 impl Default for Waits {
     fn default() -> Self {
-        Self { first_retry: Duration::from_secs(2), longest_retry: Duration::from_secs(5 * 60), request_poll: None }
+        Self { first_retry: Duration::from_secs(2), longest_retry: Duration::from_secs(5 * 60) }
     }
 }
 

@@ -170,6 +170,11 @@ impl Harvests {
         self.0.entries().get(name).map(|entry| Arc::clone(&entry.harvest))
     }
 
+    /// Wakes the harvests that run at this node, because another node may have requested a run or paused one.
+    pub fn wake_all(&self) {
+        self.0.entries().values().for_each(|entry| entry.harvest.status.wake());
+    }
+
     /// Returns the journal, which has positions and runs.
     #[must_use]
     pub fn journal(&self) -> &Journal {

@@ -59,7 +59,7 @@ impl Engine {
             biased;
             () = stop.cancelled() => Err(Interruption::Stopped),
             () = self.status.woken() => Ok(()),
-            () = tokio::time::sleep(longest.min(self.waits.request_poll.unwrap_or(LONGEST_SLEEP))) => Ok(()),
+            () = tokio::time::sleep(longest) => Ok(()),
         }
     }
 

@@ -167,8 +167,17 @@ pub struct Survey {
     pub nodes: Vec<NodeRecord>,
     /// Number of the newest change in the journal.
     pub head: Seq,
-    /// Number of modifications of subscriptions, apart from their cursors and dead letters.
-    pub subscription_revision: u64,
+    /// Numbers of modifications of definitions.
+    pub revisions: DefinitionRevisions,
+}
+
+/// Numbers of modifications of definitions by people, at any node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefinitionRevisions {
+    /// Modifications of subscriptions, apart from their cursors and dead letters.
+    pub subscriptions: u64,
+    /// Modifications of harvests, with pauses and requests of runs.
+    pub harvests: u64,
 }
 
 /// Tables of the nodes and their duties. Each call has a time limit below the lease. The tables judge no lease: an

@@ -200,7 +200,7 @@ async fn a_former_holder_moves_no_cursor_and_stores_no_dead_letter() {
 async fn a_rewind_a_resumption_or_a_deletion_ends_the_duty_of_the_subscription() {
     let mut fixture = Fixture::new();
     let name = SubscriptionName::parse("index").unwrap();
-    let revision = |fixture: &mut Fixture| fixture.table.survey().unwrap().subscription_revision;
+    let revision = |fixture: &mut Fixture| fixture.table.survey().unwrap().revisions.subscriptions;
     let put = |cursor| SubscriptionWrite::Put {
         name: name.clone(),
         made_by: MadeBy::Api,

@@ -11,7 +11,7 @@ use std::{
 
 use tidings::{
     journal::{
-        nodes::{DutyName, ExpiredNode, NewNode, NodeTable, Registration, Survey},
+        nodes::{DefinitionRevisions, DutyName, ExpiredNode, NewNode, NodeTable, Registration, Survey},
         store::{PrefetchKeys, Store, StoreError, postgres::PostgresStore},
     },
     model::{NodeName, Seq},
@@ -92,8 +92,8 @@ fn nodes_register_renew_and_leave() {
     let folder = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Tables::open(folder.path()), Tables::open(folder.path()));
     let a = one.register("a");
-    let Survey { nodes, head, subscription_revision } = two.table.survey().unwrap();
-    assert_eq!((nodes.len(), head, subscription_revision), (1, Seq(0), 0));
+    let Survey { nodes, head, revisions } = two.table.survey().unwrap();
+    assert_eq!((nodes.len(), head, revisions), (1, Seq(0), DefinitionRevisions::default()));
     assert_eq!((nodes[0].instance, nodes[0].name.as_str(), nodes[0].head), (a, "a", Seq(3)));
     assert_eq!(
         (nodes[0].address.as_deref(), &nodes[0].offers),

@@ -235,11 +235,7 @@ async fn engine(
         source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
         harvester: settings.build(source(), context).await.unwrap(),
         schedule,
-        waits: Waits {
-            first_retry: Duration::from_millis(5),
-            longest_retry: Duration::from_millis(20),
-            request_poll: None,
-        },
+        waits: Waits { first_retry: Duration::from_millis(5), longest_retry: Duration::from_millis(20) },
         status: Arc::clone(status),
     }
 }

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     journal::{
-        nodes::{DutyName, ExpiredNode, HeldDuty, NewNode, NodeRecord, NodeTable, Registration, Survey, Term, Wake},
+        nodes::{
+            DefinitionRevisions, DutyName, ExpiredNode, HeldDuty, NewNode, NodeRecord, NodeTable, Registration, Survey,
+            Term, Wake,
+        },
         store::{StoreError, rows},
     },
     model::{NodeName, Seq},
@@ -62,7 +65,9 @@ const SURVEY: &str = "SELECT instance, name, address, version, (extract(epoch FR
         extract(epoch FROM expires - renewed)::float8, extract(epoch FROM clock_timestamp() - renewed)::float8
     FROM nodes ORDER BY name";
 
-const REVISIONS: &str = "SELECT (SELECT head FROM journal_head), (SELECT revision FROM subscription_revision)";
+const REVISIONS: &str = "SELECT (SELECT head FROM journal_head),
+    (SELECT revision FROM definition_revisions WHERE kind = 'subscriptions'),
+    (SELECT revision FROM definition_revisions WHERE kind = 'harvests')";
 
 const DUTIES: &str = "SELECT name, term, holder, (extract(epoch FROM since) * 1000)::bigint FROM duties ORDER BY name";
 
@@ -75,10 +80,10 @@ const TAKE: &str = "INSERT INTO duties (name, term, holder)
 const RELEASE: &str = "WITH released AS (DELETE FROM duties WHERE term = ANY($1::uuid[]) RETURNING 1)
     SELECT pg_notify('tidings_nodes', '') FROM released LIMIT 1";
 
-/// Statements that end all duties, and make the nodes read the subscriptions again. The revision jumps, because the lost
+/// Statements that end all duties, and make the nodes read all definitions again. The revisions jump, because the lost
 /// part may have counted on as well.
 pub(super) const FORGET: &str = "DELETE FROM duties;
-    UPDATE subscription_revision SET revision = revision + 1 + floor(random() * 1000000000)::bigint;
+    UPDATE definition_revisions SET revision = revision + 1 + floor(random() * 1000000000)::bigint;
     NOTIFY tidings_nodes";
 
 const LEAVE: &str = "WITH removed AS (DELETE FROM nodes WHERE instance = $1 RETURNING 1)
@@ -215,7 +220,10 @@ impl NodeTable for PostgresNodes {
             Ok(Survey {
                 nodes: nodes.iter().map(read_node).collect::<Result<_, _>>()?,
                 head: row::seq(&revisions, 0)?,
-                subscription_revision: row::unsigned(&revisions, 1)?,
+                revisions: DefinitionRevisions {
+                    subscriptions: row::unsigned(&revisions, 1)?,
+                    harvests: row::unsigned(&revisions, 2)?,
+                },
             })
         })
     }

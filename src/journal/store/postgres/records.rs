@@ -24,7 +24,8 @@ const STATEMENTS_TOGETHER: usize = 512;
 const BYTES_TOGETHER: usize = 4 << 20;
 
 /// Statement that makes the nodes read the definitions again.
-const REVISE: &str = "WITH revised AS (UPDATE subscription_revision SET revision = revision + 1 RETURNING 1)
+const REVISE: &str =
+    "WITH revised AS (UPDATE definition_revisions SET revision = revision + 1 WHERE kind = $1 RETURNING 1)
     SELECT pg_notify('tidings_nodes', '') FROM revised";
 
 /// Statement that ends a duty, whichever node has it.
@@ -47,8 +48,8 @@ impl Records for PostgresStore {
             for duty in &write.ended_duties {
                 session.execute(END_DUTY, &[&duty.as_str()]).await?;
             }
-            if write.changes_definitions {
-                session.query(REVISE, &[]).await?;
+            if let Some(kind) = write.changed_definitions {
+                session.query(REVISE, &[&kind.name()]).await?;
             }
             execute_all(session, &write.statements).await
         })

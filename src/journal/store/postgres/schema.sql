@@ -204,12 +204,12 @@ CREATE INDEX duties_by_holder ON duties (holder);
 COMMENT ON TABLE duties IS 'Work that exactly one node does at a time. A duty has a row while a node has it.';
 COMMENT ON COLUMN duties.term IS 'New for each tenure. A write for a duty is refused if the row with its term is gone.';
 
-CREATE TABLE subscription_revision (
-    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+CREATE TABLE definition_revisions (
+    kind text COLLATE "C" PRIMARY KEY,
     revision bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
-COMMENT ON TABLE subscription_revision IS 'One row: number of modifications of subscriptions, apart from cursors and new dead letters. Nodes read the subscriptions again when it changes.';
-INSERT INTO subscription_revision DEFAULT VALUES;
+COMMENT ON TABLE definition_revisions IS 'One row for subscriptions and one for harvests: number of modifications by people, apart from cursors and new dead letters. Nodes read the definitions again when it changes.';
+INSERT INTO definition_revisions (kind) VALUES ('subscriptions'), ('harvests');
 
 CREATE TABLE harvests (
     source text COLLATE "C" PRIMARY KEY,

@@ -1,7 +1,7 @@
 //! The tables `harvests` and `harvest_runs`: positions of harvests, and the history of their runs.
 
 use super::{
-    RecordWrite, Records, Statement, StoreError, ingests, listed, read_all, read_one, statements,
+    DefinitionKind, RecordWrite, Records, Statement, StoreError, ingests, listed, read_all, read_one, statements,
     value::{Cells, values},
 };
 use crate::{
@@ -93,7 +93,8 @@ pub trait HarvestStore: Records {
         // Whichever node harvests a removed source can then write no more of it.
         let ended_duties =
             matches!(write, HarvestWrite::Remove).then(|| DutyName::source(source)).into_iter().collect();
-        self.execute(&RecordWrite { statements, ended_duties, ..RecordWrite::default() }).map(drop)
+        let changed_definitions = Some(DefinitionKind::Harvests);
+        self.execute(&RecordWrite { statements, ended_duties, changed_definitions, term: None }).map(drop)
     }
 
     /// Returns the harvests that were made over HTTP, in order of their sources.

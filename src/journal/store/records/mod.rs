@@ -117,8 +117,27 @@ pub struct RecordWrite<'v> {
     pub(super) term: Option<Term>,
     /// Duties that end, whichever node has them.
     pub(super) ended_duties: Vec<DutyName>,
-    /// Whether other nodes must read the definitions again.
-    pub(super) changes_definitions: bool,
+    /// Definitions that other nodes must read again.
+    pub(super) changed_definitions: Option<DefinitionKind>,
+}
+
+/// Definitions that people modify at any node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DefinitionKind {
+    /// Subscriptions.
+    Subscriptions,
+    /// Harvests, with pauses and requests of runs.
+    Harvests,
+}
+
+impl DefinitionKind {
+    /// Returns the name in the table of revisions.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Subscriptions => "subscriptions",
+            Self::Harvests => "harvests",
+        }
+    }
 }
 
 /// Executor of the statements of the record tables. It replaces what a database cannot store in a text.

@@ -1,7 +1,7 @@
 //! The table `subscriptions`, and the modifications of subscriptions and their dead letters.
 
 use super::{
-    RecordWrite, Records, Statement, StoreError, dead_letters, read_all, read_one, statements,
+    DefinitionKind, RecordWrite, Records, Statement, StoreError, dead_letters, read_all, read_one, statements,
     value::{Cells, values},
 };
 use crate::{
@@ -75,7 +75,9 @@ pub trait SubscriptionStore: Records {
         for modification in writes {
             write.statements.extend(statements_of(modification)?);
             last_statements.push(write.statements.len() - 1);
-            write.changes_definitions |= concerns_other_nodes(modification, term);
+            if concerns_other_nodes(modification, term) {
+                write.changed_definitions = Some(DefinitionKind::Subscriptions);
+            }
             let restarted = restarted(modification).filter(|_| term.is_none());
             write.ended_duties.extend(restarted.map(DutyName::subscription));
         }

@@ -19,7 +19,8 @@ use super::{
     FILE_NAME, changes,
     lock::read_trace,
     loss::{beside, check_files, check_head},
-    open::{OpenError, check_is_ours, check_length, explain},
+    open::{check_is_ours, check_length},
+    open_error::{OpenError, explain},
 };
 use crate::{journal::private_files, model::Seq};
 

@@ -13,7 +13,8 @@ use super::{
     FILE_NAME,
     lock::read_trace,
     loss::check_files,
-    open::{OpenError, check_is_complete, check_version},
+    open::{check_is_complete, check_version},
+    open_error::OpenError,
     schema,
 };
 

@@ -18,7 +18,7 @@ use std::{
 
 use uuid::Uuid;
 
-use super::open::OpenError;
+use super::open_error::OpenError;
 use crate::{journal::private_files, model::Seq};
 
 /// Name of the lock file.

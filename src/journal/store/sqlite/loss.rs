@@ -16,7 +16,8 @@ use rusqlite::Connection;
 use super::{
     FILE_NAME, changes,
     lock::{LOCK_NAME, Mark, Trace},
-    open::{OpenError, explain_store, identity},
+    open::identity,
+    open_error::{OpenError, explain_store},
 };
 use crate::model::Seq;
 
@@ -69,7 +70,7 @@ pub(super) fn check_files(folder: &Path, trace: Trace) -> Result<(), OpenError> 
 /// Fails if the journal lacks changes, or cannot be read.
 pub(super) fn check_head(path: &Path, connection: &Connection, trace: Trace) -> Result<(), OpenError> {
     let Trace::Marked(mark) = trace else { return Ok(()) };
-    if super::open::version(connection).map_err(|error| super::open::explain(path, &error))? == 0 {
+    if super::open::version(connection).map_err(|error| super::open_error::explain(path, &error))? == 0 {
         let evidence = format!("{LOCK_NAME} says that it has given the numbers up to {}", mark.head);
         return Err(OpenError::Missing { path: path.to_owned(), evidence });
     }

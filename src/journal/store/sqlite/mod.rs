@@ -11,6 +11,7 @@ mod lock;
 mod loss;
 pub(super) mod migrate;
 mod open;
+mod open_error;
 mod open_files;
 mod prune;
 mod quarantine;
@@ -40,7 +41,7 @@ use rusqlite::Connection;
 use uuid::Uuid;
 use wal::WriteAheadLog;
 
-pub use open::OpenError;
+pub use open_error::OpenError;
 
 use self::{registry::ItemCounts, transaction::SqliteTransaction};
 use super::{

@@ -22,7 +22,7 @@ use super::{
     FILE_NAME,
     backup::{BackupError, JournalSummary, PartialFile, cannot_write, copy, open_to_read, sync_folder},
     lock::{LockFile, Mark, Trace},
-    open::{OpenError, explain},
+    open_error::{OpenError, explain},
     rows, schema,
 };
 use crate::{

@@ -14,7 +14,8 @@ use super::{
     backup::open_to_read,
     lock::{Trace, read_trace},
     loss::{check_files, check_head},
-    open::{OpenError, explain, explain_store, version},
+    open::version,
+    open_error::{OpenError, explain, explain_store},
     schema,
     tables::SqliteTables,
 };
