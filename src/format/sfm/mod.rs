@@ -2,7 +2,7 @@
 //! both, and new WARCs.
 //!
 //! The header `routing-key` gives the kind of message. Bodies are JSON; unknown members are ignored.
-//! `docs/harvest.md` describes the result of each message. Sources: the project's messaging specification and,
+//! `docs/harvester-messages.md` describes the result of each message. Sources: the project's messaging specification and,
 //! where actual messages differ, the code of `sfm-utils` and `sfm-ui`.
 //!
 //! * **Credentials** of a start are removed from the body before anything else ([`credentials`]).

@@ -1,4 +1,35 @@
 //! Fixtures, fake servers and clients that several tests share.
+//!
+//! | I need | use |
+//! | --- | --- |
+//! | the program with its own folder and port; with tokens | [`gateway`]; [`gateway_with_auth`] |
+//! | commands of the program, and the lines that a running one prints | [`command_line`], [`printed_lines`] |
+//! | a configuration without a gateway | [`config_loader`] |
+//! | several nodes on one database; faults of nodes and servers | [`nodes_fixture`]; [`cluster_faults`] |
+//! | proof that no two nodes had a duty, and that a shared journal is intact | [`duty_audit`], [`shared_journal_checks`] |
+//! | a journal in the process; with rows in every table | [`journal_fixture`]; [`full_journal`] |
+//! | a test over every store | [`tested_store`] |
+//! | a PostgreSQL; a primary with a synchronous standby | [`postgres`]; [`postgres_pair`] |
+//! | RabbitMQ, ActiveMQ, a message bus, and how they are started | [`rabbitmq`], [`activemq`], [`dbus_daemon`]; [`broker_process`] |
+//! | Kafka; many brokers; TLS and SASL; record batches | [`kafka`]; [`kafka_mock`]; [`kafka_proxy`]; [`kafka_batches`] |
+//! | a broker that misbehaves by script | [`fake_amqp_broker`], [`fake_stomp_broker`] |
+//! | a gateway that reads a queue; a client that sends to one | [`amqp_source`], [`stomp_source`]; [`stomp_client`] |
+//! | a connection that breaks; that closes after certain bytes; a server that drips | [`breakable_proxy`]; [`cutting_proxy`]; [`dripping_server`] |
+//! | a receiver of requests; of webhooks; of WebSub | [`http_receiver`]; [`webhook_fixture`]; [`websub_fixture`] |
+//! | subscriptions over AMQP | [`subscription_fixture`] |
+//! | a repository that answers lookups; the server below both | [`fake_fedora3`], [`fake_fedora6`]; [`fake_repository`] |
+//! | a repository to crawl | [`crawled_repository`] with [`crawl_fixture`] |
+//! | a repository to harvest, with a switch for each misbehaviour | [`scripted_repository`] with [`harvest_fixture`] |
+//! | a feed; files with defects; folders | [`scripted_feed`]; [`scripted_files`]; [`folder_fixture`] |
+//! | platforms of datasets | [`scripted_platform`], [`platforms_fixture`], [`scripted_dataset`], [`ingest_fixture`], [`fake_archive_org`] |
+//! | the judge of results of datasets | [`fatcat_judge`] |
+//! | an S3 server; a small disk; a wrong clock | [`s3`]; [`small_disk`]; [`shifted_clock`] |
+//! | a reader of streams; one that moves between nodes; of the feed | [`event_stream`]; [`moving_readers`]; [`feed_reader`] |
+//! | load while the gateway is killed; clients that connect again | [`chaos`], [`message_load`]; [`reconnecting_client`] |
+//! | messages | [`fixtures`], [`fedora3_messages`], [`hoarder_sfm_fixture`], [`arbitrary`] (random values), [`unsettled`] |
+//! | a browser, Python, xmllint | [`browser`], [`python`], [`xmllint`] |
+//! | crawlers on D-Bus | [`xesam_fixture`] |
+//! | memory, threads and files of a process | [`resource_watch`] |
 
 pub(crate) mod activemq;
 pub(crate) mod amqp_source;
