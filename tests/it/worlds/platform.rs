@@ -5,11 +5,11 @@
 mod behaviour;
 mod checks;
 mod service;
+mod waits;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use md5::Digest;
@@ -22,17 +22,9 @@ use self::{
     service::{Dataset, NAMES, PAGES, Platform, SECRET, TOKEN},
 };
 use crate::{
-    support::{gateway::PATIENCE, http_receiver::Receiver},
-    worlds::{
-        ItemTruth, Truth, World, driver,
-        rig::{Looks, Rig},
-    },
+    support::http_receiver::Receiver,
+    worlds::{ItemTruth, Truth, World, driver, rig::Rig},
 };
-
-/// Times after which a dataset is requested again whose job does not end, because an older attempt waits. They grow, so that
-/// a busy machine ends it before the next request.
-const JOB_PATIENCE: [Duration; 4] =
-    [Duration::from_secs(10), Duration::from_secs(20), Duration::from_secs(40), Duration::from_secs(80)];
 
 /// What happens at the platform.
 #[derive(Clone, Debug)]
@@ -74,8 +66,10 @@ pub(crate) enum Act {
     Look {
         dataset: u8,
     },
+    /// Somebody requests a dataset, and perhaps waits for the first attempt, so that it meets the troubles of this moment.
     Request {
         dataset: u8,
+        waits: bool,
     },
     /// Somebody requests the identifier of all versions, which redirects to the newest one.
     RequestWork {
@@ -120,101 +114,6 @@ impl DataPlatform {
         let response = rig.post("requests", &headers, body.to_string().as_bytes()).await;
         if (200..300).contains(&response.status) { Ok(number) } else { Err(format!("a request gets {response:?}")) }
     }
-
-    /// Returns the job of a dataset with its newest result, if there is one.
-    async fn job(url: &str, rig: &Rig) -> Option<Value> {
-        let jobs = rig.gateway().json("/filesets").await;
-        let id = jobs["filesets"].as_array().unwrap().iter().find(|job| job["dataset"] == url)?["id"].clone();
-        Some(rig.gateway().json(&format!("/filesets/{}", id.as_str().unwrap())).await)
-    }
-
-    /// Waits until a gateway that watches a dataset has its files; returns the job. If the platform has ended the watch,
-    /// somebody requests the dataset again.
-    async fn watched(&mut self, number: u8, rig: &mut Rig) -> Result<Value, String> {
-        let (url, mut looks) = (self.url(number), Looks::new(2 * PATIENCE));
-        let expected: BTreeMap<String, String> = self.with(|platform| {
-            let files = &platform.datasets[&number].files;
-            let digests = files.values().map(|content| hex::encode(Sha256::digest(content)));
-            platform.paths(files).into_iter().zip(digests).collect()
-        });
-        let mut last = Value::Null;
-        loop {
-            if let Some(job) = Self::job(&url, rig).await {
-                let has_ended = ["failed", "blocked"].contains(&job["state"].as_str().unwrap());
-                if expected.is_empty() && (has_ended || job["state"] == "archived") {
-                    return Ok(job);
-                }
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let files = job["result"]["manifest"].as_array().into_iter().flatten();
-                let files: BTreeMap<_, _> = files.map(|file| (text(&file["path"]), text(&file["sha256"]))).collect();
-                // A request that came again after a kill has a result of its own.
-                let is_answered = Self::own_state(&url, rig).await.as_deref() != Some("REQUESTED");
-                if job["state"] == "archived" && files == expected && is_answered {
-                    return Ok(job);
-                }
-                if has_ended {
-                    if Self::own_state(&url, rig).await.as_deref() == Some("ACTIVE") {
-                        return Err(format!("an archived dataset is watched no more: {job:#}"));
-                    }
-                    return self.settled(&url, rig).await;
-                }
-                last = job;
-            }
-            if !looks.wait().await {
-                return Err(format!("the watch of {url} does not find {expected:#?}: {last:#}"));
-            }
-        }
-    }
-
-    /// Returns the state of a dataset in the registry.
-    async fn own_state(url: &str, rig: &Rig) -> Option<String> {
-        let encoded = url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
-        let object = rig.gateway().json(&format!("/objects?uri={encoded}")).await;
-        let own = object["items"].as_array().into_iter().flatten().find(|item| item["uri"] == url)?;
-        own["state"].as_str().map(str::to_owned)
-    }
-
-    /// Waits until a gateway that watches an archived dataset looks at it.
-    async fn look(&self, number: u8, rig: &Rig) -> Result<(), String> {
-        let looks = || self.with(|platform| platform.datasets[&number].looks);
-        let (before, mut waits) = (looks(), Looks::new(PATIENCE));
-        let job = if self.with(|platform| platform.behaviour.watches) {
-            Self::job(&self.url(number), rig).await
-        } else {
-            None
-        };
-        if job.is_none_or(|job| job["state"] != "archived") {
-            return Ok(());
-        }
-        while looks() == before {
-            if !waits.wait().await {
-                return Err("nobody looks at an archived dataset again".to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    /// Requests a dataset, and waits until its job has ended; returns the job.
-    async fn settled(&mut self, url: &str, rig: &mut Rig) -> Result<Value, String> {
-        let mut last = Value::Null;
-        for patience in JOB_PATIENCE {
-            let number = self.request(url, rig).await?;
-            let mut looks = Looks::new(patience);
-            loop {
-                if let Some(details) = Self::job(url, rig).await {
-                    let is_own = details["request"]["link_source_id"] == number.as_str();
-                    if is_own && ["archived", "failed", "blocked"].contains(&details["state"].as_str().unwrap()) {
-                        return Ok(details);
-                    }
-                    last = details;
-                }
-                if !looks.wait().await {
-                    break;
-                }
-            }
-        }
-        Err(format!("the job of {url} does not end: {last:#}"))
-    }
 }
 
 impl World for DataPlatform {
@@ -237,11 +136,11 @@ impl World for DataPlatform {
                 .prop_map(|(dataset, is_restricted)| Act::Restrict { dataset, is_restricted }),
             1 => (1..3u8).prop_map(|requests| Act::Filter { requests }),
             1 => (1..3u8).prop_map(|requests| Act::Busy { requests }),
-            1 => (1..3u8).prop_map(|downloads| Act::Break { downloads }),
+            2 => (1..3u8).prop_map(|downloads| Act::Break { downloads }),
             3 => (1..4u8).prop_map(|lists| Act::Shorten { lists }),
             2 => (1..3u8).prop_map(|downloads| Act::Lie { downloads }),
             1 => dataset.clone().prop_map(|dataset| Act::Look { dataset }),
-            6 => dataset.clone().prop_map(|dataset| Act::Request { dataset }),
+            6 => (dataset.clone(), any::<bool>()).prop_map(|(dataset, waits)| Act::Request { dataset, waits }),
             1 => dataset.prop_map(|dataset| Act::RequestWork { dataset }),
         ]
         .boxed()
@@ -320,9 +219,12 @@ impl World for DataPlatform {
             Act::Look { dataset } => self.look(dataset, rig).await?,
             Act::Filter { requests } => self.with(|platform| platform.filtered = requests),
             Act::Busy { requests } => self.with(|platform| platform.busy = requests),
-            Act::Request { dataset } => {
+            Act::Request { dataset, waits } => {
                 let url = self.url(dataset);
-                self.request(&url, rig).await?;
+                let number = self.request(&url, rig).await?;
+                if waits {
+                    Self::attempted(&url, &number, rig).await;
+                }
                 self.with(|platform| platform.datasets.get_mut(&dataset).unwrap().is_requested = true);
             }
             Act::RequestWork { dataset } if self.with(|platform| platform.behaviour.kind) == Kind::Invenio => {
