@@ -39,6 +39,13 @@ impl HookResponse {
     }
 }
 
+/// Returns the time after which something counts as one that does not happen. A long run may have what other work leaves of a
+/// machine.
+pub(crate) fn patience() -> Duration {
+    let is_long_run = std::env::var_os("TIDINGS_TEST_WORLDS").is_some();
+    if is_long_run { 20 * PATIENCE } else { PATIENCE }
+}
+
 /// Looks for something that is going to happen, with waits that grow, so that a look costs little of what it waits for.
 pub(crate) struct Looks {
     end: Instant,
@@ -186,7 +193,7 @@ impl Rig {
 
     /// Waits until a harvest meets a condition.
     async fn harvest_when(&self, path: &str, condition: impl Fn(&Value) -> bool) -> Value {
-        let mut looks = Looks::new(PATIENCE);
+        let mut looks = Looks::new(patience());
         loop {
             let harvest = self.gateway.json(path).await;
             if condition(&harvest) {
@@ -199,7 +206,7 @@ impl Rig {
     /// Waits until every subscriber has confirmed the newest change, and returns the copies.
     pub(crate) async fn copies(&mut self) -> Vec<SubscriberCopy> {
         let head = self.gateway.head().await;
-        let mut looks = Looks::new(PATIENCE);
+        let mut looks = Looks::new(patience());
         loop {
             let list = self.gateway.json("/subscriptions").await;
             let subscriptions = list["subscriptions"].as_array().unwrap();

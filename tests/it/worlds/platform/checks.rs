@@ -17,7 +17,7 @@ impl DataPlatform {
     pub(super) fn check_words(&self, changes: &[Value]) -> Result<(), String> {
         let restricted: Vec<_> = (0..3u8)
             .filter(|number| self.with(|platform| platform.datasets[number].was_restricted))
-            .map(|number| self.url(number))
+            .flat_map(|number| [self.url(number), self.work_url(number)])
             .collect();
         for change in changes {
             let is_restricted = restricted.iter().any(|url| change["object"] == url.as_str());

@@ -7,10 +7,7 @@ use serde_json::Value;
 use sha2::Sha256;
 
 use super::DataPlatform;
-use crate::{
-    support::gateway::PATIENCE,
-    worlds::rig::{Looks, Rig},
-};
+use crate::worlds::rig::{Looks, Rig, patience};
 
 /// Times after which a dataset is requested again whose job does not end, because an older attempt waits. They grow, so that
 /// a busy machine ends it before the next request.
@@ -31,7 +28,7 @@ impl DataPlatform {
     /// Waits until a gateway that watches a dataset has its files; returns the job. If the platform has ended the watch,
     /// somebody requests the dataset again.
     pub(super) async fn watched(&mut self, number: u8, rig: &mut Rig) -> Result<Value, String> {
-        let (url, mut looks) = (self.url(number), Looks::new(2 * PATIENCE));
+        let (url, mut looks) = (self.url(number), Looks::new(2 * patience()));
         let expected: BTreeMap<String, String> = self.with(|platform| {
             let files = &platform.datasets[&number].files;
             let digests = files.values().map(|content| hex::encode(Sha256::digest(content)));
@@ -77,7 +74,7 @@ impl DataPlatform {
     /// Waits until a gateway that watches an archived dataset looks at it.
     pub(super) async fn look(&self, number: u8, rig: &Rig) -> Result<(), String> {
         let looks = || self.with(|platform| platform.datasets[&number].looks);
-        let (before, mut waits) = (looks(), Looks::new(PATIENCE));
+        let (before, mut waits) = (looks(), Looks::new(patience()));
         let job = if self.with(|platform| platform.behaviour.watches) {
             Self::job(&self.url(number), rig).await
         } else {
