@@ -135,6 +135,11 @@ impl FeedHarvester {
                           link with the relation \"current\"";
             return Err(HarvestError::fail(reason));
         }
+        if document.is_renamed {
+            let remark = "most entries of the feed have new ids and the links of known ones, so they are new objects; the \
+                          publisher should keep the ids";
+            document.remarks.push(remark.to_owned());
+        }
         if document.is_complete && document.shows_all && !is_delta {
             return Ok(self.complete_feed(position, document));
         }
@@ -174,11 +179,6 @@ impl FeedHarvester {
             position.pending = Some(document.facts.clone());
             position.walk = Some(Walk::Pages { next, visited: Vec::new() });
             return Ok(Page { listed, ..document.into_page(&position, PageEnd::More) });
-        }
-        if document.is_renamed {
-            let remark = "most entries of the feed have new ids and the links of known ones, so they are new objects; the \
-                          publisher should keep the ids";
-            document.remarks.push(remark.to_owned());
         }
         if is_gap && !is_first {
             let remark =

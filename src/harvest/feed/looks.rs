@@ -1,7 +1,8 @@
 //! Comparison of entries with the last look at them, to notice those that change without a new date at each look.
 //!
 //! Some publishers write a token, a nonce or the time of the request into their entries. Such a change is no news. After
-//! the third one in a row an entry is withheld, except once a day, until two looks in a row find it the same.
+//! the third one in a row an entry is withheld, except once a day, until two looks in a row find it the same. It is not
+//! withheld if it gains or loses a file, unless that returns at each look as well.
 
 use std::collections::HashMap;
 
@@ -44,6 +45,12 @@ pub(super) struct Look {
     /// Time at which a change of the noisy entry last counted.
     #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
     counted: Option<Timestamp>,
+    /// Digest of the URLs of its files, without their queries; absent in looks of earlier versions.
+    #[serde(rename = "f", skip_serializing_if = "Option::is_none")]
+    files: Option<String>,
+    /// Number of changes of the files in a row without a new date.
+    #[serde(rename = "m", skip_serializing_if = "is_zero")]
+    file_changes: u32,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -79,16 +86,21 @@ pub(super) fn look<'e>(
             link: identity.link.as_deref().map(|link| short_digest(without_scheme(link))),
             digest: identity.digest.chars().take(16).collect(),
             date: identity.date.map(Timestamp::millis),
-            changes: 0,
-            counted: None,
+            files: Some(files_digest(identity)),
+            ..Look::default()
         };
+        let mut has_other_files = false;
         if let Some(known) = known.filter(|known| known.digest != new.digest && known.date == new.date) {
             (new.changes, new.counted) = (known.changes.saturating_add(1), known.counted);
+            if known.files.is_some() && known.files != new.files {
+                new.file_changes = known.file_changes.saturating_add(1);
+                has_other_files = new.file_changes < NOISY_CHANGES;
+            }
         }
         if new.changes >= NOISY_CHANGES {
             noise.noisy.push(name);
             let is_due = |counted: Timestamp| now.millis().saturating_sub(counted.millis()) >= PAUSE_MILLIS;
-            if new.counted.is_none_or(is_due) {
+            if new.counted.is_none_or(is_due) || has_other_files {
                 new.counted = Some(now);
             } else {
                 noise.withheld.push(place);
@@ -107,6 +119,14 @@ pub(super) fn look<'e>(
     looks.extend(gone.into_iter().cloned());
     looks.truncate(MAX_LOOKS);
     noise
+}
+
+/// Returns a digest of the URLs of the files of an entry. A query may have a token that is new at each look.
+fn files_digest(identity: &EntryIdentity) -> String {
+    let path = |url: &String| url.split(['?', '#']).next().unwrap_or_default().to_owned();
+    let mut paths: Vec<_> = identity.files.iter().map(path).collect();
+    paths.sort_unstable();
+    short_digest(&paths.join("\n"))
 }
 
 fn without_scheme(link: &str) -> &str {
@@ -153,6 +173,31 @@ mod tests {
         assert_eq!([withheld(7, PAUSE_MILLIS), withheld(8, 1000)], [(1, 0), (1, 1)]);
         // The entry has settled.
         assert_eq!([withheld(8, 1000), withheld(9, 1000)], [(0, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn noisy_entry_with_other_files_is_not_withheld() {
+        let (mut looks, mut digest) = (Vec::new(), 0);
+        let mut withheld = |files: &[&str]| {
+            digest += 1;
+            let files = files.iter().map(|file| format!("http://h/{file}")).collect();
+            look_at(&mut looks, &[EntryIdentity { files, ..entry("a", digest, None) }], 0).withheld.len()
+        };
+        assert_eq!([(); 6].map(|()| withheld(&["a.mp3?t=1"])), [0, 0, 0, 0, 1, 1]);
+        assert_eq!(withheld(&["a.mp3?t=2"]), 1, "another token is no other file");
+        assert_eq!([withheld(&["b.mp3", "a.mp3"]), withheld(&["a.mp3", "b.mp3"])], [0, 1]);
+        let files_that_change = ["c", "d", "e", "f"];
+        assert_eq!(files_that_change.map(|file| withheld(&[file])), [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn look_of_an_earlier_version_knows_no_files() {
+        let mut looks = Vec::new();
+        (1..=5).for_each(|digest| _ = look_at(&mut looks, &[entry("a", digest, None)], 0));
+        looks.iter_mut().for_each(|look: &mut Look| look.files = None);
+        let files = vec!["http://h/a.mp3".to_owned()];
+        let noise = look_at(&mut looks, &[EntryIdentity { files, ..entry("a", 6, None) }], 0);
+        assert_eq!(noise.withheld, [0]);
     }
 
     #[test]

@@ -120,8 +120,11 @@ impl OaiPmhHarvester {
                 Existence::Live if !membership.is_unreadable() || membership.is_fresh(began) => {}
                 Existence::Live | Existence::Unsure if sweep.asked < MAX_ASKED => {
                     sweep.asked += 1;
+                    // The list counts, and not the sets that the header names, unless a complete list lacks the record.
+                    let is_listed =
+                        membership.existence() == Existence::Live && position.full.is_none_or(|full| full.is_swept);
                     match self.record(&identifier, position.quirks).await {
-                        Ok(record) if !record.is_deleted && !record.is_foreign => page.confirm(record),
+                        Ok(record) if !record.is_deleted && (is_listed || !record.is_foreign) => page.confirm(record),
                         // Only the lists say that an unreadable record is deleted.
                         Ok(_) if membership.existence() == Existence::Live => {}
                         Ok(record) => page.delete_at(&identifier, &record.datestamp),

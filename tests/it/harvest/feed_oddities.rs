@@ -102,6 +102,40 @@ async fn new_ids_with_known_links_are_no_gap() {
 }
 
 #[tokio::test]
+async fn new_ids_in_a_complete_feed_are_said() {
+    let feed = |id: &str| {
+        let feed = rss(&[item(2, "Two"), item(1, "One")]).replace("urn:entry:", id);
+        let complete = "<channel><fh:complete xmlns:fh=\"http://purl.org/syndication/history/1.0\"/>";
+        feed.replacen("<channel>", complete, 1)
+    };
+    let fixture = FeedFixture::start(&feed("urn:a:")).await;
+    fixture.complete().await;
+    assert_eq!(fixture.remarks(), "");
+    fixture.put(&feed("urn:b:"), None);
+    fixture.complete().await;
+    let remarks = fixture.remarks();
+    assert!(remarks.contains("most entries of the feed have new ids and the links of known ones"), "{remarks}");
+}
+
+#[tokio::test]
+async fn file_of_an_entry_that_changes_at_each_look_arrives() {
+    let feed = |nonce: u32, file: &str| rss(&[with(&item(1, &format!("nonce {nonce}")), file), item(2, "Two")]);
+    let fixture = FeedFixture::start(&feed(0, "")).await;
+    for nonce in 1..6 {
+        fixture.put(&feed(nonce, ""), None);
+        fixture.complete().await;
+    }
+    let file = "<enclosure url=\"http://h.example/a.mp3\" type=\"audio/mpeg\" length=\"7\"/>";
+    fixture.put(&feed(6, file), None);
+    fixture.complete().await;
+    let file = ("Add".to_owned(), "http://h.example/a.mp3".to_owned());
+    assert!(fixture.changes_after(Seq::ZERO).await.contains(&file));
+    // The entry itself still changes at each look.
+    fixture.put(&feed(7, "<enclosure url=\"http://h.example/a.mp3\" type=\"audio/mpeg\" length=\"7\"/>"), None);
+    assert_eq!(fixture.complete().await.counts.changes, 0);
+}
+
+#[tokio::test]
 async fn entries_with_dates_are_in_their_order() {
     let dated =
         |number: u32| with(&item(number, "T"), &format!("<pubDate>Mon, 0{number} Jan 2024 00:00:00 GMT</pubDate>"));

@@ -189,6 +189,21 @@ async fn unreadable_records_are_requested_until_they_can_be_read() {
 }
 
 #[tokio::test]
+async fn mended_record_counts_whatever_sets_its_header_names() {
+    let in_other_set = |record: String| record.replace("</header>", "<setSpec>a</setSpec></header>");
+    let repository = Lists::start("persistent", &["A"]).await;
+    repository.list("A", &[in_other_set(live("r1", &ago(90), "t"))]);
+    repository.complete().await;
+    repository.list("A", &[in_other_set(live("r3", &ago(5), "t")), in_other_set(broken("r2", &ago(30)))]);
+    repository.complete().await;
+    // It is mended without a new datestamp.
+    repository.list("A", &[in_other_set(live("r3", &ago(5), "t"))]);
+    repository.single.lock().unwrap().insert("r2".to_owned(), in_other_set(live("r2", &ago(30), "t")));
+    repository.complete().await;
+    assert_eq!(repository.live().await, ["r1", "r2", "r3"]);
+}
+
+#[tokio::test]
 async fn an_unknown_set_is_remarked() {
     let repository = Lists::start("no", &["econ"]).await;
     let reason = repository.complete().await.reason.unwrap();

@@ -47,6 +47,8 @@ impl ReceivedRequest {
 pub(crate) enum Reply {
     /// Response with this status, these headers and this body.
     Answer(u16, Vec<(&'static str, String)>, String),
+    /// The same with a body that is no text.
+    Bytes(u16, Vec<(&'static str, String)>, Vec<u8>),
     /// Response with this status and these headers that breaks off in the middle of this body.
     Cut(u16, Vec<(&'static str, String)>, String),
     /// No response, as long as the client waits.
@@ -184,11 +186,14 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, st
                 _ => break,
             }
         }
+        if let Reply::Answer(status, headers, body) = reply {
+            reply = Reply::Bytes(status, headers, body.into_bytes());
+        }
         match reply {
-            Reply::Answer(status, headers, body) => {
+            Reply::Bytes(status, headers, body) => {
                 let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
                 let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
-                stream.write_all((head + &body).as_bytes()).await?;
+                stream.write_all(&[head.as_bytes(), &body].concat()).await?;
             }
             Reply::Cut(status, headers, body) => {
                 let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -209,7 +214,7 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, st
                 // Reads the next byte or the end of the connection, so that the task does not live for ever.
                 stream.read_u8().await?;
             }
-            Reply::Close | Reply::After(..) | Reply::When(..) => return Ok(()),
+            Reply::Close | Reply::After(..) | Reply::When(..) | Reply::Answer(..) => return Ok(()),
         }
     }
     Ok(())

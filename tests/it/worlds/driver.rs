@@ -3,6 +3,11 @@
 
 use std::{
     fmt::Debug,
+    str::FromStr,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -42,30 +47,55 @@ fn disturbance() -> impl Strategy<Value = Disturbance> {
 
 /// Lives histories of a world until its time is over; panics with the seed and the shortest history that fails.
 pub(crate) fn run<W: World>() {
-    let hours = std::env::var("TIDINGS_TEST_WORLDS").ok().map(|text| text.parse::<f64>().unwrap());
-    let seed = std::env::var("SEED").ok().map(|text| text.parse::<u64>().unwrap());
+    let hours: Option<f64> = number("TIDINGS_TEST_WORLDS");
+    let seed: Option<u64> = number("SEED");
+    let threads = number("TIDINGS_TEST_WORLDS_AT_ONCE").unwrap_or(1);
     let time = hours.map_or(SHORT, |hours| Duration::from_secs_f64(hours * 3600.0));
     let began = Instant::now();
     let first = seed.unwrap_or_else(|| if hours.is_some() { fastrand::u64(..) } else { 0 });
-    let mut seeds = 0;
-    while began.elapsed() < time {
-        let seed = first.wrapping_add(seeds);
-        histories::<W>(seed);
-        seeds += 1;
-        if std::env::var("SEED").is_ok() {
-            break;
+    let (next, lived, failure) = (AtomicU64::new(first), AtomicU64::new(0), OnceLock::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while failure.get().is_none() && began.elapsed() < time {
+                    let seed_here = next.fetch_add(1, Ordering::Relaxed);
+                    if seed.is_some_and(|seed| seed != seed_here) {
+                        break;
+                    }
+                    match histories::<W>(seed_here) {
+                        Ok(()) => report::<W>(&lived, began.elapsed()),
+                        Err(wrong) => _ = failure.set(wrong),
+                    }
+                }
+            });
         }
+    });
+    tell::<W>(lived.load(Ordering::Relaxed), began.elapsed());
+    if let Some(failure) = failure.get() {
+        panic!("the world {} fails with {failure}", W::NAME);
     }
-    report::<W>(seeds);
+}
+
+fn number<T: FromStr<Err: Debug>>(variable: &str) -> Option<T> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap())
+}
+
+/// Counts the histories of a seed, and tells each full hundred.
+fn report<W: World>(lived: &AtomicU64, time: Duration) {
+    let before = lived.fetch_add(HISTORIES.into(), Ordering::Relaxed);
+    let after = before + u64::from(HISTORIES);
+    if before / 100 != after / 100 {
+        tell::<W>(after, time);
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "tells how much a long run has tried")]
-fn report<W: World>(seeds: u64) {
-    eprintln!("{}: {} histories", W::NAME, seeds * u64::from(HISTORIES));
+fn tell<W: World>(histories: u64, time: Duration) {
+    eprintln!("{}: {histories} histories in {:.0?}", W::NAME, time);
 }
 
-/// Lives the histories of one seed.
-fn histories<W: World>(seed: u64) {
+/// Lives the histories of one seed; the error has the seed and the shortest history that fails.
+fn histories<W: World>(seed: u64) -> Result<(), String> {
     let config = ProptestConfig {
         cases: HISTORIES,
         failure_persistence: None,
@@ -80,9 +110,7 @@ fn histories<W: World>(seed: u64) {
     let result = TestRunner::new_with_rng(config, random).run(&(W::switches(), steps), |(switches, history)| {
         runtime.block_on(live::<W>(switches, history)).map_err(TestCaseError::fail)
     });
-    if let Err(failure) = result {
-        panic!("the world {} fails with SEED={seed}: {failure}", W::NAME);
-    }
+    result.map_err(|failure| format!("SEED={seed}: {failure}"))
 }
 
 /// Lives one history.

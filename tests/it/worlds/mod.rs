@@ -4,8 +4,9 @@
 //! switches. When the world is quiet, the judge compares the truth with the registry, with the copies of subscribers,
 //! and with what the gateway has refused. A failure prints the seed and the shortest history that still fails.
 //!
-//! `TIDINGS_TEST_WORLDS` is a number of hours for which each world goes on with new seeds. `SEED` repeats the histories of
-//! one seed.
+//! `TIDINGS_TEST_WORLDS` is a number of hours for which each world goes on with new seeds. `TIDINGS_TEST_WORLDS_AT_ONCE` is
+//! the number of histories of a world that live side by side, because some wait most of their time. `SEED` repeats the
+//! histories of one seed.
 
 mod copies;
 mod driver;
@@ -20,6 +21,7 @@ mod platform;
 mod plug_in;
 mod rig;
 mod sfm;
+mod zip_file;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,13 +1,15 @@
-//! World of data platforms: records of an InvenioRDM, pages with linksets and projects of OSF, whose files change between the
+//! World of data platforms: records of an InvenioRDM, pages with linksets, projects of OSF and bags, whose files change between the
 //! requests to archive them, while traffic filters, busy servers and broken connections are in the way. Some gateways look
 //! at archived datasets again by themselves, and some platforms want a token, which their storage must not see.
 
+mod behaviour;
+mod checks;
 mod service;
+mod waits;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
 };
 
 use md5::Digest;
@@ -15,14 +17,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use self::service::{Behaviour, Dataset, Kind, NAMES, PAGES, Platform, Resume, SECRET, TOKEN};
+use self::{
+    behaviour::{Behaviour, Kind},
+    service::{Dataset, NAMES, PAGES, Platform, SECRET, TOKEN},
+};
 use crate::{
-    support::{gateway::PATIENCE, http_receiver::Receiver},
+    support::http_receiver::Receiver,
     worlds::{ItemTruth, Truth, World, driver, rig::Rig},
 };
-
-/// Time after which a dataset is requested again whose job does not end, because an older attempt waits.
-const JOB_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What happens at the platform.
 #[derive(Clone, Debug)]
@@ -52,12 +54,22 @@ pub(crate) enum Act {
     Break {
         downloads: u8,
     },
+    /// The next lists lack their last file, and still have the right number of files.
+    Shorten {
+        lists: u8,
+    },
+    /// The next downloads are not what the list says.
+    Lie {
+        downloads: u8,
+    },
     /// A gateway that watches an archived dataset looks at it.
     Look {
         dataset: u8,
     },
+    /// Somebody requests a dataset, and perhaps waits for the first attempt, so that it meets the troubles of this moment.
     Request {
         dataset: u8,
+        waits: bool,
     },
     /// Somebody requests the identifier of all versions, which redirects to the newest one.
     RequestWork {
@@ -86,6 +98,7 @@ impl DataPlatform {
             Kind::Invenio => format!("{base}/records/{}", 100 + u32::from(dataset)),
             Kind::Linkset => format!("{base}/d/{}", PAGES[usize::from(dataset)]),
             Kind::Osf => format!("{base}/osf/abcd{dataset}/"),
+            Kind::Bag => format!("{base}/bag/{dataset}/"),
         }
     }
 
@@ -101,117 +114,6 @@ impl DataPlatform {
         let response = rig.post("requests", &headers, body.to_string().as_bytes()).await;
         if (200..300).contains(&response.status) { Ok(number) } else { Err(format!("a request gets {response:?}")) }
     }
-
-    /// Returns the job of a dataset with its newest result, if there is one.
-    async fn job(url: &str, rig: &Rig) -> Option<Value> {
-        let jobs = rig.gateway().json("/filesets").await;
-        let id = jobs["filesets"].as_array().unwrap().iter().find(|job| job["dataset"] == url)?["id"].clone();
-        Some(rig.gateway().json(&format!("/filesets/{}", id.as_str().unwrap())).await)
-    }
-
-    /// Waits until a gateway that watches a dataset has its files; returns the job. If the platform has ended the watch,
-    /// somebody requests the dataset again.
-    async fn watched(&mut self, number: u8, rig: &mut Rig) -> Result<Value, String> {
-        let (url, began) = (self.url(number), Instant::now());
-        let expected: BTreeMap<String, String> = self.with(|platform| {
-            let files = platform.datasets[&number].files.iter();
-            files.map(|(name, content)| (platform.path(name), hex::encode(Sha256::digest(content)))).collect()
-        });
-        let mut last = Value::Null;
-        while began.elapsed() < 2 * PATIENCE {
-            if let Some(job) = Self::job(&url, rig).await {
-                let has_ended = ["failed", "blocked"].contains(&job["state"].as_str().unwrap());
-                if expected.is_empty() && (has_ended || job["state"] == "archived") {
-                    return Ok(job);
-                }
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let files = job["result"]["manifest"].as_array().into_iter().flatten();
-                let files: BTreeMap<_, _> = files.map(|file| (text(&file["path"]), text(&file["sha256"]))).collect();
-                if job["state"] == "archived" && files == expected {
-                    return Ok(job);
-                }
-                if has_ended {
-                    self.check_end_of_watch(&url, &job, rig).await?;
-                    return self.settled(&url, rig).await;
-                }
-                last = job;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Err(format!("the watch of {url} does not find {expected:#?}: {last:#}"))
-    }
-
-    /// Checks that a dataset whose watch has ended is not shown as archived.
-    async fn check_end_of_watch(&self, url: &str, job: &Value, rig: &Rig) -> Result<(), String> {
-        let encoded = url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
-        let object = rig.gateway().json(&format!("/objects?uri={encoded}")).await;
-        let own = object["items"].as_array().into_iter().flatten().find(|item| item["uri"] == url);
-        match own {
-            Some(own) if own["state"] == "ACTIVE" => Err(format!("an archived dataset is watched no more: {job:#}")),
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until a gateway that watches an archived dataset looks at it.
-    async fn look(&self, number: u8, rig: &Rig) -> Result<(), String> {
-        let looks = || self.with(|platform| platform.datasets[&number].looks);
-        let (before, began) = (looks(), Instant::now());
-        let job = if self.with(|platform| platform.behaviour.watches) {
-            Self::job(&self.url(number), rig).await
-        } else {
-            None
-        };
-        if job.is_none_or(|job| job["state"] != "archived") {
-            return Ok(());
-        }
-        while looks() == before {
-            if began.elapsed() > PATIENCE {
-                return Err("nobody looks at an archived dataset again".to_owned());
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
-    }
-
-    /// Checks that the gateway has not misunderstood the platform: no verdict that it has not given, no token for others.
-    async fn check_words(&self, rig: &Rig) -> Result<(), String> {
-        let restricted: Vec<_> = (0..3u8)
-            .filter(|number| self.with(|platform| platform.datasets[number].was_restricted))
-            .map(|number| self.url(number))
-            .collect();
-        for change in rig.gateway().changes().await {
-            let is_restricted = restricted.iter().any(|url| change["object"] == url.as_str());
-            for item in change["items"].as_array().into_iter().flatten() {
-                let state = item["stateAfter"].as_str().unwrap_or_default();
-                if state == "PLATFORM_NOT_FOUND" || (state == "PLATFORM_RESTRICTED" && !is_restricted) {
-                    return Err(format!("the platform has not said {state}: {change:#}"));
-                }
-            }
-        }
-        let leaks = self.with(|platform| platform.leaks.clone());
-        if leaks.is_empty() { Ok(()) } else { Err(format!("requests of others get the token: {leaks:?}")) }
-    }
-
-    /// Requests a dataset, and waits until its job has ended; returns the job.
-    async fn settled(&mut self, url: &str, rig: &mut Rig) -> Result<Value, String> {
-        let began = Instant::now();
-        let mut last = Value::Null;
-        while began.elapsed() < 2 * PATIENCE {
-            let number = self.request(url, rig).await?;
-            let asked = Instant::now();
-            while asked.elapsed() < JOB_PATIENCE {
-                if let Some(details) = Self::job(url, rig).await {
-                    let is_own = details["request"]["link_source_id"] == number.as_str();
-                    if is_own && ["archived", "failed", "blocked"].contains(&details["state"].as_str().unwrap()) {
-                        return Ok(details);
-                    }
-                    last = details;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
-        Err(format!("the job of {url} does not end: {last:#}"))
-    }
 }
 
 impl World for DataPlatform {
@@ -221,30 +123,7 @@ impl World for DataPlatform {
     const NAME: &'static str = "platform";
 
     fn switches() -> BoxedStrategy<Behaviour> {
-        let kind = prop_oneof![Just(Kind::Invenio), Just(Kind::Linkset), Just(Kind::Osf)];
-        let filter = prop_oneof![
-            Just((403, "text/html")),
-            Just((403, "application/octet-stream")),
-            Just((403, "Text/HTML; charset=utf-8")),
-            Just((200, "text/html")),
-            Just((202, "text/html")),
-        ];
-        let resume =
-            prop_oneof![Just(Resume::Etag), Just(Resume::WrongEtag), Just(Resume::NoValidator), Just(Resume::Whole)];
-        let busy: [(u16, &'static [(&str, &str)]); 6] = [
-            (429, &[("retry-after", "0")]),
-            (503, &[("retry-after", "0")]),
-            (429, &[("x-ratelimit-reset", "0")]),
-            (502, &[]),
-            (429, &[("retry-after", "1")]),
-            (503, &[("retry-after", "1")]),
-        ];
-        let busy = (0..busy.len()).prop_map(move |at| busy[at]);
-        (kind, filter, busy, resume, any::<[bool; 6]>())
-            .prop_map(|(kind, filter, busy, resume, [signs, challenges, items, overlaps, watches, wants_token])| {
-                Behaviour { kind, signs, filter, busy, challenges, items, overlaps, watches, wants_token, resume }
-            })
-            .boxed()
+        Behaviour::any()
     }
 
     fn step() -> BoxedStrategy<Act> {
@@ -257,9 +136,11 @@ impl World for DataPlatform {
                 .prop_map(|(dataset, is_restricted)| Act::Restrict { dataset, is_restricted }),
             1 => (1..3u8).prop_map(|requests| Act::Filter { requests }),
             1 => (1..3u8).prop_map(|requests| Act::Busy { requests }),
-            1 => (1..3u8).prop_map(|downloads| Act::Break { downloads }),
+            2 => (1..3u8).prop_map(|downloads| Act::Break { downloads }),
+            3 => (1..4u8).prop_map(|lists| Act::Shorten { lists }),
+            2 => (1..3u8).prop_map(|downloads| Act::Lie { downloads }),
             1 => dataset.clone().prop_map(|dataset| Act::Look { dataset }),
-            4 => dataset.clone().prop_map(|dataset| Act::Request { dataset }),
+            6 => (dataset.clone(), any::<bool>()).prop_map(|(dataset, waits)| Act::Request { dataset, waits }),
             1 => dataset.prop_map(|dataset| Act::RequestWork { dataset }),
         ]
         .boxed()
@@ -273,6 +154,10 @@ impl World for DataPlatform {
             filtered: 0,
             busy: 0,
             broken: 0,
+            partial: 0,
+            lies: 0,
+            continuable: None,
+            restarts: Vec::new(),
             storage: String::new(),
             leaks: Vec::new(),
         };
@@ -288,7 +173,9 @@ impl World for DataPlatform {
 
     fn settings(&self) -> String {
         let address = self.server.address;
-        let Behaviour { items, watches, wants_token, .. } = self.with(|platform| platform.behaviour.clone());
+        let behaviour = self.with(|platform| platform.behaviour.clone());
+        let Behaviour { items, watches, wants_token, bundle, .. } = behaviour;
+        let bundles = if bundle.is_some() { "bundle_file_count = 1\n" } else { "" };
         let items = if items { "web_file_count = 0\n" } else { "" };
         let watch = if watches { "watch = \"1s\"\n" } else { "" };
         let tokens = if wants_token {
@@ -297,7 +184,7 @@ impl World for DataPlatform {
             String::new()
         };
         format!(
-            "[filesets]\n{items}[filesets.platforms]\nzenodo = [\"http://{address}\"]\nosf = \"http://{address}/osf\"\n\
+            "[filesets]\n{items}{bundles}[filesets.platforms]\nzenodo = [\"http://{address}\"]\nosf = \"http://{address}/osf\"\n\
              osf_api = \"http://{address}/osfapi\"\ndatacite = \"http://{address}/datacite\"\n\
              {tokens}[sources.requests]\ntransport = \"http\"\ndialect = \"fileset-request\"\n\
              [sources.archive]\ntransport = \"fileset\"\ndialect = \"fileset-result\"\nof = [\"requests\"]\n\
@@ -306,30 +193,38 @@ impl World for DataPlatform {
     }
 
     async fn live(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        // What breaks off may be another dataset by now, or another gateway.
+        self.with(|platform| platform.continuable = None);
         match act {
             Act::Put { dataset, file, version } => self.with(|platform| {
                 let content = format!("{dataset};{file};{version}\n").repeat(1 + usize::from(version));
-                let files = &mut platform.datasets.get_mut(&dataset).unwrap().files;
-                files.insert(NAMES[usize::from(file)].to_owned(), content.into_bytes());
+                platform.change(dataset, |files| {
+                    _ = files.insert(NAMES[usize::from(file)].to_owned(), content.into_bytes());
+                });
             }),
             Act::Remove { dataset, file } => self.with(|platform| {
-                platform.datasets.get_mut(&dataset).unwrap().files.remove(NAMES[usize::from(file)]);
+                platform.change(dataset, |files| _ = files.remove(NAMES[usize::from(file)]));
             }),
             Act::Restrict { dataset, is_restricted } => self.with(|platform| {
                 // A page has no interface that could say so.
-                if platform.behaviour.kind != Kind::Linkset {
+                if platform.behaviour.kind.has_interface() {
                     let dataset = platform.datasets.get_mut(&dataset).unwrap();
                     dataset.is_restricted = is_restricted;
                     dataset.was_restricted |= is_restricted;
                 }
             }),
             Act::Break { downloads } => self.with(|platform| platform.broken = downloads),
+            Act::Shorten { lists } => self.with(|platform| platform.partial = lists),
+            Act::Lie { downloads } => self.with(|platform| platform.lies = downloads),
             Act::Look { dataset } => self.look(dataset, rig).await?,
             Act::Filter { requests } => self.with(|platform| platform.filtered = requests),
             Act::Busy { requests } => self.with(|platform| platform.busy = requests),
-            Act::Request { dataset } => {
+            Act::Request { dataset, waits } => {
                 let url = self.url(dataset);
-                self.request(&url, rig).await?;
+                let number = self.request(&url, rig).await?;
+                if waits {
+                    Self::attempted(&url, &number, rig).await;
+                }
                 self.with(|platform| platform.datasets.get_mut(&dataset).unwrap().is_requested = true);
             }
             Act::RequestWork { dataset } if self.with(|platform| platform.behaviour.kind) == Kind::Invenio => {
@@ -346,6 +241,7 @@ impl World for DataPlatform {
         // Restricted datasets open again, so that what was archived of them in between does not matter.
         self.with(|platform| {
             (platform.filtered, platform.busy, platform.broken) = (0, 0, 0);
+            (platform.partial, platform.lies) = (0, 0);
             platform.datasets.values_mut().for_each(|dataset| dataset.is_restricted = false);
         });
         let mut items = BTreeMap::new();
@@ -379,8 +275,10 @@ impl World for DataPlatform {
                 }
             }
         }
-        self.check_words(rig).await?;
-        let changes = Value::from(rig.gateway().changes().await).to_string();
+        let changes = rig.gateway().changes().await;
+        self.check_words(&changes)?;
+        self.check_history(&changes)?;
+        let changes = Value::from(changes).to_string();
         if changes.contains(SECRET) { Err(format!("a change publishes a signed URL: {changes}")) } else { Ok(()) }
     }
 
@@ -390,7 +288,7 @@ impl World for DataPlatform {
         for number in 0..3u8 {
             let (dataset, paths) = self.with(|platform| {
                 let dataset = platform.datasets[&number].clone();
-                let paths: Vec<_> = dataset.files.keys().map(|name| platform.path(name)).collect();
+                let paths = platform.paths(&dataset.files);
                 (dataset, paths)
             });
             let url = self.url(number);
@@ -409,7 +307,7 @@ impl World for DataPlatform {
             }
             let Some(files) = dataset.archived else {
                 // What it had before it was empty stays.
-                unsettled.extend(NAMES.iter().map(|name| uri(&url, name)));
+                unsettled.extend(self.possible_uris(number));
                 unsettled.insert(url.clone());
                 continue;
             };

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    process::Stdio,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -11,8 +12,9 @@ use tempfile::TempDir;
 
 use crate::{
     support::{
-        gateway::{Gateway, PATIENCE},
+        gateway::{Gateway, PATIENCE, command},
         http_receiver::{Receiver, Reply},
+        shifted_clock::shift_clock,
         webhook_fixture::SECRET,
         websub_fixture::LOCAL,
     },
@@ -37,10 +39,42 @@ impl HookResponse {
     }
 }
 
+/// Returns the time after which something counts as one that does not happen. A long run may have what other work leaves of a
+/// machine.
+pub(crate) fn patience() -> Duration {
+    let is_long_run = std::env::var_os("TIDINGS_TEST_WORLDS").is_some();
+    if is_long_run { 20 * PATIENCE } else { PATIENCE }
+}
+
+/// Looks for something that is going to happen, with waits that grow, so that a look costs little of what it waits for.
+pub(crate) struct Looks {
+    end: Instant,
+    wait: Duration,
+}
+
+impl Looks {
+    const FIRST_WAIT: Duration = Duration::from_millis(3);
+    const LONGEST_WAIT: Duration = Duration::from_millis(150);
+
+    /// Begins to look, for no longer than this time.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self { end: Instant::now() + patience, wait: Self::FIRST_WAIT }
+    }
+
+    /// Waits until the next look; returns false if the time is over.
+    pub(crate) async fn wait(&mut self) -> bool {
+        tokio::time::sleep(self.wait).await;
+        self.wait = (self.wait * 3 / 2).min(Self::LONGEST_WAIT);
+        Instant::now() < self.end
+    }
+}
+
 /// Gateway with its journal and its subscribers.
 pub(crate) struct Rig {
     folder: TempDir,
     gateway: Gateway,
+    /// Days by which the clock of the gateway is ahead.
+    days: i64,
     kill_after: Option<Duration>,
     /// Whether the last run of a harvest was interrupted by a kill.
     pub(crate) was_interrupted: bool,
@@ -75,8 +109,8 @@ impl Rig {
             );
         }
         fs::write(folder.path().join("tidings.toml"), configuration).unwrap();
-        let gateway = gateway(&folder);
-        Self { folder, gateway, kill_after: None, was_interrupted: false, copies, _receiver: receiver }
+        let gateway = gateway(&folder, 0);
+        Self { folder, gateway, days: 0, kill_after: None, was_interrupted: false, copies, _receiver: receiver }
     }
 
     /// Returns the running gateway.
@@ -87,7 +121,13 @@ impl Rig {
     /// Kills the gateway like a power cut, and starts it again.
     pub(crate) fn kill(&mut self) {
         self.gateway.kill();
-        self.gateway = gateway(&self.folder);
+        self.gateway = gateway(&self.folder, self.days);
+    }
+
+    /// Lets so many days go by for the gateway, which is killed and started again.
+    pub(crate) fn let_days_go_by(&mut self, days: i64) {
+        self.days += days;
+        self.kill();
     }
 
     /// Kills the gateway this long after the next message has been sent.
@@ -127,10 +167,19 @@ impl Rig {
 
     /// Requests a run of a harvest, waits until it has ended, and returns it.
     pub(crate) async fn harvest(&mut self, name: &str) -> Value {
+        self.run(name, "").await
+    }
+
+    /// Requests a run that lists everything, waits until it has ended, and returns it.
+    pub(crate) async fn harvest_everything(&mut self, name: &str) -> Value {
+        self.run(name, "?full=true").await
+    }
+
+    async fn run(&mut self, name: &str, query: &str) -> Value {
         let path = format!("/harvests/{name}");
         let ended = |harvest: &Value| harvest["run"]["state"].as_str().is_some_and(|state| state != "running");
         let first = self.harvest_when(&path, ended).await;
-        let requested = self.gateway.http.post(format!("{}{path}/run", self.gateway.url)).send().await.unwrap();
+        let requested = self.gateway.http.post(format!("{}{path}/run{query}", self.gateway.url)).send().await.unwrap();
         assert_eq!(requested.status(), reqwest::StatusCode::ACCEPTED);
         self.was_interrupted = self.kill_after.is_some();
         if let Some(after) = self.kill_after.take() {
@@ -144,35 +193,39 @@ impl Rig {
 
     /// Waits until a harvest meets a condition.
     async fn harvest_when(&self, path: &str, condition: impl Fn(&Value) -> bool) -> Value {
-        let began = Instant::now();
+        let mut looks = Looks::new(patience());
         loop {
             let harvest = self.gateway.json(path).await;
             if condition(&harvest) {
                 return harvest;
             }
-            assert!(began.elapsed() < PATIENCE, "{harvest:#}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert!(looks.wait().await, "{harvest:#}");
         }
     }
 
     /// Waits until every subscriber has confirmed the newest change, and returns the copies.
     pub(crate) async fn copies(&mut self) -> Vec<SubscriberCopy> {
         let head = self.gateway.head().await;
-        let began = Instant::now();
+        let mut looks = Looks::new(patience());
         loop {
             let list = self.gateway.json("/subscriptions").await;
             let subscriptions = list["subscriptions"].as_array().unwrap();
             if subscriptions.iter().all(|one| one["cursor"].as_u64() == Some(head)) {
                 return self.copies.lock().unwrap().clone();
             }
-            assert!(began.elapsed() < PATIENCE, "the subscribers do not get change {head}: {list:#}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert!(looks.wait().await, "the subscribers do not get change {head}: {list:#}");
         }
     }
 }
 
-/// Starts the gateway of a world with its configuration and journal.
-fn gateway(folder: &TempDir) -> Gateway {
-    let configuration = folder.path().join("tidings.toml");
-    Gateway::start_with(&folder.path().join("data"), &["--config", configuration.to_str().unwrap()])
+/// Starts the gateway of a world with its configuration and journal, and with a clock that is so many days ahead.
+fn gateway(folder: &TempDir, days: i64) -> Gateway {
+    const SECONDS_OF_A_DAY: i64 = 24 * 60 * 60;
+    let (data, configuration) = (folder.path().join("data"), folder.path().join("tidings.toml"));
+    let mut serve = command();
+    serve.stderr(Stdio::null());
+    if days > 0 {
+        shift_clock(&mut serve, days * SECONDS_OF_A_DAY);
+    }
+    Gateway::start_as(serve, &data, &["--listen", "127.0.0.1:0", "--config", configuration.to_str().unwrap()])
 }

@@ -1,63 +1,23 @@
-//! Simulated data platform: its datasets, and its answers as an InvenioRDM, as pages with linksets, or as OSF.
+//! Simulated data platform: its datasets, and its answers as an InvenioRDM, as pages with linksets, as OSF, or as a server of
+//! bags.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use md5::{Digest, Md5};
 use serde_json::{Value, json};
+use sha2::Sha256;
 
-use crate::support::http_receiver::{ReceivedRequest, Reply};
+use super::behaviour::{Behaviour, Bundle, Kind, Resume};
+use crate::{
+    support::http_receiver::{ReceivedRequest, Reply},
+    worlds::zip_file::{Names, zip},
+};
 
 /// A credential that storage puts into redirections.
 pub(super) const SECRET: &str = "7c0ffee7";
 
 /// Access token of the platform.
 pub(super) const TOKEN: &str = "70ken";
-
-/// Way in which the platform continues a download.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resume {
-    /// Ranges and an ETag of the content.
-    Etag,
-    /// Ranges, and the same ETag for all contents. Only a platform that lists digests has this mistake, because nobody
-    /// could notice it otherwise.
-    WrongEtag,
-    /// Ranges without a validator.
-    NoValidator,
-    /// The whole file.
-    Whole,
-}
-
-/// Kind of platform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Invenio,
-    /// A page with some files in the header, and all in the linkset.
-    Linkset,
-    Osf,
-}
-
-/// Behaviour of this platform.
-#[derive(Clone, Debug)]
-pub(crate) struct Behaviour {
-    pub(super) kind: Kind,
-    /// Files redirect to signed URLs of a storage.
-    pub(super) signs: bool,
-    /// Status and media type of the page of the traffic filter.
-    pub(super) filter: (u16, &'static str),
-    /// Status and headers of a busy server.
-    pub(super) busy: (u16, &'static [(&'static str, &'static str)]),
-    /// Landing pages redirect to a challenge.
-    pub(super) challenges: bool,
-    /// Gateways put datasets into items, and not into WARC files.
-    pub(super) items: bool,
-    /// Unsorted pages of a list repeat the last entry of the page before, and displace another.
-    pub(super) overlaps: bool,
-    /// Gateways look at archived datasets every second.
-    pub(super) watches: bool,
-    /// Interface and files need a token.
-    pub(super) wants_token: bool,
-    pub(super) resume: Resume,
-}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dataset {
@@ -69,6 +29,8 @@ pub(super) struct Dataset {
     pub(super) was_restricted: bool,
     /// Number of requests for the landing page.
     pub(super) looks: u32,
+    /// Contents that the dataset had at any time.
+    pub(super) history: Vec<BTreeMap<String, Vec<u8>>>,
     /// Files at the last time that the dataset was open and quiet, if it was archived then.
     pub(super) archived: Option<BTreeMap<String, Vec<u8>>>,
 }
@@ -81,6 +43,14 @@ pub(super) struct Platform {
     pub(super) busy: u8,
     /// Number of next downloads that break off.
     pub(super) broken: u8,
+    /// Number of next lists that lack their last file, but not in their numbers.
+    pub(super) partial: u8,
+    /// Number of next downloads that are not what the list says.
+    pub(super) lies: u8,
+    /// The newest download that broke off and can be continued: dataset, name and content of the file.
+    pub(super) continuable: Option<(u8, String, Vec<u8>)>,
+    /// Downloads that began again although they could be continued.
+    pub(super) restarts: Vec<String>,
     /// Address of the storage, which is another origin.
     pub(super) storage: String,
     /// Requests that have a token without being allowed to.
@@ -92,6 +62,12 @@ pub(super) const NAMES: [&str; 5] = ["a.csv", "d/b.csv", "c: x.csv", "ü ß.csv"
 
 /// Names of datasets with pages: they agree in the characters that an item can have.
 pub(super) const PAGES: [&str; 3] = ["%C3%A4", "%C3%B6", "%C3%BC"];
+
+/// Name that all files of a page have in `Content-Disposition`, if their names clash.
+pub(super) const CLASHING_NAME: &str = "data.csv";
+
+/// Manifest of a bag.
+const MANIFEST: &str = "manifest-sha256.txt";
 
 pub(super) fn answer(status: u16, media_type: &str, body: impl Into<String>) -> Reply {
     Reply::Answer(status, vec![("content-type", media_type.to_owned())], body.into())
@@ -106,13 +82,22 @@ pub(super) fn encoded(text: &str) -> String {
 }
 
 impl Platform {
+    /// Changes the files of a dataset.
+    pub(super) fn change(&mut self, dataset: u8, act: impl FnOnce(&mut BTreeMap<String, Vec<u8>>)) {
+        let dataset = self.datasets.get_mut(&dataset).unwrap();
+        act(&mut dataset.files);
+        dataset.history.push(dataset.files.clone());
+    }
+
     pub(super) fn answer(&mut self, request: &ReceivedRequest) -> Reply {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let base = format!("http://{}", request.header("host"));
-        let is_page = path.starts_with("/records/") || path.starts_with("/d/") || path.starts_with("/osf/");
+        let is_page = ["/records/", "/d/", "/osf/", "/bag/"].iter().any(|start| path.starts_with(start))
+            && !path.ends_with(".txt")
+            && !path.contains("/data/");
         let has_token = request.header("authorization") == format!("Bearer {TOKEN}");
         let is_interface = ["/api/", "/osfapi/", "/f/"].iter().any(|start| path.starts_with(start));
-        if !request.header("authorization").is_empty() && (!is_interface || self.behaviour.kind == Kind::Linkset) {
+        if !request.header("authorization").is_empty() && (!is_interface || !self.behaviour.kind.has_interface()) {
             self.leaks.push(format!("{base}{}", request.path));
         }
         if is_page && let Some(dataset) = self.requested(path) {
@@ -120,17 +105,19 @@ impl Platform {
         }
         if self.busy > 0 && !is_page {
             self.busy -= 1;
+            self.continuable = None;
             let (status, headers) = self.behaviour.busy;
             let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
             return Reply::Answer(status, headers, "busy".to_owned());
         }
         if self.filtered > 0 && !is_page {
             self.filtered -= 1;
+            self.continuable = None;
             let (status, media_type) = self.behaviour.filter;
             let page = if status == 202 { "" } else { "<html><title>403 Forbidden</title>unusual traffic" };
             return answer(status, media_type, page);
         }
-        if self.behaviour.wants_token && is_interface && self.behaviour.kind != Kind::Linkset && !has_token {
+        if self.behaviour.wants_token && is_interface && self.behaviour.kind.has_interface() && !has_token {
             return answer(401, "application/json", "{\"message\":\"must have current bearer token\"}");
         }
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -145,7 +132,13 @@ impl Platform {
             ["records" | "osf", _] => answer(200, "text/html", "<html>A dataset"),
             ["d", name] => self.page(name),
             ["ls", number] => self.linkset(number.parse().unwrap(), &base),
+            ["api", "records", id, "files-archive"] => self.bundle(dataset_of(id)),
             ["api", "records", id] => self.record(id, &base),
+            ["bag", number] => {
+                answer(200, "text/html", format!("<html><a href=\"/bag/{number}/{MANIFEST}\">A bag</a>"))
+            }
+            ["bag", number, file @ ("bag-info.txt" | MANIFEST)] => self.tag_file(number.parse().unwrap(), file),
+            ["bag", number, "data", path @ ..] => self.file(number.parse().unwrap(), &path.join("/"), request),
             ["osfapi", "nodes", id] => {
                 self.open(dataset_of(id), |_| json(&json!({ "data": { "attributes": { "title": "T" } } })))
             }
@@ -177,14 +170,67 @@ impl Platform {
         }
     }
 
-    pub(super) fn record(&self, id: &str, base: &str) -> Reply {
+    /// Returns the files of a dataset as a list has them.
+    fn listed(&mut self, number: u8) -> BTreeMap<String, Vec<u8>> {
+        let Some(dataset) = self.datasets.get(&number) else { return BTreeMap::new() };
+        let mut files = dataset.files.clone();
+        if self.partial > 0 {
+            self.partial -= 1;
+            files.pop_last();
+        }
+        files
+    }
+
+    /// Returns the zip file with all files.
+    fn bundle(&self, number: u8) -> Reply {
+        self.open(number, |dataset| {
+            let mut entries: Vec<_> = dataset.files.iter().map(|(name, content)| (&**name, content.clone())).collect();
+            let names = match self.behaviour.bundle {
+                Some(Bundle::Refused) => return answer(413, "application/json", "{\"message\":\"too large\"}"),
+                Some(Bundle::TimesOut) => return answer(504, "text/html", "<html>Gateway Time-out"),
+                Some(Bundle::LeavesOut) => {
+                    let left = entries.pop().map_or_else(String::new, |(name, _)| name.to_owned());
+                    entries.push(("MANIFEST.TXT", format!("{left} was left out").into_bytes()));
+                    Names::Utf8
+                }
+                Some(Bundle::Renames) => Names::Backslashes,
+                Some(Bundle::Whole) | None => Names::Utf8WithoutFlag,
+            };
+            Reply::Bytes(200, vec![("content-type", "application/zip".to_owned())], zip(&entries, names))
+        })
+    }
+
+    /// Returns the manifest of a bag, or its numbers.
+    fn tag_file(&mut self, number: u8, file: &str) -> Reply {
+        let listed = if file == MANIFEST { self.listed(number) } else { BTreeMap::new() };
+        self.open(number, |dataset| {
+            let bytes: usize = dataset.files.values().map(Vec::len).sum();
+            let line = |(name, content): (&String, &Vec<u8>)| {
+                let digest = hex::encode(Sha256::digest(content));
+                format!("{digest}  data/{}\n", name.replace('%', "%25"))
+            };
+            let text = match file {
+                MANIFEST => listed.iter().map(line).collect(),
+                _ => format!("Payload-Oxum: {bytes}.{}\n", dataset.files.len()),
+            };
+            answer(200, "text/plain; charset=utf-8", text)
+        })
+    }
+
+    pub(super) fn record(&mut self, id: &str, base: &str) -> Reply {
         let number = dataset_of(id);
+        let listed = self.listed(number);
+        let counts = self.behaviour.counts;
         self.open(number, |dataset| {
             let entry = |(name, content): (&String, &Vec<u8>)| {
                 json!({ "key": name, "size": content.len(), "checksum": format!("md5:{}", hex::encode(Md5::digest(content))),
                     "links": { "content": format!("{base}/f/{number}/{}", encoded(name)) } })
             };
-            let files: Vec<_> = dataset.files.iter().map(entry).collect();
+            let mut files = Value::from(listed.iter().map(entry).collect::<Vec<_>>());
+            if counts || listed.len() < dataset.files.len() {
+                let bytes: usize = dataset.files.values().map(Vec::len).sum();
+                files = json!({ "enabled": true, "count": dataset.files.len(), "total_bytes": bytes, "entries": files });
+            }
             json(&json!({ "id": id.parse::<u32>().unwrap(), "conceptrecid": format!("90{id}"), "files": files,
                 "metadata": { "title": "T", "access_right": "open" } }))
         })
@@ -209,14 +255,15 @@ impl Platform {
         json(&json!({ "linkset": [{ "anchor": format!("{base}/d/{}", PAGES[number]), "item": items }] }))
     }
 
-    pub(super) fn osf_page(&self, id: &str, query: &str, base: &str) -> Reply {
+    pub(super) fn osf_page(&mut self, id: &str, query: &str, base: &str) -> Reply {
         let number = dataset_of(id);
+        let listed = self.listed(number);
         let page: usize = url::form_urlencoded::parse(query.as_bytes())
             .find(|(name, _)| name == "page")
             .map_or(1, |(_, page)| page.parse().unwrap());
         let is_sorted = query.contains("sort=");
         self.open(number, |dataset| {
-            let all: Vec<_> = dataset.files.iter().collect();
+            let all: Vec<_> = listed.iter().collect();
             let start = (page - 1) * 2;
             let mut shown: Vec<_> = all.iter().skip(start).take(2).copied().collect();
             if self.behaviour.overlaps && !is_sorted && start > 0 && !shown.is_empty() {
@@ -229,7 +276,7 @@ impl Platform {
             };
             let entries: Vec<_> = shown.into_iter().map(entry).collect();
             let next = (start + 2 < all.len()).then(|| format!("{base}{}?page={}", osf_list(id), page + 1));
-            json(&json!({ "data": entries, "links": { "next": next, "meta": { "total": all.len() } } }))
+            json(&json!({ "data": entries, "links": { "next": next, "meta": { "total": dataset.files.len() } } }))
         })
     }
 
@@ -238,13 +285,35 @@ impl Platform {
         let decoded = percent_encoding::percent_decode_str(name).decode_utf8().unwrap().into_owned();
         let breaks = self.broken > 0;
         self.broken = self.broken.saturating_sub(1);
-        let Behaviour { kind, resume, .. } = self.behaviour;
+        let Behaviour { kind, resume, clashes, .. } = self.behaviour;
+        // Nobody can notice a lie about a file of which the list says nothing.
+        let lies = self.lies > 0 && kind != Kind::Linkset;
+        self.lies = self.lies.saturating_sub(1);
+        let content = self.datasets.get(&number).and_then(|dataset| dataset.files.get(&decoded)).cloned();
+        let this = content.map(|content| (number, decoded.clone(), content));
+        if self
+            .continuable
+            .take_if(|former| (&former.0, &former.1) == (&number, &decoded))
+            .is_some_and(|former| this.as_ref() == Some(&former) && request.header("range").is_empty())
+        {
+            self.restarts.push(format!("{decoded} of dataset {number}"));
+        }
+        let can_verify = matches!(kind, Kind::Invenio | Kind::Bag);
+        let has_etag = matches!(resume, Resume::Etag | Resume::WrongEtag);
+        if breaks && !lies && (has_etag || resume == Resume::NoValidator && can_verify) {
+            self.continuable = this;
+        }
         self.open(number, |dataset| {
             let Some(content) = dataset.files.get(&decoded) else {
                 return answer(404, "application/json", "{\"message\":\"no such file\"}");
             };
+            if lies {
+                // Another size, because OSF tells no digests here.
+                return answer(200, "text/csv", "something else".repeat(2));
+            }
             let mut headers = vec![("content-type", "text/csv".to_owned())];
             if kind == Kind::Linkset {
+                let name = if clashes { CLASHING_NAME } else { name };
                 headers.push(("content-disposition", format!("attachment; filename*=UTF-8''{name}")));
             }
             let etag = match resume {
@@ -268,12 +337,16 @@ impl Platform {
         })
     }
 
-    /// Returns the path of a file of the dataset in a result.
-    pub(super) fn path(&self, name: &str) -> String {
-        match self.behaviour.kind {
+    /// Returns the paths of these files in a result, in their order.
+    pub(super) fn paths(&self, files: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+        let path = |(at, name): (usize, &String)| match self.behaviour.kind {
+            Kind::Linkset if self.behaviour.clashes && at == 0 => CLASHING_NAME.to_owned(),
+            Kind::Linkset if self.behaviour.clashes => format!("{}-{CLASHING_NAME}", at + 1),
             Kind::Linkset => name.rsplit('/').next().unwrap().to_owned(),
-            Kind::Invenio | Kind::Osf => name.to_owned(),
-        }
+            Kind::Invenio | Kind::Osf => name.clone(),
+            Kind::Bag => format!("data/{name}"),
+        };
+        files.keys().enumerate().map(path).collect()
     }
 }
 
