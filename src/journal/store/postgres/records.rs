@@ -58,7 +58,8 @@ impl Records for PostgresStore {
 
 /// Prepares all statements of the record tables, in one round trip.
 pub(super) async fn prepare_all(session: &Session) -> Result<(), StoreError> {
-    let texts: Vec<_> = TEXTS.iter().flat_map(|texts| texts.iter().map(|sql| sql.text())).collect();
+    let texts: Vec<_> =
+        TEXTS.iter().flat_map(|texts| texts.iter().map(|sql| sql.of_arrays.unwrap_or(sql.text))).collect();
     session.prepare(&texts).await
 }
 
@@ -87,11 +88,16 @@ pub(super) async fn query_all(
 
 /// Executes a statement.
 pub(super) async fn execute(session: &Session, statement: &Statement<'_>) -> Result<u64, StoreError> {
-    session.execute(statement.sql.text(), &parameters(statement)).await
+    session.execute(text(statement), &parameters(statement)).await
 }
 
 async fn query(session: &Session, statement: &Statement<'_>) -> Result<Vec<tokio_postgres::Row>, StoreError> {
-    session.query(statement.sql.text(), &parameters(statement)).await
+    session.query(text(statement), &parameters(statement)).await
+}
+
+/// Returns the text of a statement. All statements of a text have lists, or none has.
+fn text(statement: &Statement<'_>) -> &'static str {
+    statement.sql.of_arrays.unwrap_or(statement.sql.text)
 }
 
 fn parameters<'s>(statement: &'s Statement<'_>) -> Vec<Parameter<'s>> {
@@ -100,7 +106,7 @@ fn parameters<'s>(statement: &'s Statement<'_>) -> Vec<Parameter<'s>> {
 
 /// Prepares statements, because one that is not prepared would be overtaken by the next one.
 pub(super) async fn prepare(session: &Session, statements: &[Statement<'_>]) -> Result<(), StoreError> {
-    let mut texts: Vec<_> = statements.iter().map(|statement| statement.sql.text()).collect();
+    let mut texts: Vec<_> = statements.iter().map(text).collect();
     texts.sort_unstable();
     texts.dedup();
     session.prepare(&texts).await
@@ -132,6 +138,8 @@ impl ToSql for Value<'_> {
             Self::Flag(flag) => flag.to_sql_checked(ty, out),
             Self::Text(text) => text.as_ref().to_sql_checked(ty, out),
             Self::Bytes(bytes) => bytes.to_sql_checked(ty, out),
+            Self::Texts(texts) => texts.to_sql_checked(ty, out),
+            Self::Ints(numbers) => numbers.to_sql_checked(ty, out),
         }
     }
 

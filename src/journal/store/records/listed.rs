@@ -7,14 +7,23 @@ use super::{
     value::{Cells, values},
 };
 use crate::{
-    journal::harvest::{Claim, FormerRecords, ListedCounts, ListedRecord, ListedRecords, MAX_CLAIMS},
+    journal::harvest::{Claim, FormerRecords, ListedCounts, ListedRecords, MAX_CLAIMS},
     model::{SourceName, Timestamp},
 };
 
 statements! {
     WRITE = "INSERT INTO harvest_records (source, identifier, listed, validator) VALUES ($1, $2, $3, $4)
-        ON CONFLICT (source, identifier) DO UPDATE SET (listed, validator) = (excluded.listed, excluded.validator)";
-    REMOVE = "DELETE FROM harvest_records WHERE source = $1 AND identifier = $2";
+        ON CONFLICT (source, identifier) DO UPDATE SET (listed, validator) = (excluded.listed, excluded.validator)",
+        // A page may have an identifier twice, which one statement must not write twice.
+        of arrays: "INSERT INTO harvest_records (source, identifier, listed, validator)
+            SELECT DISTINCT ON (identifier) $1::text, identifier, listed, validator
+            FROM unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY
+                AS present (identifier, listed, validator, position)
+            ORDER BY identifier, position DESC
+            ON CONFLICT (source, identifier) DO UPDATE
+                SET (listed, validator) = (excluded.listed, excluded.validator)";
+    REMOVE = "DELETE FROM harvest_records WHERE source = $1 AND identifier = $2",
+        of arrays: "DELETE FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
     REMOVE_ALL = "DELETE FROM harvest_records WHERE source = $1";
     /// Copies the records of a source to another name. Those that the name has already stay.
     COPY = "INSERT INTO harvest_records (source, identifier, listed, validator)
@@ -26,10 +35,18 @@ statements! {
         WHERE source = $1 AND listed >= 0";
     MISSING = "SELECT identifier FROM harvest_records
         WHERE source = $1 AND identifier > $2 AND listed < $3 AND listed >= 0 ORDER BY identifier LIMIT $4";
-    VALIDATOR = "SELECT identifier, validator FROM harvest_records WHERE source = $1 AND identifier = $2";
+    VALIDATOR = "SELECT identifier, validator FROM harvest_records WHERE source = $1 AND identifier = $2",
+        of arrays:
+            "SELECT identifier, validator FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
     CLAIMS = "SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
         FROM harvests JOIN harvest_records AS listed ON listed.source = harvests.source AND listed.identifier = $2
-        WHERE harvests.source <> $1 ORDER BY listed.source LIMIT $3";
+        WHERE harvests.source <> $1 ORDER BY listed.source LIMIT $3",
+        of arrays: "SELECT claim.* FROM unnest($2::text[]) AS asked (identifier), LATERAL (
+                SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
+                FROM harvests JOIN harvest_records AS listed
+                    ON listed.source = harvests.source AND listed.identifier = asked.identifier
+                WHERE harvests.source <> $1 ORDER BY listed.source LIMIT $3
+            ) AS claim";
     /// The cross joins keep the order of the tables in SQLite: each record is looked up by its key.
     SHARED = "SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
         FROM harvest_records AS own CROSS JOIN harvests CROSS JOIN harvest_records AS listed
@@ -72,9 +89,8 @@ pub trait ListedRecordStore: Records {
     /// # Errors
     /// Fails if the store cannot be read.
     fn validators(&self, source: &SourceName, identifiers: &[String]) -> Result<HashMap<String, String>, StoreError> {
-        let query = |identifier| Statement::new(VALIDATOR, values![source, identifier]);
-        let queries: Vec<_> = identifiers.iter().map(query).collect();
-        let validators = read_all(self, &queries, |row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())))?;
+        let query = Statement::new(VALIDATOR, values![source, identifiers]);
+        let validators = read_all(self, &[query], |row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())))?;
         Ok(validators.into_iter().collect())
     }
 
@@ -84,8 +100,7 @@ pub trait ListedRecordStore: Records {
     /// # Errors
     /// Fails if the store cannot be read.
     fn claims(&self, source: &SourceName, identifiers: &[String]) -> Result<Vec<Claim>, StoreError> {
-        let query = |identifier| Statement::new(CLAIMS, values![source, identifier, MAX_CLAIMS]);
-        read_all(self, &identifiers.iter().map(query).collect::<Vec<_>>(), read_claim)
+        read_all(self, &[Statement::new(CLAIMS, values![source, identifiers, MAX_CLAIMS])], read_claim)
     }
 
     /// Returns up to `limit` records of other sources that this source lists too, in order of identifiers and sources.
@@ -114,12 +129,14 @@ pub(super) fn write<'v>(source: &'v SourceName, listed: &'v ListedRecords) -> Ve
             [REMOVE_WITHOUT_VALIDATOR, UNLIST].map(|sql| Statement::new(sql, values![source])).into()
         }
     };
-    statements.extend(gone.iter().map(|identifier| Statement::new(REMOVE, values![source, identifier])));
-    if let Some(at) = at {
-        statements.extend(present.iter().map(|record| {
-            let ListedRecord { identifier, validator, .. } = record;
-            Statement::new(WRITE, values![source, identifier, record.listed_millis(*at), validator])
-        }));
+    if !gone.is_empty() {
+        statements.push(Statement::new(REMOVE, values![source, gone.as_slice()]));
+    }
+    if let Some(at) = at.filter(|_| !present.is_empty()) {
+        let identifiers: Vec<_> = present.iter().map(|record| &*record.identifier).collect();
+        let listed: Vec<_> = present.iter().map(|record| record.listed_millis(at)).collect();
+        let validators: Vec<_> = present.iter().map(|record| &*record.validator).collect();
+        statements.push(Statement::new(WRITE, values![source, identifiers, listed, validators]));
     }
     statements
 }

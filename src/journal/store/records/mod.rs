@@ -31,23 +31,26 @@ use crate::journal::nodes::{DutyName, Term};
 
 /// Text of a statement. The macro `statements` makes all of them, so that [`TEXTS`] has each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sql(&'static str);
-
-impl Sql {
-    /// Returns the text.
-    pub(super) fn text(self) -> &'static str {
-        self.0
-    }
+pub(super) struct Sql {
+    /// Text for single values.
+    pub(super) text: &'static str,
+    /// Text for lists of values, as arrays; `None` if the statement has no list. Only PostgreSQL has arrays.
+    pub(super) of_arrays: Option<&'static str>,
 }
 
-/// Defines the statements of a table, and the list of them.
+/// Defines the statements of a table, and the list of them. A statement for lists of values has a second text.
 macro_rules! statements {
-    ($($(#[$attribute:meta])* $visibility:vis $name:ident = $sql:expr;)*) => {
-        $($(#[$attribute])* $visibility const $name: super::Sql = super::Sql($sql);)*
+    ($($(#[$attribute:meta])* $name:ident = $sql:expr $(, of arrays: $of_arrays:expr)?;)*) => {
+        $(
+            $(#[$attribute])*
+            const $name: super::Sql = super::Sql { text: $sql, of_arrays: super::statements!(@arrays $($of_arrays)?) };
+        )*
 
         /// All statements of the table.
         pub(super) const TEXTS: &[super::Sql] = &[$($name),*];
     };
+    (@arrays) => { None };
+    (@arrays $of_arrays:expr) => { Some($of_arrays) };
 }
 use statements;
 
@@ -63,7 +66,7 @@ pub(super) const TEXTS: [&[Sql]; 8] = [
     subscriptions::TEXTS,
 ];
 
-/// A statement with its values.
+/// A statement with its values. One with lists is executed for each of their elements, in one step where the database can.
 #[derive(Clone, Debug)]
 pub struct Statement<'v> {
     pub(super) sql: Sql,
@@ -197,11 +200,11 @@ pub(super) fn of_batch(batch: &WriteBatch) -> Result<Vec<Statement<'_>>, StoreEr
 mod tests {
     use std::collections::HashSet;
 
-    use super::{Sql, TEXTS};
+    use super::TEXTS;
 
     #[test]
     fn statements_are_different_and_use_the_common_language() {
-        let texts: Vec<_> = TEXTS.iter().flat_map(|texts| texts.iter().copied().map(Sql::text)).collect();
+        let texts: Vec<_> = TEXTS.iter().flat_map(|texts| texts.iter().map(|sql| sql.text)).collect();
         assert_eq!(texts.iter().collect::<HashSet<_>>().len(), texts.len());
         for text in texts {
             let forbidden = ["?", "::", "ANY (", "OR REPLACE", "iif(", "greatest(", "least("];

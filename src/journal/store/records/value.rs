@@ -26,6 +26,10 @@ pub(in crate::journal::store) enum Value<'v> {
     Text(Cow<'v, str>),
     /// Octets.
     Bytes(&'v [u8]),
+    /// Texts, for each of which the statement is executed.
+    Texts(Vec<&'v str>),
+    /// Numbers, for each of which the statement is executed.
+    Ints(Vec<i64>),
 }
 
 impl Value<'_> {
@@ -34,6 +38,8 @@ impl Value<'_> {
         match self {
             Self::Text(text) => text.len(),
             Self::Bytes(bytes) => bytes.len(),
+            Self::Texts(texts) => texts.iter().map(|text| text.len()).sum(),
+            Self::Ints(numbers) => size_of_val(numbers.as_slice()),
             Self::Null | Self::Int(_) | Self::Flag(_) => size_of::<i64>(),
         }
     }
@@ -44,6 +50,17 @@ macro_rules! values {
     ($($value:expr),* $(,)?) => { [$($crate::journal::store::records::Value::from($value)),*] };
 }
 pub(super) use values;
+
+impl Value<'_> {
+    /// Returns the number of elements of a list; `None` for a single value.
+    pub(in crate::journal::store) fn list_length(&self) -> Option<usize> {
+        match self {
+            Self::Texts(texts) => Some(texts.len()),
+            Self::Ints(numbers) => Some(numbers.len()),
+            Self::Null | Self::Int(_) | Self::Flag(_) | Self::Text(_) | Self::Bytes(_) => None,
+        }
+    }
+}
 
 impl From<i64> for Value<'_> {
     fn from(number: i64) -> Self {
@@ -132,6 +149,24 @@ impl<'v> From<&'v SourceName> for Value<'v> {
 impl<'v> From<&'v SubscriptionName> for Value<'v> {
     fn from(name: &'v SubscriptionName) -> Self {
         Self::from(name.as_str())
+    }
+}
+
+impl<'v> From<&'v [String]> for Value<'v> {
+    fn from(texts: &'v [String]) -> Self {
+        Self::Texts(texts.iter().map(String::as_str).collect())
+    }
+}
+
+impl<'v> From<Vec<&'v str>> for Value<'v> {
+    fn from(texts: Vec<&'v str>) -> Self {
+        Self::Texts(texts)
+    }
+}
+
+impl From<Vec<i64>> for Value<'_> {
+    fn from(numbers: Vec<i64>) -> Self {
+        Self::Ints(numbers)
     }
 }
 

@@ -35,9 +35,18 @@ pub(super) fn execute_all(connection: &Connection, statements: &[Statement<'_>])
 }
 
 fn execute(connection: &Connection, statement: &Statement<'_>) -> Result<u64, StoreError> {
-    let mut prepared = connection.prepare_cached(statement.sql.text())?;
-    bind(&mut prepared, &statement.values)?;
-    Ok(prepared.raw_execute()? as u64)
+    let mut prepared = connection.prepare_cached(statement.sql.text)?;
+    let mut affected = 0;
+    for element in elements(statement) {
+        bind(&mut prepared, &statement.values, element)?;
+        affected += prepared.raw_execute()? as u64;
+    }
+    Ok(affected)
+}
+
+/// Returns the positions in the lists of a statement. One without lists is executed once.
+fn elements(statement: &Statement<'_>) -> std::ops::Range<usize> {
+    0..statement.values.iter().find_map(Value::list_length).unwrap_or(1)
 }
 
 /// Executes a statement and calls `each` for its rows.
@@ -46,21 +55,28 @@ pub(super) fn read(
     statement: &Statement<'_>,
     each: &mut dyn FnMut(&dyn Row) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut prepared = connection.prepare_cached(statement.sql.text())?;
-    bind(&mut prepared, &statement.values)?;
-    let mut found = prepared.raw_query();
-    while let Some(row) = found.next()? {
-        each(row)?;
+    let mut prepared = connection.prepare_cached(statement.sql.text)?;
+    for element in elements(statement) {
+        bind(&mut prepared, &statement.values, element)?;
+        let mut found = prepared.raw_query();
+        while let Some(row) = found.next()? {
+            each(row)?;
+        }
     }
     Ok(())
 }
 
-/// Binds values by the names of their parameters. SQLite numbers parameters in the order in which they appear in the text.
-fn bind(prepared: &mut Prepared<'_>, values: &[Value<'_>]) -> Result<(), StoreError> {
+/// Binds values by the names of their parameters, of lists the element at this position. SQLite numbers parameters in the
+/// order in which they appear in the text.
+fn bind(prepared: &mut Prepared<'_>, values: &[Value<'_>], element: usize) -> Result<(), StoreError> {
     for (name, value) in PARAMETERS.iter().zip(values) {
         let index = prepared.parameter_index(name)?;
         let index = index.ok_or_else(|| StoreError::Refused(format!("a statement has no parameter {name}")))?;
-        prepared.raw_bind_parameter(index, StorableValue { value })?;
+        match value {
+            Value::Texts(texts) => prepared.raw_bind_parameter(index, StorableValue { value: texts.get(element) })?,
+            Value::Ints(numbers) => prepared.raw_bind_parameter(index, numbers.get(element))?,
+            value => prepared.raw_bind_parameter(index, StorableValue { value })?,
+        }
     }
     Ok(())
 }
@@ -73,6 +89,8 @@ impl rusqlite::ToSql for Value<'_> {
             Self::Flag(flag) => Ok((*flag).into()),
             Self::Text(text) => text.to_sql(),
             Self::Bytes(bytes) => bytes.to_sql(),
+            // The executor binds their elements.
+            Self::Texts(_) | Self::Ints(_) => Err(rusqlite::Error::ToSqlConversionFailure("a list".into())),
         }
     }
 }
@@ -107,8 +125,8 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::migrate(&mut connection, 0).unwrap();
         for sql in TEXTS.iter().flat_map(|texts| texts.iter()) {
-            let prepared = connection.prepare(sql.text()).unwrap_or_else(|error| panic!("{}: {error}", sql.text()));
-            assert!(prepared.parameter_count() <= super::PARAMETERS.len(), "{}", sql.text());
+            let prepared = connection.prepare(sql.text).unwrap_or_else(|error| panic!("{}: {error}", sql.text));
+            assert!(prepared.parameter_count() <= super::PARAMETERS.len(), "{}", sql.text);
         }
     }
 }
