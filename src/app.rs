@@ -31,7 +31,7 @@ use crate::{
         sources::{ConfiguredSource, Sources},
     },
     cluster::{Cluster, MembershipThread},
-    config::{Config, MessageRate, SourceConfig},
+    config::{self, Config, MessageRate, SourceConfig},
     delivery::{EngineTimeouts, Subscriptions},
     harvest::{Harvests, fileset::IngestMonitor},
     http_client::OutboundPolicy,
@@ -414,7 +414,12 @@ fn surfaces(
         crawlers: None,
         metrics,
         nodes,
-        documentation: Documentation::new(router::routes().into_interface(), public_url, config.limits.page),
+        documentation: Documentation::new(
+            router::routes().into_interface(),
+            [("NewHarvest", config::harvest_schema())],
+            public_url,
+            config.limits.page,
+        ),
         journal,
     }
 }

@@ -32,6 +32,7 @@
 //! - [`files`], the store of downloaded files: [`files::FileStore::create`].
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
 //! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
+//! - [`settings`], the specifications of settings: [`settings::Table::read_table`].
 //! - [`retry`], the waits between attempts: [`retry::Backoff::next_wait`].
 //! - [`supervision`], the supervision of threads and tasks: [`supervision::Supervisor::run`].
 //! - `cache`, a bounded cache; `suggestion`, the nearest name to a misspelt one; `named`, a macro for enums whose
@@ -77,6 +78,7 @@ pub mod files;
 pub mod http_client;
 pub mod kafka;
 pub mod retry;
+pub mod settings;
 pub mod stomp;
 mod suggestion;
 pub mod supervision;

@@ -19,6 +19,11 @@ pub(crate) fn advice(name: &str, known: &[&str]) -> String {
     }
 }
 
+/// Returns the error about a name that is not among `known`. `what` describes the kind of thing.
+pub(crate) fn unknown_name(what: &str, name: &str, known: &[&str]) -> String {
+    format!("there is no {what} {name:?}; {}", advice(name, known))
+}
+
 /// Describes an environment variable that should contain a secret. A text that may be the secret itself by mistake is not
 /// repeated. A name consists of capital letters, digits and underscores; it has an underscore or fewer than 16 bytes,
 /// unlike a random secret.

@@ -33,7 +33,7 @@ pub(super) async fn open(config: &Config, supervisor: &Supervisor) -> Result<(Jo
         tail: TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
         ..JournalSettings::default()
     };
-    let begin_new = config.journal.begin_new;
+    let begin_new = config.begin_new_journal;
     let (location, supervisor) = (config.store.clone(), supervisor.clone());
     let (node, lease) = (config.node.settings().name.to_string(), config.node.lease);
     let connection = connection_options(&location, config.journal.ca.as_deref())?;

@@ -39,7 +39,7 @@ use std::{path::PathBuf, process::ExitCode, sync::OnceLock};
 use clap::{Args, Parser, Subcommand};
 use output::{Output, print, print_text, say};
 use tidings::{
-    config::{ConfigError, ConfigParts, Flags},
+    config::{ConfigErrors, ConfigParts, Flags},
     journal::store::StoreLocation,
 };
 
@@ -142,7 +142,7 @@ enum Failure {
     Usage(String),
     /// The configuration is wrong: exit code 2.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
 }
 
 impl Failure {

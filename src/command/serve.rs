@@ -68,7 +68,7 @@ impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
         let mut config = self.config.load(&flags)?.all()?;
-        config.journal.begin_new = self.new_journal;
+        config.begin_new_journal = self.new_journal;
         log_to_stderr(&config.log);
         let stop = stop_signal(config.server.grace)
             .map_err(|error| Failure::Failed(format!("cannot start the thread that waits for signals: {error}")))?;

@@ -1,44 +1,58 @@
 //! `[access]`: reads the tokens and refuses a public gateway without access control.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Deserializer, de::Error as _};
+use utoipa::openapi::Schema;
 
-use super::{ServerConfig, error::ConfigError, setting::Setting};
+use super::{
+    error::{ConfigError, ConfigErrors},
+    server::ServerConfig,
+};
 use crate::{
     model::SourceName,
+    settings::{Any, List, Setting, SettingErrors, Text, TextType, ValueType, settings},
     suggestion::nearest_name,
     web::{Access, Scope, SecretDigest, Token},
 };
 
-/// One table `[access.tokens.NAME]`.
-#[derive(Deserialize)]
-struct TokenTable {
-    #[serde(deserialize_with = "digest")]
-    sha256: SecretDigest,
-    #[serde(deserialize_with = "scopes")]
-    scopes: Vec<Scope>,
-    #[serde(default, deserialize_with = "expiry")]
-    expires: Option<DateTime<Utc>>,
+settings! {
+    /// `[access]`
+    pub(super) struct AccessTable {
+        /// Tokens by their names.
+        pub(super) tokens: Option<Any>,
+    }
+}
+
+settings! {
+    /// One table `[access.tokens.NAME]`.
+    pub(super) struct TokenTable {
+        /// SHA-256 of the token in hexadecimal digits. The token itself is stored nowhere.
+        sha256: Digest,
+        /// Permissions: "publish:SOURCE" posts to the hook of that source, "publish:*" to every hook, "read" reads
+        /// the feed, the changes and the objects, "admin" permits everything.
+        scopes: Scopes,
+        /// Time at which the token expires, as in "2027-01-01T00:00:00Z". Default: never.
+        expires: Option<Expiry>,
+    }
 }
 
 /// Reads the tokens. `sources` contains the names of all configured sources, including disabled ones.
-pub(super) fn tokens(access: &Setting, sources: &[String]) -> Result<Vec<Token>, ConfigError> {
-    let tokens = access.entry("tokens")?;
-    if !tokens.is_given() {
-        return Ok(Vec::new());
-    }
-    tokens.entries()?.into_iter().map(|(name, table)| token(name, &table, sources)).collect()
+pub(super) fn tokens(access: &AccessTable, sources: &[String]) -> Result<Vec<Token>, ConfigErrors> {
+    let Some(tokens) = &access.tokens else { return Ok(Vec::new()) };
+    let mut errors = ConfigErrors::default();
+    let tokens = tokens.entries()?.into_iter();
+    let tokens = tokens.filter_map(|(name, table)| errors.keep(token(name, &table, sources))).collect();
+    errors.or(tokens)
 }
 
-fn token(name: String, table: &Setting, sources: &[String]) -> Result<Token, ConfigError> {
+fn token(name: String, table: &Setting, sources: &[String]) -> Result<Token, SettingErrors> {
     // Token names have the same syntax as source names, so that each layer of the configuration can contain them.
     SourceName::parse(&name).map_err(|error| table.invalid(error.to_string()))?;
-    let TokenTable { sha256: digest, scopes, expires } = table.clone().read()?;
+    let TokenTable { sha256: digest, scopes, expires } = table.read::<TokenTable>()?;
     for scope in &scopes {
         if let Scope::PublishTo(source) = scope
             && !sources.contains(source)
         {
-            return Err(table.entry("scopes")?.invalid(no_such_source(sources, source)));
+            return Err(table.at("scopes").invalid(no_such_source(sources, source)).into());
         }
     }
     Ok(Token { name, digest, scopes, expires })
@@ -63,26 +77,50 @@ pub(super) fn refuse_open(server: &ServerConfig, access: &Access) -> Result<(), 
     }
 }
 
-/// The error does not repeat the text, because it may be the token itself by mistake.
-fn digest<'de, D: Deserializer<'de>>(setting: D) -> Result<SecretDigest, D::Error> {
-    let expected = "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
-    SecretDigest::parse(&String::deserialize(setting)?).ok_or_else(|| D::Error::custom(expected))
-}
+/// SHA-256 of a token. The error does not repeat the text, because it may be the token itself by mistake.
+struct Digest;
 
-fn scopes<'de, D: Deserializer<'de>>(setting: D) -> Result<Vec<Scope>, D::Error> {
-    let texts = Vec::<String>::deserialize(setting)?;
-    let scopes = texts.iter().map(|text| Scope::parse(text)).collect::<Option<Vec<_>>>();
-    let expected = "one of the scopes is not valid; there are publish:SOURCE, publish:*, read, admin";
-    match scopes {
-        Some(scopes) if scopes.is_empty() => Err(D::Error::custom("it is empty; give at least one scope")),
-        Some(scopes) => Ok(scopes),
-        None => Err(D::Error::custom(expected)),
+impl TextType for Digest {
+    type Value = SecretDigest;
+
+    fn parse(text: &str) -> Result<SecretDigest, String> {
+        let expected =
+            "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
+        SecretDigest::parse(text).ok_or_else(|| expected.to_owned())
     }
 }
 
-fn expiry<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<DateTime<Utc>>, D::Error> {
-    let expected = "it is not a point in time; give one as in 2027-01-01T00:00:00Z";
-    let Some(text) = Option::<String>::deserialize(setting)? else { return Ok(None) };
-    let time = DateTime::parse_from_rfc3339(&text).map_err(|_| D::Error::custom(expected))?;
-    Ok(Some(time.to_utc()))
+/// A list of permissions.
+struct Scopes;
+
+impl ValueType for Scopes {
+    type Value = Vec<Scope>;
+
+    fn read(setting: &Setting) -> Result<Vec<Scope>, SettingErrors> {
+        let texts = setting.read::<List<Text>>()?;
+        let scopes = texts.iter().map(|text| Scope::parse(text)).collect::<Option<Vec<_>>>();
+        let expected = "one of the scopes is not valid; there are publish:SOURCE, publish:*, read, admin";
+        match scopes {
+            Some(scopes) if scopes.is_empty() => Err(setting.invalid("it is empty; give at least one scope").into()),
+            Some(scopes) => Ok(scopes),
+            None => Err(setting.invalid(expected).into()),
+        }
+    }
+
+    fn schema() -> Schema {
+        List::<Text>::schema()
+    }
+}
+
+/// The time at which a token expires.
+struct Expiry;
+
+impl TextType for Expiry {
+    type Value = DateTime<Utc>;
+
+    fn parse(text: &str) -> Result<DateTime<Utc>, String> {
+        let expected = "it is not a point in time; give one as in 2027-01-01T00:00:00Z";
+        let time = DateTime::parse_from_rfc3339(text).map_err(|_| expected.to_owned())?;
+        Ok(time.to_utc())
+    }
 }

@@ -1,52 +1,43 @@
 //! `[dbus]`: the target on D-Bus.
 
-use serde::{Deserialize, Deserializer, de::Error as _};
-
-use super::{
-    error::ConfigError,
-    setting::{Setting, bounded},
-    source::refuse_unknown_sources,
-};
+use super::source_names::refuse_unknown_sources;
 use crate::{
     dbus::{Bus, Name, Path},
     delivery::xesam::{Selection, TargetSettings},
     model::{SourceName, UriPrefix},
+    settings::{Flag, List, Setting, SettingError, Text, TextType, Whole, settings},
 };
 
-/// `[dbus]`: the Xesam target on D-Bus.
-#[derive(Clone, Debug, Deserialize)]
-pub struct DbusConfig {
-    /// Whether the target is enabled.
-    pub enabled: bool,
-    /// The bus: `session`, `system`, or an address.
-    #[serde(deserialize_with = "bus")]
-    bus: Bus,
-    /// Name on the bus.
-    #[serde(deserialize_with = "name")]
-    name: Name,
-    /// Path of the target.
-    #[serde(deserialize_with = "path")]
-    path: Path,
-    /// Maximum number of crawlers, 1 to 10 000.
-    #[serde(deserialize_with = "bounded::<1, 10_000, _, _>")]
-    crawlers: usize,
-    /// Maximum number of records in a batch, 1 to 10 000.
-    #[serde(deserialize_with = "bounded::<1, 10_000, _, _>")]
-    batch_records: usize,
-    /// Approximate maximum size of a batch in bytes, 1 KiB to 16 MiB.
-    #[serde(deserialize_with = "bounded::<1024, 16_777_216, _, _>")]
-    batch_bytes: usize,
-    /// Whether crawlers only get items that the public can see.
-    visibility: bool,
-    /// Beginnings of the URIs of the objects that crawlers get.
-    objects: Vec<UriPrefix>,
-    /// Sources of the objects that crawlers get.
-    sources: Vec<SourceName>,
+settings! {
+    /// `[dbus]`: the Xesam target on D-Bus.
+    #[derive(Clone, Debug)]
+    pub struct DbusConfig {
+        /// Whether the target is enabled.
+        pub enabled: Flag,
+        /// The bus: `session`, `system`, or an address.
+        bus: Bus,
+        /// Name on the bus.
+        name: Name,
+        /// Path of the target.
+        path: Path,
+        /// Maximum number of crawlers, 1 to 10 000.
+        crawlers: Whole<usize, 1, 10_000>,
+        /// Maximum number of records in a batch, 1 to 10 000.
+        batch_records: Whole<usize, 1, 10_000>,
+        /// Approximate maximum size of a batch in bytes, 1 KiB to 16 MiB.
+        batch_bytes: Whole<usize, 1024, 16_777_216>,
+        /// Whether crawlers only get items that the public can see.
+        visibility: Flag,
+        /// Beginnings of the URIs of the objects that crawlers get.
+        objects: List<Text<UriPrefix>>,
+        /// Sources of the objects that crawlers get.
+        sources: List<Text<SourceName>>,
+    }
 }
 
 impl DbusConfig {
     /// Checks the names of sources. `names` contains those of all configured sources, including disabled ones.
-    pub(super) fn check_sources(&self, table: &Setting, names: &[String]) -> Result<(), ConfigError> {
+    pub(super) fn check_sources(&self, table: &Setting, names: &[String]) -> Result<(), SettingError> {
         refuse_unknown_sources(&self.sources, names, &table.at("sources"))
     }
 
@@ -69,14 +60,16 @@ impl DbusConfig {
     }
 }
 
-fn bus<'de, D: Deserializer<'de>>(setting: D) -> Result<Bus, D::Error> {
-    Bus::parse(&String::deserialize(setting)?).map_err(D::Error::custom)
-}
+/// Implements [`TextType`] for types that have a function `parse`.
+macro_rules! text_types {
+    ($($type:ty),*) => {$(
+        impl TextType for $type {
+            type Value = Self;
 
-fn name<'de, D: Deserializer<'de>>(setting: D) -> Result<Name, D::Error> {
-    Name::parse(&String::deserialize(setting)?).map_err(D::Error::custom)
+            fn parse(text: &str) -> Result<Self, String> {
+                Self::parse(text).map_err(|error| error.to_string())
+            }
+        }
+    )*};
 }
-
-fn path<'de, D: Deserializer<'de>>(setting: D) -> Result<Path, D::Error> {
-    Path::parse(&String::deserialize(setting)?).map_err(D::Error::custom)
-}
+text_types!(Bus, Name, Path);

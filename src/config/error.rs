@@ -2,7 +2,7 @@
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
-use crate::suggestion::nearest_name;
+use crate::settings::{Origin, SettingError, SettingErrors};
 
 /// Error in the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -23,40 +23,16 @@ pub enum ConfigError {
         /// Location and cause.
         reason: String,
     },
-    /// The layers cannot be merged.
-    #[error("cannot merge the layers of the configuration: {0}")]
-    Merge(String),
-    /// A setting does not exist.
-    #[error("unknown setting {key} {origin}; {}", suggestion(key, known))]
-    UnknownKey {
-        /// The path of the key.
-        key: String,
-        /// Where the setting is given.
-        origin: Origin,
-        /// Keys that the table supports.
-        known: Vec<String>,
-    },
-    /// A required setting is missing.
-    #[error("the setting {key} is missing; add it to [{}]", table_of(key).0)]
-    Missing {
-        /// The path of the key.
-        key: String,
-    },
-    /// The value of a setting has the wrong type or is out of range.
-    #[error("the setting {key} {origin} is wrong: {reason}")]
-    Invalid {
-        /// The path of the key.
-        key: String,
-        /// Where the setting is given.
-        origin: Origin,
-        /// The mistake, and what was expected.
-        reason: String,
-    },
+    /// A setting is unknown, missing or wrong.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// The settings of a source are not valid for its dialect.
     #[error("{key} is wrong for the dialect {dialect}: {reason}")]
     DialectSettings {
         /// Path of the settings.
         key: String,
+        /// Where they are given.
+        origin: Origin,
         /// Name of the dialect.
         dialect: &'static str,
         /// Error of the dialect.
@@ -84,51 +60,82 @@ pub enum ConfigError {
     NotUnicode(String),
 }
 
-/// Origin of the value of a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// `config/default.toml`.
-    Defaults,
-    /// Path of a configuration file.
-    File(String),
-    /// Name of an environment variable.
-    Environment(String),
-    /// Name of a command-line flag.
-    Flag(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ConfigError {
+    /// Returns the line of the configuration file that the error is about, if it is about one.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
         match self {
-            Self::Defaults => f.write_str("in the defaults"),
-            Self::File(path) => write!(f, "in {path}"),
-            Self::Environment(variable) => write!(f, "from the environment variable {variable}"),
-            Self::Flag(flag) => write!(f, "from the flag {flag}"),
+            Self::Setting(error) => error.origin(),
+            Self::DialectSettings { origin, .. } => Some(origin),
+            _ => None,
         }
+        .and_then(|origin| match origin {
+            Origin::File { line, .. } => Some(*line),
+            Origin::Defaults | Origin::Environment(_) | Origin::Flag(_) => None,
+        })
     }
 }
 
-/// Returns the environment variable for the setting with this path.
-pub(super) fn variable(key: &str) -> String {
-    format!("TIDINGS_{}", key.replace('.', "__").to_uppercase())
+/// All errors that were found in the configuration, at least one.
+///
+/// One error is shown as it is. Several are shown in the order of their lines, each after its line.
+#[derive(Debug, Default)]
+pub struct ConfigErrors(Vec<ConfigError>);
+
+impl std::error::Error for ConfigErrors {}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [error] = &self.0[..] else {
+            write!(f, "the configuration has {} errors", self.0.len())?;
+            let mut errors: Vec<_> = self.0.iter().collect();
+            errors.sort_by_key(|error| error.line().unwrap_or(usize::MAX));
+            return errors.into_iter().try_for_each(|error| match error.line() {
+                Some(line) => write!(f, "\n  line {line}: {error}"),
+                None => write!(f, "\n  {error}"),
+            });
+        };
+        error.fmt(f)
+    }
 }
 
-/// Splits the path of a key into its table and its last name.
-fn table_of(key: &str) -> (&str, &str) {
-    key.rsplit_once('.').unwrap_or(("", key))
+impl ConfigErrors {
+    /// Returns the errors.
+    #[must_use]
+    pub fn all(&self) -> &[ConfigError] {
+        &self.0
+    }
+
+    /// Returns the first error.
+    pub(super) fn into_first(self) -> Option<ConfigError> {
+        self.0.into_iter().next()
+    }
+
+    /// Returns the value if there is no error.
+    pub(super) fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(value) } else { Err(self) }
+    }
+
+    /// Returns the value, or keeps the errors and returns `None`.
+    pub(super) fn keep<T, E: Into<Self>>(&mut self, read: Result<T, E>) -> Option<T> {
+        read.map_err(|error| self.0.extend(error.into().0)).ok()
+    }
 }
 
-/// Suggests a replacement for the unknown key: the nearest known key, or all keys of the table.
-fn suggestion(key: &str, known: &[String]) -> String {
-    let (table, name) = table_of(key);
-    let path = |name: &str| if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
-    match nearest_name(name, known.iter().map(String::as_str)) {
-        Some(nearest) => format!("did you mean {}?", path(nearest)),
-        None if table.is_empty() => format!("the tables are {}.", known.join(", ")),
-        None if table.starts_with("access.tokens.") => format!(
-            "{table} has {}. The token itself is not stored: put its SHA-256 into sha256; `tidings token` prints both.",
-            known.join(", ")
-        ),
-        None => format!("{table} has {}.", known.join(", ")),
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl From<SettingError> for ConfigErrors {
+    fn from(error: SettingError) -> Self {
+        Self(vec![error.into()])
+    }
+}
+
+impl From<SettingErrors> for ConfigErrors {
+    fn from(SettingErrors(errors): SettingErrors) -> Self {
+        Self(errors.into_iter().map(ConfigError::from).collect())
     }
 }

@@ -2,46 +2,47 @@
 
 use std::{ffi::OsString, sync::Arc};
 
-use serde::de::IgnoredAny;
-
 use super::{
-    error::ConfigError,
-    harvest::{PageBytes, Place, Time, place, schedule},
-    setting::Setting,
-    transport::{Connection, TransportKey, TransportKind},
+    error::ConfigErrors,
+    schedule::{PageBytes, Place, ScheduleTable, place, schedule},
+    transport::{Connection, TransportKind},
 };
-use crate::harvest::{
-    HarvestSettings, Hours, ObjectsDigest, Timeouts,
-    feed::{EntryMeaning, FeedSettings},
+use crate::{
+    harvest::{
+        HarvestSettings, ObjectsDigest, Timeouts,
+        feed::{EntryMeaning, FeedSettings},
+    },
+    settings::{Flag, SecretText, Setting, Table, Text, settings},
 };
-
-/// Default maximum size of a document, in bytes.
-const PAGE_BYTES: PageBytes = PageBytes(16 * 1024 * 1024);
 
 /// The transport `feed`: an RSS or Atom feed that is harvested.
 pub(super) static FEED: TransportKind = TransportKind {
     name: "feed",
-    keys: &[
-        TransportKey::of::<IgnoredAny>("url"),
-        TransportKey::of::<String>("ca"),
-        TransportKey::of::<String>("mode"),
-        TransportKey::of::<Time>("every"),
-        TransportKey::of::<Time>("jitter"),
-        TransportKey::of::<Hours>("hours"),
-        TransportKey::of::<PageBytes>("page_bytes"),
-        TransportKey::of::<bool>("websub"),
-    ],
+    keys: &[FeedTable::KEYS, ScheduleTable::KEYS],
     read: |table, environment| Ok(Connection::Harvest(read(table, environment)?)),
 };
 
+settings! {
+    struct FeedTable {
+        /// URL of the feed, with its credentials if it needs any; given as for "amqp".
+        url: SecretText,
+        /// PEM file with the CA certificate for https. Default: the CA certificates of the operating system.
+        ca: Option<Text>,
+        /// Maximum size of a document, compressed or decompressed, in bytes, 1048576 (1 MiB) to 1073741824 (1
+        /// GiB). Default: 16777216. An entry has at most limits.body_bytes.
+        page_bytes: PageBytes = 16 * 1024 * 1024,
+        /// Whether to subscribe at the hub that the feed names, if server.public_url is set. Default: true.
+        websub: Flag = true,
+    }
+}
+
 /// Reads the settings from the table of a source.
-fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigError> {
-    let Place { url, ca } = place(table, environment)?;
-    let PageBytes(page_bytes) = table.get("page_bytes")?.unwrap_or(PAGE_BYTES);
+fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigErrors> {
+    let FeedTable { url, ca, page_bytes, websub } = FeedTable::read_part(table)?;
+    let Place { url, ca } = place((&url, ca), table, environment)?;
     // Entries of another gateway are changes, which their dialect reads.
-    let is_gateway = table.get::<String>("dialect")?.is_some_and(|dialect| dialect == "content-change");
+    let is_gateway = table.get::<Text>("dialect")?.is_some_and(|dialect| dialect == "content-change");
     let entries = if is_gateway { EntryMeaning::Changes } else { EntryMeaning::Objects };
-    let websub = table.get("websub")?.unwrap_or(true);
     let kind = FeedSettings { url, ca, page_bytes, timeouts: Timeouts::default(), entries, websub };
     let query = kind.url.expose().query().unwrap_or_default();
     let objects = ObjectsDigest::of(&format!("feed {}{}?{query}", kind.url.origin(), kind.url.expose().path()));

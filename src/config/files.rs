@@ -5,20 +5,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error, IgnoredAny},
-};
 use url::Url;
 
-use super::{amqp::ca_certificate, amqp::required, error::ConfigError, folder, secret, setting::Setting};
+use super::{
+    certificate::ca_certificate,
+    error::ConfigErrors,
+    secret,
+    value::{Folder, is_plain},
+};
 use crate::{
     files::{FileLinks, FileStoreLocation, S3Name, S3Settings},
+    settings::{Choice, Choose, SecretText, Setting, SettingErrors, Text, settings},
     web::Secret,
 };
-
-/// Default region, which servers other than Amazon's ignore.
-const REGION: &str = "us-east-1";
 
 /// Names of folders in a bucket that are reserved for nothing else.
 const MAX_FOLDERS: usize = 8;
@@ -44,59 +43,63 @@ impl FilesConfig {
     }
 }
 
-/// `[files]` as it is written.
-#[derive(Default, Deserialize)]
-pub(super) struct FilesTable {
-    #[serde(default, deserialize_with = "some_folder")]
-    folder: Option<PathBuf>,
-    #[serde(default, deserialize_with = "links")]
-    links: FileLinks,
-    #[serde(default)]
-    s3: Option<S3Table>,
+settings! {
+    /// `[files]` as it is written.
+    pub(super) struct FilesTable {
+        /// Folder of the files.
+        folder: Option<Folder>,
+        /// Links to the copies in the content of items.
+        links: Choice<FileLinks> = FileLinks::default(),
+        /// A bucket instead of the folder.
+        s3: Option<S3Table>,
+    }
 }
 
-/// `[files.s3]`. The keys are read separately, because they may be in a file or a variable.
-#[derive(Deserialize)]
-struct S3Table {
-    endpoint: String,
-    bucket: String,
-    #[serde(default)]
-    prefix: String,
-    #[serde(default)]
-    region: Option<String>,
-    #[serde(default, rename = "access_key")]
-    _access_key: IgnoredAny,
-    #[serde(default, rename = "secret_key")]
-    _secret_key: IgnoredAny,
-    #[serde(default)]
-    ca: Option<String>,
+settings! {
+    /// `[files.s3]`
+    pub(super) struct S3Table {
+        /// URL of the server, to whose path the name of the bucket is added.
+        endpoint: Text,
+        /// The bucket, which must exist.
+        bucket: Text,
+        /// Folder in the bucket. Default: none.
+        prefix: Text = String::new(),
+        /// Region of the bucket. Default: "us-east-1", which most servers other than Amazon's ignore.
+        region: Text = "us-east-1".to_owned(),
+        /// Identifier of the key, and
+        access_key: SecretText,
+        /// The key: "...", { file = "PATH" } or { env = "NAME" }.
+        secret_key: SecretText,
+        /// PEM file with the CA certificate for https. Default: the CA certificates of the operating system.
+        ca: Option<Text>,
+    }
+}
+
+impl Choose for FileLinks {
+    const WHAT: &'static str = "links";
+
+    fn unknown(name: &str, known: &[&str]) -> String {
+        format!("there are no links {name:?}; there are {}", known.join(", "))
+    }
 }
 
 /// Reads the store of files.
 pub(super) fn read(
-    files: FilesTable,
+    files: &FilesTable,
     table: &Setting,
     environment: &[(OsString, OsString)],
-) -> Result<FilesConfig, ConfigError> {
+) -> Result<FilesConfig, ConfigErrors> {
     let FilesTable { folder, links, s3 } = files;
     if folder.is_some() && s3.is_some() {
-        return Err(table.entry("folder")?.invalid("the files are in a bucket (files.s3); leave the folder out"));
+        return Err(table.at("folder").invalid("the files are in a bucket (files.s3); leave the folder out").into());
     }
-    let s3 = s3.map(|s3| bucket(s3, &table.entry("s3")?, environment)).transpose()?;
-    Ok(FilesConfig { folder, s3, links })
+    let s3 = s3.as_ref().map(|s3| bucket(s3, &table.at("s3"), environment)).transpose()?;
+    Ok(FilesConfig { folder: folder.clone(), s3, links: *links })
 }
 
-fn bucket(s3: S3Table, table: &Setting, environment: &[(OsString, OsString)]) -> Result<S3Settings, ConfigError> {
-    let S3Table { endpoint, bucket, prefix, region, ca, .. } = s3;
-    let is_plain = |url: &Url| {
-        matches!(url.scheme(), "http" | "https")
-            && url.has_host()
-            && url.username().is_empty()
-            && url.password().is_none()
-            && url.query().is_none()
-            && url.fragment().is_none()
-    };
-    let endpoint = Url::parse(&endpoint).ok().filter(is_plain).ok_or_else(|| {
+fn bucket(s3: &S3Table, table: &Setting, environment: &[(OsString, OsString)]) -> Result<S3Settings, SettingErrors> {
+    let S3Table { endpoint, bucket, prefix, region, access_key, secret_key, ca } = s3;
+    let endpoint = Url::parse(endpoint).ok().filter(is_plain).ok_or_else(|| {
         table
             .at("endpoint")
             .invalid("it is not the URL of a server; write it as in \"https://s3.example.org\", without keys and query")
@@ -108,26 +111,16 @@ fn bucket(s3: S3Table, table: &Setting, environment: &[(OsString, OsString)]) ->
     };
     let folders: Vec<_> = prefix.split('/').filter(|folder| !folder.is_empty()).collect();
     if folders.len() > MAX_FOLDERS {
-        return Err(table.at("prefix").invalid(format!("it has more than {MAX_FOLDERS} folders")));
+        return Err(table.at("prefix").invalid(format!("it has more than {MAX_FOLDERS} folders")).into());
     }
-    let key = |key| Ok::<_, ConfigError>(Secret::new(secret::text(&required(table, key)?, environment)?));
+    let key = |key| Ok::<_, SettingErrors>(Secret::new(secret::text(key, environment)?));
     Ok(S3Settings {
-        ca: ca_certificate(ca, endpoint.scheme() == "https", "https", table)?,
+        ca: ca_certificate(ca.clone(), endpoint.scheme() == "https", "https", table)?,
         endpoint,
-        region: name("region", region.as_deref().unwrap_or(REGION))?,
-        bucket: name("bucket", &bucket)?,
+        region: name("region", region)?,
+        bucket: name("bucket", bucket)?,
         prefix: folders.into_iter().map(|folder| name("prefix", folder)).collect::<Result<_, _>>()?,
-        access_key: key("access_key")?,
-        secret_key: key("secret_key")?,
+        access_key: key(access_key)?,
+        secret_key: key(secret_key)?,
     })
-}
-
-fn some_folder<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<PathBuf>, D::Error> {
-    folder(setting).map(Some)
-}
-
-fn links<'de, D: Deserializer<'de>>(setting: D) -> Result<FileLinks, D::Error> {
-    let name = String::deserialize(setting)?;
-    let known = FileLinks::ALL.into_iter().find(|links| links.name() == name);
-    known.ok_or_else(|| D::Error::custom(format!("there are no links {name:?}; there are gateway, store")))
 }

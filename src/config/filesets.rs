@@ -2,108 +2,101 @@
 
 use std::{ffi::OsString, sync::Arc, time::Duration};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, IgnoredAny},
-};
-use url::Url;
-
 use super::{
     archives::{self, ItemsTable, WaybackTable},
-    error::ConfigError,
-    harvest::Time,
+    error::ConfigErrors,
     secret,
-    setting::{Setting, bounded},
-    transport::{Connection, TransportKey, TransportKind},
+    value::PlatformBase,
 };
 use crate::{
-    harvest::{
-        HarvestSettings, Hours, Mode, Schedule,
-        fileset::{
-            ClientLimits, FilesetHarvestSettings, IngestSettings, PlatformToken,
-            platform::{DatasetLimits, PlatformSettings, TokenPlace},
-            strategy::Thresholds,
-        },
+    harvest::fileset::{
+        ClientLimits, IngestSettings, PlatformToken,
+        platform::{DatasetLimits, PlatformSettings, TokenPlace},
+        strategy::Thresholds,
     },
-    model::SourceName,
+    settings::{Any, List, Setting, Text, TextType, Whole, settings},
     web::Secret,
 };
 
 /// Maximum number of bytes in a setting: 1 PiB.
 const MAX_BYTES: u64 = 1 << 50;
 
-/// `[filesets]` as it is written.
-#[derive(Deserialize)]
-pub(super) struct FilesetsTable {
-    #[serde(deserialize_with = "bounded::<1, MAX_BYTES, _, _>")]
-    max_total_size: u64,
-    #[serde(deserialize_with = "bounded::<1, 10_000, _, _>")]
-    max_file_count: usize,
-    #[serde(deserialize_with = "bounded::<1, MAX_BYTES, _, _>")]
-    max_file_size: u64,
-    #[serde(deserialize_with = "bounded::<1, MAX_BYTES, _, _>")]
-    max_stored_size: u64,
-    #[serde(deserialize_with = "bounded::<1, 720, _, _>")]
-    max_hours: u64,
-    #[serde(deserialize_with = "bounded::<1, 64, _, _>")]
-    concurrency: usize,
-    #[serde(deserialize_with = "bounded::<0, 10_000, _, _>")]
-    web_file_count: usize,
-    #[serde(deserialize_with = "bounded::<0, MAX_BYTES, _, _>")]
-    web_total_size: u64,
-    #[serde(deserialize_with = "bounded::<0, MAX_BYTES, _, _>")]
-    web_file_size: u64,
-    #[serde(default)]
-    bundle_file_count: Option<FileCount>,
-    #[serde(default)]
-    contact: Option<Contact>,
-    wayback: WaybackTable,
-    items: ItemsTable,
-    platforms: PlatformsTable,
-    /// The tokens are read separately, because they may be in a file or a variable.
-    #[serde(default)]
-    tokens: Option<IgnoredAny>,
-}
-
-/// Mail address or URL of the operator, which a header carries in a comment.
-struct Contact(Arc<str>);
-
-impl<'de> Deserialize<'de> for Contact {
-    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(setting)?;
-        let is_contact = text.contains('@') || text.starts_with("https://") || text.starts_with("http://");
-        let is_plain = text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'(' | b')' | b'\\'));
-        if is_contact && is_plain && text.len() <= 200 {
-            return Ok(Self(text.into()));
-        }
-        Err(D::Error::custom("it is neither an e-mail address nor a URL; give one like \"library@example.org\""))
+settings! {
+    /// `[filesets]` as it is written.
+    #[derive(Clone)]
+    pub(super) struct FilesetsTable {
+        /// Maximum size of all files of a dataset, in bytes.
+        max_total_size: Whole<u64, 1, MAX_BYTES>,
+        /// Maximum number of files of a dataset, 1 to 10 000.
+        max_file_count: Whole<usize, 1, 10_000>,
+        /// Maximum size of a file, in bytes.
+        max_file_size: Whole<u64, 1, MAX_BYTES>,
+        /// Maximum size of all files that one source stores, in bytes.
+        max_stored_size: Whole<u64, 1, MAX_BYTES>,
+        /// Hours until an ingest ends, 1 to 720.
+        max_hours: Whole<u64, 1, 720>,
+        /// Number of requests at a time to a host, 1 to 64.
+        concurrency: Whole<usize, 1, 64>,
+        /// Number of files above which a dataset becomes an item instead of captures.
+        web_file_count: Whole<usize, 0, 10_000>,
+        /// Size of all files above which a dataset becomes an item, in bytes.
+        web_total_size: Whole<u64, 0, MAX_BYTES>,
+        /// Size of a file above which a dataset becomes an item, in bytes.
+        web_file_size: Whole<u64, 0, MAX_BYTES>,
+        /// Number of files above which the bundle of the platform is downloaded, 0 to 10 000.
+        bundle_file_count: Option<Whole<usize, 0, 10_000>>,
+        /// E-mail address or URL of the operator.
+        contact: Option<Contact>,
+        /// Web archive for small datasets.
+        wayback: WaybackTable,
+        /// Upload of large datasets.
+        items: ItemsTable,
+        /// Base URLs of the platforms.
+        platforms: PlatformsTable,
+        /// Access tokens by platform or host.
+        tokens: Option<Any>,
     }
 }
 
-/// A number of files.
-#[derive(Deserialize)]
-struct FileCount(#[serde(deserialize_with = "bounded::<0, 10_000, _, _>")] usize);
+/// Mail address or URL of the operator, which a header carries in a comment.
+struct Contact;
 
-/// `[filesets.platforms]`
-#[derive(Deserialize)]
-struct PlatformsTable {
-    #[serde(deserialize_with = "bases")]
-    zenodo: Vec<Url>,
-    figshare_hosts: Vec<String>,
-    #[serde(deserialize_with = "base")]
-    figshare_api: Url,
-    #[serde(deserialize_with = "base")]
-    figshare_bundles: Url,
-    #[serde(deserialize_with = "base")]
-    archiveorg: Url,
-    #[serde(deserialize_with = "base")]
-    dryad: Url,
-    #[serde(deserialize_with = "base")]
-    osf: Url,
-    #[serde(deserialize_with = "base")]
-    osf_api: Url,
-    #[serde(deserialize_with = "base")]
-    datacite: Url,
+impl TextType for Contact {
+    type Value = Arc<str>;
+
+    fn parse(text: &str) -> Result<Arc<str>, String> {
+        let is_contact = text.contains('@') || text.starts_with("https://") || text.starts_with("http://");
+        let is_plain = text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'(' | b')' | b'\\'));
+        if is_contact && is_plain && text.len() <= 200 {
+            return Ok(text.into());
+        }
+        Err("it is neither an e-mail address nor a URL; give one like \"library@example.org\"".to_owned())
+    }
+}
+
+settings! {
+    /// `[filesets.platforms]`
+    #[derive(Clone)]
+    struct PlatformsTable {
+        /// Installations of InvenioRDM.
+        zenodo: List<PlatformBase>,
+        /// Hosts of landing pages of Figshare, where `*` stands for the first part.
+        figshare_hosts: List<Text>,
+        /// Interface of Figshare.
+        figshare_api: PlatformBase,
+        /// Bundles of Figshare.
+        figshare_bundles: PlatformBase,
+        /// Archive.org.
+        archiveorg: PlatformBase,
+        /// Dryad.
+        dryad: PlatformBase,
+        /// OSF.
+        osf: PlatformBase,
+        /// Interface of OSF.
+        osf_api: PlatformBase,
+        /// DataCite.
+        datacite: PlatformBase,
+    }
 }
 
 impl PlatformsTable {
@@ -125,63 +118,21 @@ impl PlatformsTable {
     }
 }
 
-/// Waits and numbers of jobs.
-const JOBS: usize = 4;
-const FIRST_RETRY: Duration = Duration::from_secs(60);
-
-/// Time between two looks for due jobs, besides those at each request and each due time.
-const EVERY: Duration = Duration::from_secs(60 * 60);
-
-/// Number of jobs at a time, 1 to 64.
-#[derive(Deserialize)]
-struct JobCount(#[serde(deserialize_with = "bounded::<1, 64, _, _>")] usize);
-
-/// Time in seconds, a second to a day.
-#[derive(Deserialize)]
-struct RetrySeconds(#[serde(deserialize_with = "bounded::<1, 86_400, _, _>")] u64);
-
-/// The transport `fileset`: the gateway archives the datasets that other sources request.
-pub(super) static FILESET: TransportKind = TransportKind {
-    name: "fileset",
-    keys: &[
-        TransportKey::of::<Vec<SourceName>>("of"),
-        TransportKey::of::<JobCount>("jobs"),
-        TransportKey::of::<Time>("watch"),
-        TransportKey::of::<RetrySeconds>("first_retry_seconds"),
-    ],
-    read: |table, _| Ok(Connection::Harvest(read_harvest(table)?)),
-};
-
-/// Reads the settings of a harvest from the table of a source.
-fn read_harvest(table: &Setting) -> Result<HarvestSettings, ConfigError> {
-    let of = table.get::<Vec<SourceName>>("of")?.filter(|of| !of.is_empty()).ok_or_else(|| table.at("of").missing())?;
-    let settings = FilesetHarvestSettings {
-        of,
-        jobs: table.get("jobs")?.map_or(JOBS, |JobCount(jobs)| jobs),
-        watch: table.get("watch")?.map(|Time(time)| time),
-        first_retry: table
-            .get("first_retry_seconds")?
-            .map_or(FIRST_RETRY, |RetrySeconds(seconds)| Duration::from_secs(seconds)),
-    };
-    let schedule = Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() };
-    Ok(HarvestSettings { objects: None, schedule, kind: Arc::new(settings) })
-}
-
 /// Reads the settings.
 pub(super) fn read(
-    filesets: FilesetsTable,
+    filesets: &FilesetsTable,
     table: &Setting,
     environment: &[(OsString, OsString)],
-) -> Result<IngestSettings, ConfigError> {
+) -> Result<IngestSettings, ConfigErrors> {
     let mut tokens = Vec::new();
-    let listed = filesets.tokens.map(|_| table.entry("tokens")?.entries()).transpose()?;
+    let listed = filesets.tokens.as_ref().map(Setting::entries).transpose()?;
     for (place, setting) in listed.unwrap_or_default() {
         let place = TokenPlace::parse(&place).map_err(|error| setting.invalid(error.to_string()))?;
         let token = PlatformToken::new(&Secret::new(secret::text(&setting, environment)?));
         let token = token.ok_or_else(|| setting.invalid("it has characters that a token cannot have"))?;
         tokens.push((place, token));
     }
-    let platforms = filesets.platforms.settings(tokens);
+    let platforms = filesets.platforms.clone().settings(tokens);
     Ok(IngestSettings {
         limits: DatasetLimits { max_total_size: filesets.max_total_size, max_file_count: filesets.max_file_count },
         max_file_bytes: filesets.max_file_size,
@@ -192,38 +143,14 @@ pub(super) fn read(
             web_files: filesets.web_file_count,
             web_total_bytes: filesets.web_total_size,
             web_file_bytes: filesets.web_file_size,
-            bundle_above_files: filesets.bundle_file_count.map(|FileCount(count)| count),
+            bundle_above_files: filesets.bundle_file_count,
         },
         client: ClientLimits::default(),
-        contact: filesets.contact.map(|Contact(contact)| contact),
+        contact: filesets.contact.clone(),
         owner: "tidings-ingest".into(),
-        wayback: archives::wayback(filesets.wayback, &table.entry("wayback")?, environment)?,
-        items: archives::items(filesets.items, &table.entry("items")?, environment)?,
+        wayback: archives::wayback(&filesets.wayback, &table.at("wayback"), environment)?,
+        items: archives::items(&filesets.items, &table.at("items"), environment)?,
         files_url: None,
         platforms,
     })
-}
-
-pub(super) fn base<'de, D: Deserializer<'de>>(setting: D) -> Result<Url, D::Error> {
-    base_of(&String::deserialize(setting)?).map_err(D::Error::custom)
-}
-
-fn bases<'de, D: Deserializer<'de>>(setting: D) -> Result<Vec<Url>, D::Error> {
-    let texts = Vec::<String>::deserialize(setting)?;
-    texts.iter().map(|text| base_of(text).map_err(D::Error::custom)).collect()
-}
-
-/// Reads a base URL. It ends with a slash, so that paths are joined below it. The error does not repeat the text, because
-/// it may contain a password by mistake.
-fn base_of(text: &str) -> Result<Url, &'static str> {
-    let text = format!("{}/", text.trim_end_matches('/'));
-    let is_plain = |url: &Url| {
-        matches!(url.scheme(), "http" | "https")
-            && url.username().is_empty()
-            && url.password().is_none()
-            && url.query().is_none()
-            && url.fragment().is_none()
-    };
-    let plain = Url::parse(&text).ok().filter(is_plain);
-    plain.ok_or("it is not the base URL of a platform; write it as in https://zenodo.org, without user and query")
 }

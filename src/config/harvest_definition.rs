@@ -3,25 +3,30 @@
 //! A definition is stored in the journal, so it may contain no secret. It may name no file, and only environment
 //! variables with a reserved prefix. The place must be on the public internet, or in `delivery.allow`.
 
-use std::{collections::HashMap, ffi::OsString};
+use std::ffi::OsString;
 
-use config::{Value, ValueKind};
+use utoipa::{
+    PartialSchema,
+    openapi::{Schema, schema::OneOfBuilder},
+};
 
 use super::{
-    error::ConfigError,
+    error::{ConfigError, ConfigErrors},
     secret,
-    setting::Setting,
-    source::{self, SourceConfig, unknown_name},
+    source::{self, SourceConfig},
+    transports::TRANSPORTS,
 };
 use crate::{
     format::DIALECTS,
     harvest::InvalidHarvest,
     http_client::{OutboundPolicy, OutboundUrl},
     model::SourceName,
+    settings::{Origins, Setting, SettingError, object_schema, string_schema},
+    suggestion::unknown_name,
 };
 
 /// Transports of such harvests. Others read from brokers, from files or from the journal.
-const TRANSPORTS: [&str; 3] = ["oai-pmh", "feed", "gateway"];
+const HARVESTED: [&str; 3] = ["oai-pmh", "feed", "gateway"];
 
 /// Settings that only the configuration file may have, because they name files, send requests to other places, or
 /// switch the source off.
@@ -44,10 +49,10 @@ pub fn read_harvest(
 ) -> Result<SourceConfig, InvalidHarvest> {
     let table = definition.as_object().ok_or_else(|| InvalidHarvest::new("", "give an object with the settings"))?;
     let Some(transport) = table.get("transport").and_then(serde_json::Value::as_str) else {
-        return Err(InvalidHarvest::new("transport", format!("it is missing; give one of {}", TRANSPORTS.join(", "))));
+        return Err(InvalidHarvest::new("transport", format!("it is missing; give one of {}", HARVESTED.join(", "))));
     };
-    if !TRANSPORTS.contains(&transport) {
-        return Err(InvalidHarvest::new("transport", unknown_name("transport of a harvest", transport, &TRANSPORTS)));
+    if !HARVESTED.contains(&transport) {
+        return Err(InvalidHarvest::new("transport", unknown_name("transport of a harvest", transport, &HARVESTED)));
     }
     if let Some(key) = FILE_ONLY.into_iter().find(|key| table.contains_key(*key)) {
         let reason = "only the configuration file may have this setting; define the source there";
@@ -57,19 +62,32 @@ pub fn read_harvest(
         table.get(key).map_or(Ok(()), |value| check_secret(key, value))?;
     }
     let prefix = format!("sources.{name}");
-    let invalid = |error: ConfigError| in_definition(error, &prefix);
-    let value: Value = serde_json::from_value(definition.clone())
-        .map_err(|_| InvalidHarvest::new("", "it has a value that no setting can have"))?;
-    let sources = Value::new(None, ValueKind::Table(HashMap::from([(name.to_string(), value)])));
-    let root = Value::new(None, ValueKind::Table(HashMap::from([("sources".to_owned(), sources)])));
-    let setting = Setting::root(root).entry("sources").and_then(|sources| sources.entry(name.as_str()));
-    let setting = setting.map_err(invalid)?;
+    let invalid = |errors: ConfigErrors| in_definition(errors, &prefix);
+    let sources = serde_json::json!({ "sources": { name.as_str(): definition } });
+    let setting = Setting::root(sources, Origins::default());
+    let setting = setting.entry("sources").and_then(|sources| sources.entry(name.as_str()));
+    let setting = setting.map_err(|error| invalid(error.into()))?;
     let environment: Vec<_> = std::env::vars_os().filter(is_nameable).collect();
     let read = source::read(name.as_str(), &setting, &environment, DIALECTS).map_err(invalid)?;
     let (_, source) = read.ok_or_else(|| InvalidHarvest::new("enabled", "the harvest is switched off"))?;
-    let url = setting.entry("url").and_then(|url| secret::text(&url, &environment)).map_err(invalid)?;
+    let url = setting.entry("url").map_err(ConfigErrors::from);
+    let url = url.and_then(|url| Ok(secret::text(&url, &environment)?)).map_err(invalid)?;
     OutboundUrl::parse(&url, policy).map_err(|error| InvalidHarvest::new("url", error.to_string()))?;
     Ok(source)
+}
+
+/// Returns the JSON schema of a definition with its name: one for each transport, because their settings differ.
+#[must_use]
+pub fn harvest_schema() -> Schema {
+    let kinds = TRANSPORTS.iter().filter(|kind| HARVESTED.contains(&kind.name));
+    let shapes = kinds.fold(OneOfBuilder::new(), |shapes, kind| {
+        let keys = source::COMMON.iter().chain(kind.keys()).filter(|key| !FILE_ONLY.contains(&key.name));
+        let shape = object_schema(keys).title(Some(kind.name));
+        let shape = shape.property("name", SourceName::schema()).required("name");
+        let transport = string_schema(&[kind.name]).description(Some("Kind of harvest."));
+        shapes.item(shape.property("transport", transport))
+    });
+    shapes.description(Some("A harvest: its name, and the keys of `[sources.NAME]` in the configuration file.")).into()
 }
 
 fn is_nameable((name, _): &(OsString, OsString)) -> bool {
@@ -101,19 +119,21 @@ fn check_secret(key: &str, value: &serde_json::Value) -> Result<(), InvalidHarve
     Err(InvalidHarvest::new(key, format!("{reason}; {advice}")))
 }
 
-/// Returns an error of the configuration as an error in a definition, whose keys have no table in front.
-fn in_definition(error: ConfigError, prefix: &str) -> InvalidHarvest {
+/// Returns the first error of the configuration as an error in a definition, whose keys have no table in front.
+fn in_definition(errors: ConfigErrors, prefix: &str) -> InvalidHarvest {
     let own = |key: &str| key.strip_prefix(prefix).map_or(key, |key| key.trim_start_matches('.')).to_owned();
-    match error {
-        ConfigError::Invalid { key, reason, .. } => InvalidHarvest::new(own(&key), reason),
-        ConfigError::Missing { key } => InvalidHarvest::new(own(&key), "it is missing; add it"),
-        ConfigError::UnknownKey { key, known, .. } => {
-            let key = own(&key);
-            let known: Vec<_> = known.iter().map(String::as_str).collect();
-            InvalidHarvest::new(key.clone(), unknown_name("setting", &key, &known))
+    match errors.into_first() {
+        Some(ConfigError::Setting(error)) => {
+            let key = own(error.key());
+            let reason = match error {
+                SettingError::Invalid { reason, .. } => reason,
+                SettingError::Missing { .. } => "it is missing; add it".to_owned(),
+                SettingError::Unknown { known, .. } => unknown_name("setting", &key, &known),
+            };
+            InvalidHarvest::new(key, reason)
         }
-        ConfigError::DialectSettings { reason, .. } => InvalidHarvest::new("settings", reason),
-        other => InvalidHarvest::new("", other.to_string()),
+        Some(ConfigError::DialectSettings { reason, .. }) => InvalidHarvest::new("settings", reason),
+        other => InvalidHarvest::new("", other.map_or_else(String::new, |error| error.to_string())),
     }
 }
 

@@ -1,83 +1,197 @@
-//! Layers of the configuration, each a tree of values with their origins.
+//! Layers of the configuration, which are merged into one tree of values with their origins.
 
-use std::ffi::OsString;
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
 
-use config::{Environment, File, FileFormat, Map, Source, Value, ValueKind};
-
-use super::{
-    Flags,
-    error::{ConfigError, variable},
+use serde_json::{Map, Number, Value};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
 };
 
-/// One layer. Its keys may be paths, as in `server.listen`.
-#[derive(Clone, Debug)]
-pub(super) struct Layer(Map<String, Value>);
+use super::error::{ConfigError, ConfigErrors};
+use crate::settings::{Origin, Origins, Setting};
 
-impl Source for Layer {
-    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
-        Box::new(self.clone())
-    }
+/// Text of `config/default.toml`: every setting with its default and its meaning.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
-    fn collect(&self) -> Result<Map<String, Value>, config::ConfigError> {
-        Ok(self.0.clone())
-    }
+/// Command-line flags that override settings.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--listen`
+    pub listen: Option<SocketAddr>,
+    /// `--data`
+    pub data: Option<PathBuf>,
+    /// `--insecure`
+    pub insecure: bool,
 }
 
-/// Parses the TOML of a file as a layer; without a path, the TOML of the defaults.
-pub(super) fn toml(path: Option<&str>, text: &str) -> Result<Layer, ConfigError> {
-    let table = File::from_str(text, FileFormat::Toml).collect().map_err(|error| ConfigError::Syntax {
-        path: path.unwrap_or("config/default.toml").to_owned(),
-        reason: in_one_line(&error.to_string()),
-    })?;
-    let path = path.map(ToOwned::to_owned);
-    Ok(Layer(table.into_iter().map(|(key, value)| (key, with_origin(value, path.as_ref()))).collect()))
+/// The layers that have been merged so far.
+#[derive(Default)]
+pub(super) struct Layers {
+    values: Map<String, Value>,
+    origins: Origins,
 }
 
-/// Extracts the location and the reason from a multi-line report that shows the line with a caret below it.
-fn in_one_line(report: &str) -> String {
-    let is_reason = |line: &&str| !line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
-    let lines: Vec<&str> = report.lines().filter(is_reason).map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines.join(": ").trim_start_matches("TOML parse error at ").to_owned()
-}
-
-fn with_origin(value: Value, path: Option<&String>) -> Value {
-    match value.kind {
-        ValueKind::Table(table) => {
-            let table: Map<String, Value> =
-                table.into_iter().map(|(key, value)| (key, with_origin(value, path))).collect();
-            Value::new(path, table)
+impl Layers {
+    /// Merges the TOML of a file; without a path, the TOML of the defaults.
+    pub(super) fn merge_toml(&mut self, path: Option<&str>, text: &str) -> Result<(), ConfigErrors> {
+        let syntax = |offset: usize, reason: &str| {
+            let before = text.get(..offset).unwrap_or(text);
+            let (line, column) =
+                (line_of(text, offset), before.rsplit('\n').next().unwrap_or_default().chars().count());
+            let path = path.unwrap_or("config/default.toml").to_owned();
+            ConfigError::Syntax { path, reason: format!("line {line}, column {}: {reason}", column + 1) }
+        };
+        let parsed = DeTable::parse(text).map_err(|error| {
+            let reason = error.message().lines().map(str::trim).collect::<Vec<_>>().join(": ");
+            syntax(error.span().unwrap_or_default().start, &reason)
+        })?;
+        let origin = |offset| match path {
+            Some(path) => Origin::File { path: path.to_owned(), line: line_of(text, offset) },
+            None => Origin::Defaults,
+        };
+        for (name, value) in parsed.get_ref() {
+            let (at, name) = (name.span().start, name.get_ref().as_ref());
+            let json = json(value).map_err(|offset| syntax(offset, "the number has more than 64 bits"))?;
+            self.merge(name, json);
+            let mut note = |key: &str, offset| self.origins.set(key, origin(offset));
+            each_key(name, at, value.get_ref(), &mut note);
         }
-        ValueKind::Array(values) => {
-            let values: Vec<Value> = values.into_iter().map(|value| with_origin(value, path)).collect();
-            Value::new(path, values)
+        Ok(())
+    }
+
+    fn merge(&mut self, name: &str, value: Value) {
+        merge(self.values.entry(name).or_insert_with(Value::default), value);
+    }
+
+    /// Merges one value at the path of its key.
+    fn set(&mut self, key: &str, value: Value, origin: Origin) {
+        let (table, rest) = key.split_once('.').unwrap_or((key, ""));
+        let nested = rest.rsplit('.').filter(|name| !name.is_empty());
+        let value = nested.fold(value, |value, name| Value::Object(Map::from_iter([(name.to_owned(), value)])));
+        self.merge(table, value);
+        self.origins.set(key, origin);
+    }
+
+    /// Merges the environment variables. Every setting is in a table, so its variable contains two underscores.
+    ///
+    /// Other variables that begin with `TIDINGS_` are ignored, because Kubernetes sets `TIDINGS_PORT` and similar ones
+    /// for a service named tidings. A variable is an error if it differs from a setting only by a missing underscore or a
+    /// slip, or is the last name of a setting, as in `TIDINGS_LISTEN`: the user expects it to have an effect.
+    pub(super) fn merge_environment(
+        &mut self,
+        environment: &[(OsString, OsString)],
+        settings: &[String],
+    ) -> Result<(), ConfigErrors> {
+        let mut variables = BTreeMap::new();
+        for (name, value) in environment {
+            let Some(name) = name.to_str().filter(|name| name.starts_with("TIDINGS_")) else { continue };
+            if name.contains("__") {
+                let unreadable = || ConfigError::NotUnicode(format!("the environment variable {name}"));
+                variables.insert(name, value.to_str().ok_or_else(unreadable)?);
+            } else if let Some(nearest) = intended_setting(name, settings) {
+                return Err(ConfigError::MisspelledVariable { variable: name.to_owned(), nearest }.into());
+            }
         }
-        kind => Value::new(path, kind),
+        for (name, value) in variables {
+            let name = name["TIDINGS_".len()..].to_lowercase();
+            let key = name.split("__").filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
+            let origin = Origin::Environment(variable(&key));
+            self.set(&key, value.into(), origin);
+        }
+        Ok(())
+    }
+
+    /// Merges the given flags.
+    pub(super) fn merge_flags(&mut self, flags: &Flags) -> Result<(), ConfigErrors> {
+        if let Some(listen) = flags.listen {
+            self.set("server.listen", listen.to_string().into(), Origin::Flag("--listen"));
+        }
+        if let Some(data) = &flags.data {
+            let data = data.to_str().ok_or_else(|| ConfigError::NotUnicode("the flag --data".to_owned()))?;
+            self.set("journal.data", data.into(), Origin::Flag("--data"));
+        }
+        if flags.insecure {
+            self.set("server.insecure", true.into(), Origin::Flag("--insecure"));
+        }
+        Ok(())
+    }
+
+    /// Returns the environment variables of all settings, and of the settings of `server` without a default.
+    pub(super) fn variables(&self) -> Vec<String> {
+        fn collect(key: &str, value: &Value, variables: &mut Vec<String>) {
+            match value {
+                Value::Object(table) => {
+                    table.iter().for_each(|(name, value)| collect(&format!("{key}.{name}"), value, variables));
+                }
+                _ => variables.push(variable(key)),
+            }
+        }
+        let mut variables = ["server.public_url", "server.tls.certificate", "server.tls.key"].map(variable).to_vec();
+        self.values.iter().for_each(|(key, value)| collect(key, value, &mut variables));
+        variables
+    }
+
+    /// Returns the merged configuration.
+    pub(super) fn into_setting(self) -> Setting {
+        Setting::root(Value::Object(self.values), self.origins)
     }
 }
 
-/// Builds the layer of the environment variables. Every setting is in a table, so its variable contains two
-/// underscores.
+/// Merges a value into another: tables by their keys, other values replace what was there.
+fn merge(into: &mut Value, value: Value) {
+    match (into, value) {
+        (Value::Object(into), Value::Object(table)) => {
+            table.into_iter().for_each(|(name, value)| merge(into.entry(name).or_insert_with(Value::default), value));
+        }
+        (into, value) => *into = value,
+    }
+}
+
+/// Converts a TOML value to JSON. Times become texts.
 ///
-/// Other variables that begin with `TIDINGS_` are ignored, because Kubernetes sets `TIDINGS_PORT` and similar ones
-/// for a service named tidings. A variable is an error if it differs from a setting only by a missing underscore or a
-/// slip, or is the last name of a setting, as in `TIDINGS_LISTEN`: the user expects it to have an effect.
-pub(super) fn variables(
-    environment: impl IntoIterator<Item = (OsString, OsString)>,
-    defaults: &Layer,
-) -> Result<Layer, ConfigError> {
-    let mut settings = Map::new();
-    for (name, value) in environment {
-        let Some(name) = name.to_str().filter(|name| name.starts_with("TIDINGS_")) else { continue };
-        if name.contains("__") {
-            let unreadable = || ConfigError::NotUnicode(format!("the environment variable {name}"));
-            settings.insert(name.to_owned(), value.to_str().ok_or_else(unreadable)?.to_owned());
-        } else if let Some(nearest) = intended_setting(name, &defaults.variables()) {
-            return Err(ConfigError::MisspelledVariable { variable: name.to_owned(), nearest });
+/// # Errors
+/// Fails with the offset of a number that has more than 64 bits.
+fn json(value: &Spanned<DeValue<'_>>) -> Result<Value, usize> {
+    let at = value.span().start;
+    Ok(match value.get_ref() {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Boolean(value) => (*value).into(),
+        DeValue::Datetime(time) => time.to_string().into(),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| at)?.into(),
+        // JSON has neither infinity nor NaN, and no setting can be one of them.
+        DeValue::Float(number) => match number.as_str().parse().ok().and_then(Number::from_f64) {
+            Some(number) => number.into(),
+            None => number.as_str().into(),
+        },
+        DeValue::Array(values) => values.iter().map(json).collect::<Result<_, _>>()?,
+        DeValue::Table(table) => {
+            let entries = table.iter().map(|(name, value)| Ok((name.get_ref().to_string(), json(value)?)));
+            Value::Object(entries.collect::<Result<_, usize>>()?)
         }
+    })
+}
+
+/// Calls `note` with the path of each value that is no table, and with the offset of its key.
+fn each_key(key: &str, at: usize, value: &DeValue<'_>, note: &mut impl FnMut(&str, usize)) {
+    match value {
+        DeValue::Table(table) if !table.is_empty() => {
+            for (name, value) in table {
+                each_key(&format!("{key}.{}", name.get_ref()), name.span().start, value.get_ref(), note);
+            }
+        }
+        _ => note(key, at),
     }
-    let environment =
-        Environment::with_prefix("TIDINGS").prefix_separator("_").separator("__").source(Some(settings)).collect();
-    environment.map(Layer).map_err(|error| ConfigError::Merge(error.to_string()))
+}
+
+/// Returns the number of the line with this offset.
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// Returns the environment variable for the setting with this path.
+fn variable(key: &str) -> String {
+    format!("TIDINGS_{}", key.replace('.', "__").to_uppercase())
 }
 
 /// Returns the variable of the setting that a variable without two underscores was probably meant for.
@@ -90,41 +204,4 @@ fn intended_setting(name: &str, settings: &[String]) -> Option<String> {
         is_slip || name.strip_prefix("TIDINGS_") == Some(last)
     };
     settings.iter().find(matches_variable).cloned()
-}
-
-impl Layer {
-    /// Returns the environment variables of all settings in this layer, and of the settings of `server` without a
-    /// default.
-    fn variables(&self) -> Vec<String> {
-        fn collect(key: &str, value: &Value, variables: &mut Vec<String>) {
-            match &value.kind {
-                ValueKind::Table(table) => {
-                    table.iter().for_each(|(name, value)| collect(&format!("{key}.{name}"), value, variables));
-                }
-                _ => variables.push(variable(key)),
-            }
-        }
-        let mut variables = ["server.public_url", "server.tls.certificate", "server.tls.key"].map(variable).to_vec();
-        self.0.iter().for_each(|(key, value)| collect(key, value, &mut variables));
-        variables
-    }
-}
-
-/// Builds a layer for each given flag.
-pub(super) fn flags(flags: &Flags) -> Result<Vec<Layer>, ConfigError> {
-    let layer = |flag: &str, key: &str, value: ValueKind| {
-        Layer(Map::from([(key.to_owned(), Value::new(Some(&flag.to_owned()), value))]))
-    };
-    let mut layers = Vec::new();
-    if let Some(listen) = flags.listen {
-        layers.push(layer("--listen", "server.listen", listen.to_string().into()));
-    }
-    if let Some(data) = &flags.data {
-        let data = data.to_str().ok_or_else(|| ConfigError::NotUnicode("the flag --data".to_owned()))?;
-        layers.push(layer("--data", "journal.data", data.into()));
-    }
-    if flags.insecure {
-        layers.push(layer("--insecure", "server.insecure", true.into()));
-    }
-    Ok(layers)
 }

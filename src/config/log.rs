@@ -1,9 +1,11 @@
 //! `[log]`: filter and format of the log.
 
-use serde::{Deserialize, Deserializer, de::Error as _};
 use tracing_subscriber::EnvFilter;
 
-use crate::suggestion::nearest_name;
+use crate::{
+    settings::{TextType, settings},
+    suggestion::nearest_name,
+};
 
 /// Target of all log lines of the gateway itself.
 const OWN_TARGET: &str = "tidings";
@@ -11,14 +13,15 @@ const OWN_TARGET: &str = "tidings";
 /// Levels that a directive may have.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// `[log]`: filter and format of the log.
-#[derive(Clone, Debug, Deserialize)]
-pub struct LogConfig {
-    /// Valid directives of [`EnvFilter`].
-    #[serde(deserialize_with = "directives")]
-    pub filter: String,
-    /// Format of a line.
-    pub format: LogFormat,
+settings! {
+    /// `[log]`: filter and format of the log.
+    #[derive(Clone, Debug)]
+    pub struct LogConfig {
+        /// Valid directives of [`EnvFilter`].
+        pub filter: Directives,
+        /// Format of a line.
+        pub format: LogFormat,
+    }
 }
 
 /// Format of a log line.
@@ -30,25 +33,33 @@ pub enum LogFormat {
     Json,
 }
 
-impl<'de> Deserialize<'de> for LogFormat {
-    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
-        match String::deserialize(setting)?.as_str() {
+impl TextType for LogFormat {
+    type Value = Self;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            other => Err(D::Error::custom(format_args!("it is {other:?}; give \"text\" or \"json\""))),
+            other => Err(format!("it is {other:?}; give \"text\" or \"json\"")),
         }
     }
 }
 
-fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error> {
-    let text = String::deserialize(setting)?;
-    let advice = "give a level (error, warn, info, debug, trace, off), or directives, as in warn,tidings=debug";
-    if EnvFilter::try_new(&text).is_err() {
-        return Err(D::Error::custom(format_args!("it is {text:?}; {advice}")));
-    }
-    match likely_mistake(&text) {
-        Some(reason) => Err(D::Error::custom(format_args!("it is {text:?}; {reason}; {advice}"))),
-        None => Ok(text),
+/// Directives of [`EnvFilter`].
+pub struct Directives;
+
+impl TextType for Directives {
+    type Value = String;
+
+    fn parse(text: &str) -> Result<String, String> {
+        let advice = "give a level (error, warn, info, debug, trace, off), or directives, as in warn,tidings=debug";
+        if EnvFilter::try_new(text).is_err() {
+            return Err(format!("it is {text:?}; {advice}"));
+        }
+        match likely_mistake(text) {
+            Some(reason) => Err(format!("it is {text:?}; {reason}; {advice}")),
+            None => Ok(text.to_owned()),
+        }
     }
 }
 

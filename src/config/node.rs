@@ -1,27 +1,28 @@
 //! `[node]`: this gateway among the nodes that share a journal.
 
-use std::{env, fs, time::Duration};
+use std::{env, fs};
 
-use serde::Deserialize;
-
-use super::{PublicUrl, seconds};
-use crate::{cluster::NodeSettings, model::NodeName};
+use super::server::PublicUrl;
+use crate::{
+    cluster::NodeSettings,
+    model::NodeName,
+    settings::{Seconds, Text, settings},
+};
 
 /// File in which Linux shows the host name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// `[node]`: name and lease of this node.
-#[derive(Clone, Debug, Deserialize)]
-pub struct NodeConfig {
-    /// Name of the node; the host name if there is none.
-    #[serde(default)]
-    pub name: Option<NodeName>,
-    /// URL at which the node is reached, for people.
-    #[serde(default)]
-    pub address: Option<PublicUrl>,
-    /// `lease_seconds`: time after which other nodes take over the duties of a node that has died, 3 to 300 seconds.
-    #[serde(rename = "lease_seconds", deserialize_with = "seconds::<3, 300, _>")]
-    pub lease: Duration,
+settings! {
+    /// `[node]`: name and lease of this node.
+    #[derive(Clone, Debug)]
+    pub struct NodeConfig {
+        /// Name of the node; the host name if there is none.
+        pub name: Option<Text<NodeName>>,
+        /// URL at which the node is reached, for people.
+        pub address: Option<PublicUrl>,
+        /// Time after which other nodes take over the duties of a node that has died, 3 to 300 seconds.
+        pub lease as "lease_seconds": Seconds<3, 300>,
+    }
 }
 
 impl NodeConfig {

@@ -3,105 +3,146 @@
 use std::{ffi::OsString, sync::Arc};
 
 use axum::http::HeaderValue;
-use serde::de::IgnoredAny;
 
 use super::{
-    error::ConfigError,
-    harvest::{PageBytes, Percent, Place, Time, place, schedule},
-    setting::Setting,
-    source::named,
-    transport::{Connection, TransportKey, TransportKind},
+    error::ConfigErrors,
+    schedule::{MAX_DELETED_PERCENT, PageBytes, Percent, Place, ScheduleTable, place, schedule},
+    transport::{Connection, TransportKind},
+    value::Time,
 };
 use crate::{
     harvest::{
-        HarvestSettings, Hours, Timeouts,
+        HarvestSettings, Timeouts,
         oai_pmh::{ListVerb, OaiPmhSettings},
     },
     model::Uri,
+    settings::{Choice, Choose, List, SecretText, Setting, Table, Text, TextType, settings},
 };
-
-/// Default maximum size of a page, in bytes.
-const PAGE_BYTES: PageBytes = PageBytes(64 * 1024 * 1024);
 
 /// The transport `oai-pmh`: a repository that is harvested over OAI-PMH.
 pub(super) static OAI_PMH: TransportKind = TransportKind {
     name: "oai-pmh",
-    keys: &[
-        TransportKey::of::<IgnoredAny>("url"),
-        TransportKey::of::<String>("ca"),
-        TransportKey::of::<String>("contact"),
-        TransportKey::of::<String>("formerly"),
-        TransportKey::of::<Vec<String>>("secret_parameters"),
-        TransportKey::of::<String>("metadata_prefix"),
-        TransportKey::of::<Vec<String>>("sets"),
-        TransportKey::of::<String>("mode"),
-        TransportKey::of::<Time>("every"),
-        TransportKey::of::<Time>("jitter"),
-        TransportKey::of::<Hours>("hours"),
-        TransportKey::of::<Time>("overlap"),
-        TransportKey::of::<Time>("window"),
-        TransportKey::of::<String>("list"),
-        TransportKey::of::<Time>("full_every"),
-        TransportKey::of::<Percent>("max_deleted_percent"),
-        TransportKey::of::<PageBytes>("page_bytes"),
-    ],
+    keys: &[OaiPmhTable::KEYS, ScheduleTable::KEYS],
     read: |table, environment| Ok(Connection::Harvest(read(table, environment)?)),
 };
 
+settings! {
+    struct OaiPmhTable {
+        /// Base URL of the repository, with its credentials if it needs any; given as for "amqp".
+        url: SecretText,
+        /// PEM file with the CA certificate for https. Default: the CA certificates of the operating system.
+        ca: Option<Text>,
+        /// E-mail address that the repository's administrators can write to; requests carry it as From.
+        /// Default: none.
+        contact: Option<MailAddress>,
+        /// Former base URL of a repository that has moved, without credentials. Its records keep their URIs.
+        /// Default: none.
+        formerly: Option<FormerUrl>,
+        /// Parameters in the query of `url` that are not published, besides key, token, password and the
+        /// like. The others are part of the URIs of the records. Default: none.
+        secret_parameters: List<Text> = Vec::new(),
+        /// Metadata format. Default: "oai_dc".
+        metadata_prefix: MetadataPrefix = "oai_dc".to_owned(),
+        /// Sets to harvest, one after the other. Default: the whole repository.
+        sets: List<SetSpec> = Vec::new(),
+        /// Time before a run that the next run harvests again, because repositories show records later than
+        /// their datestamps say. Default: "15m", or "1d" if the repository has dates without times.
+        overlap: Option<Time>,
+        /// Divides the first run into windows of datestamps, each twice as long as the one before. Default:
+        /// none, unless the repository refuses a list or its tokens fail.
+        window: Option<Time>,
+        /// "records" (ListRecords), or "identifiers": ListIdentifiers, and GetRecord for each record, for
+        /// repositories that fail on whole pages. Default: "records".
+        list: Choice<ListVerb> = ListVerb::default(),
+        /// Time between two runs that list all records, to find those that vanish without a report. Default:
+        /// "30d", or "7d" if the repository does not report all deletions (deletedRecord).
+        full_every: Option<Time>,
+        /// Largest share of the records that such a run deletes, 0 to 100. If more are missing, it deletes
+        /// none and says so. Up to 10 records are always plausible, unless the share is 0. Default: 10.
+        max_deleted_percent: Percent = MAX_DELETED_PERCENT,
+        /// Maximum size of a page, compressed or decompressed, in bytes, 1048576 (1 MiB) to 1073741824 (1
+        /// GiB). A record has at most limits.body_bytes.
+        page_bytes: PageBytes = 64 * 1024 * 1024,
+    }
+}
+
+impl Choose for ListVerb {
+    const WHAT: &'static str = "list";
+}
+
 /// Reads the settings from the table of a source.
-fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigError> {
-    let Place { url, ca } = place(table, environment)?;
-    let metadata_prefix = table.get::<String>("metadata_prefix")?.unwrap_or_else(|| "oai_dc".to_owned());
-    if !is_name(&metadata_prefix, "") {
-        let reason = "it is not a metadata prefix; give one of ListMetadataFormats, such as \"oai_dc\"";
-        return Err(table.entry("metadata_prefix")?.invalid(reason));
-    }
-    let sets = table.get::<Vec<String>>("sets")?.unwrap_or_default();
-    if let Some(set) = sets.iter().find(|set| !is_name(set, ":")) {
-        let reason = format!("{set:?} is not a set; give the setSpec of ListSets, such as \"math:algebra\"");
-        return Err(table.entry("sets")?.invalid(reason));
-    }
+fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigErrors> {
+    let given = OaiPmhTable::read_part(table)?;
+    let Place { url, ca } = place((&given.url, given.ca), table, environment)?;
     if let Some(name) = url.expose().query_pairs().map(|(name, _)| name).find(|name| name == "verb") {
         let reason = format!("it has the parameter {name}; give the base URL, without the parameters of a request");
-        return Err(table.entry("url")?.invalid(reason));
+        return Err(table.at("url").invalid(reason).into());
     }
-    let formerly = table.get::<String>("formerly")?;
-    if formerly.as_ref().is_some_and(|url| Uri::parse(url).is_err()) {
-        return Err(table.entry("formerly")?.invalid("it is not a URL; give the former base URL, without credentials"));
-    }
-    let secret_parameters = table.get::<Vec<String>>("secret_parameters")?.unwrap_or_default();
-    let time = |name| Ok::<_, ConfigError>(table.get::<Time>(name)?.map(|Time(time)| time));
-    let Percent(max_deleted_percent) = table.get("max_deleted_percent")?.unwrap_or_default();
-    let PageBytes(page_bytes) = table.get("page_bytes")?.unwrap_or(PAGE_BYTES);
     let kind = OaiPmhSettings {
         url,
         ca,
-        contact: contact(table)?,
-        formerly,
-        secret_parameters: secret_parameters.iter().map(|name| name.to_ascii_lowercase()).collect(),
-        metadata_prefix,
-        sets,
-        overlap: time("overlap")?,
-        window: time("window")?,
-        list: named(table, "list", "list", &ListVerb::ALL, ListVerb::name)?.unwrap_or_default(),
-        full_every: time("full_every")?,
-        max_deleted_percent,
-        page_bytes,
+        contact: given.contact,
+        formerly: given.formerly,
+        secret_parameters: given.secret_parameters.iter().map(|name| name.to_ascii_lowercase()).collect(),
+        metadata_prefix: given.metadata_prefix,
+        sets: given.sets,
+        overlap: given.overlap,
+        window: given.window,
+        list: given.list,
+        full_every: given.full_every,
+        max_deleted_percent: given.max_deleted_percent,
+        page_bytes: given.page_bytes,
         timeouts: Timeouts::default(),
     };
     Ok(HarvestSettings { objects: Some(kind.objects()), schedule: schedule(table)?, kind: Arc::new(kind) })
 }
 
-/// Reads the e-mail address of the operator.
-fn contact(table: &Setting) -> Result<Option<HeaderValue>, ConfigError> {
-    let Some(address) = table.get::<String>("contact")? else { return Ok(None) };
-    let is_address = address.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
-    match HeaderValue::from_str(&address) {
-        Ok(value) if is_address && !address.contains(' ') => Ok(Some(value)),
-        _ => {
-            let reason = "it is not an e-mail address; give one like \"library@example.org\"";
-            Err(table.entry("contact")?.invalid(reason))
-        }
+/// The e-mail address of the operator.
+struct MailAddress;
+
+impl TextType for MailAddress {
+    type Value = HeaderValue;
+
+    fn parse(address: &str) -> Result<HeaderValue, String> {
+        let is_address = address.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
+        let value = HeaderValue::from_str(address).ok().filter(|_| is_address && !address.contains(' '));
+        value.ok_or_else(|| "it is not an e-mail address; give one like \"library@example.org\"".to_owned())
+    }
+}
+
+/// The base URL that a repository had.
+struct FormerUrl;
+
+impl TextType for FormerUrl {
+    type Value = String;
+
+    fn parse(url: &str) -> Result<String, String> {
+        let reason = "it is not a URL; give the former base URL, without credentials";
+        Uri::parse(url).map(|_| url.to_owned()).map_err(|_| reason.to_owned())
+    }
+}
+
+/// A metadata prefix (section 3.4).
+struct MetadataPrefix;
+
+impl TextType for MetadataPrefix {
+    type Value = String;
+
+    fn parse(text: &str) -> Result<String, String> {
+        let reason = "it is not a metadata prefix; give one of ListMetadataFormats, such as \"oai_dc\"";
+        if is_name(text, "") { Ok(text.to_owned()) } else { Err(reason.to_owned()) }
+    }
+}
+
+/// The name of a set (section 2.6).
+struct SetSpec;
+
+impl TextType for SetSpec {
+    type Value = String;
+
+    fn parse(text: &str) -> Result<String, String> {
+        let reason = || format!("{text:?} is not a set; give the setSpec of ListSets, such as \"math:algebra\"");
+        if is_name(text, ":") { Ok(text.to_owned()) } else { Err(reason()) }
     }
 }
 

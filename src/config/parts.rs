@@ -1,18 +1,94 @@
-//! Parts of the configuration, so that a command reads only what it needs.
+//! The configuration, and its parts, so that a command reads only what it needs.
 //!
 //! Secrets can be in files and variables that only the gateway has. A command that needs the address of the gateway, or the
 //! folder of the journal, therefore resolves no other secret.
 
-use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
-
-use serde::{Deserialize, de::IgnoredAny};
+use std::{collections::BTreeMap, ffi::OsString, fs, path::Path, sync::Arc};
 
 use super::{
-    Access, AllowList, Config, ConfigError, DEFAULTS, DIALECTS, DbusConfig, DeliveryTable, DialectKind, FilesConfig,
-    Flags, HubConfig, IngestSettings, JournalConfig, Limits, LogConfig, MAX_SUBSCRIPTIONS, NodeConfig, ServerConfig,
-    SourceConfig, SourceName, StoreLocation, access, download, files, filesets, journal, layer, setting::Setting,
-    source, subscription,
+    access::{self, AccessTable},
+    dbus::DbusConfig,
+    error::{ConfigError, ConfigErrors},
+    files::{self, FilesConfig, FilesTable},
+    filesets::{self, FilesetsTable},
+    hub::HubConfig,
+    journal::{self, JournalConfig},
+    layer::{DEFAULTS, Flags, Layers},
+    limits::Limits,
+    log::LogConfig,
+    node::NodeConfig,
+    server::{DeliveryTable, ServerConfig},
+    source::{self, SourceConfig},
+    source_names, subscription,
 };
+use crate::{
+    delivery::{Definition, MAX_SUBSCRIPTIONS},
+    format::{DIALECTS, DialectKind},
+    harvest::fileset::IngestSettings,
+    http_client::AllowList,
+    journal::store::StoreLocation,
+    model::{SourceName, SubscriptionName},
+    settings::{Any, Flag, Setting, settings},
+    web::Access,
+};
+
+/// Configuration of a gateway.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `[server]`
+    pub server: ServerConfig,
+    /// `[journal]`
+    pub journal: JournalConfig,
+    /// `--new-journal`: whether a new journal is begun in a folder whose journal is missing.
+    pub begin_new_journal: bool,
+    /// `journal.store`, or else the folder `journal.data`.
+    pub store: StoreLocation,
+    /// `[node]`
+    pub node: NodeConfig,
+    /// `[limits]`
+    pub limits: Limits,
+    /// `[log]`
+    pub log: LogConfig,
+    /// `[delivery]`
+    pub delivery: DeliveryTable,
+    /// `[hub]`
+    pub hub: HubConfig,
+    /// `[dbus]`
+    pub dbus: DbusConfig,
+    /// `[files]`
+    pub files: FilesConfig,
+    /// `[filesets]`
+    pub filesets: IngestSettings,
+    /// `[access]` and the signature keys of the sources.
+    pub access: Access,
+    /// `[sources.NAME]`; only enabled sources.
+    pub sources: BTreeMap<SourceName, SourceConfig>,
+    /// `[subscriptions.NAME]`
+    pub subscriptions: BTreeMap<SubscriptionName, Arc<Definition>>,
+}
+
+impl Config {
+    /// Loads the configuration from the defaults, `file`, the environment and `flags`.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or a setting is unknown, missing or wrong.
+    pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, ConfigErrors> {
+        Self::load_with(file, std::env::vars_os(), flags, DIALECTS)
+    }
+
+    /// Loads the configuration with the given environment and dialects.
+    ///
+    /// # Errors
+    /// In the cases of [`Config::load`].
+    pub fn load_with(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        flags: &Flags,
+        dialects: &[&'static DialectKind],
+    ) -> Result<Self, ConfigErrors> {
+        ConfigParts::load_with(file, environment, flags)?.all_with(dialects)
+    }
+}
 
 /// The merged layers of a configuration. All names, and all tables without secrets, are checked; each method reads one more
 /// part.
@@ -22,36 +98,36 @@ pub struct ConfigParts {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// All tables at the top level.
-#[derive(Deserialize)]
-struct Tables {
-    server: ServerConfig,
-    journal: JournalConfig,
-    node: NodeConfig,
-    limits: Limits,
-    log: LogConfig,
-    delivery: DeliveryTable,
-    hub: HubConfig,
-    dbus: DbusConfig,
-    #[serde(rename = "files")]
-    _files: files::FilesTable,
-    #[serde(rename = "filesets")]
-    _filesets: filesets::FilesetsTable,
-    #[serde(rename = "access")]
-    _access: AccessTable,
-    /// Each source is read separately, because its settings depend on its dialect.
-    #[serde(rename = "sources")]
-    _sources: IgnoredAny,
-    /// Each subscription is read separately, because its settings depend on its delivery.
-    #[serde(rename = "subscriptions")]
-    _subscriptions: IgnoredAny,
-}
-
-/// `[access]`. The tokens are read separately, because their scopes are checked against the sources.
-#[derive(Deserialize)]
-struct AccessTable {
-    #[serde(default, rename = "tokens")]
-    _tokens: IgnoredAny,
+settings! {
+    /// All tables at the top level.
+    struct Tables {
+        /// `[server]`
+        server: ServerConfig,
+        /// `[journal]`
+        journal: JournalConfig,
+        /// `[node]`
+        node: NodeConfig,
+        /// `[limits]`
+        limits: Limits,
+        /// `[log]`
+        log: LogConfig,
+        /// `[delivery]`
+        delivery: DeliveryTable,
+        /// `[hub]`
+        hub: HubConfig,
+        /// `[dbus]`
+        dbus: DbusConfig,
+        /// `[files]`
+        files: FilesTable,
+        /// `[filesets]`
+        filesets: FilesetsTable,
+        /// `[access]`
+        access: AccessTable,
+        /// Sources by their names. Each is read separately, because its settings depend on its transport and dialect.
+        sources: Any,
+        /// Subscriptions by their names. Each is read separately, because its settings depend on its delivery.
+        subscriptions: Any,
+    }
 }
 
 impl ConfigParts {
@@ -59,7 +135,7 @@ impl ConfigParts {
     ///
     /// # Errors
     /// Fails if the file cannot be read, or a setting of a table without secrets is unknown, missing or wrong.
-    pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, ConfigError> {
+    pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, ConfigErrors> {
         Self::load_with(file, std::env::vars_os(), flags)
     }
 
@@ -68,23 +144,27 @@ impl ConfigParts {
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         flags: &Flags,
-    ) -> Result<Self, ConfigError> {
-        let defaults = layer::toml(None, DEFAULTS)?;
+    ) -> Result<Self, ConfigErrors> {
         let environment: Vec<_> = environment.into_iter().collect();
-        let variables = layer::variables(environment.iter().cloned(), &defaults)?;
-        let mut layers = config::Config::builder().add_source(defaults);
+        let mut layers = Layers::default();
+        layers.merge_toml(None, DEFAULTS)?;
+        let variables = layers.variables();
         if let Some(path) = file {
             let text =
                 fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-            layers = layers.add_source(layer::toml(Some(&path.display().to_string()), &text)?);
+            layers.merge_toml(Some(&path.display().to_string()), &text)?;
         }
-        layers = layers.add_source(variables);
-        for flag in layer::flags(flags)? {
-            layers = layers.add_source(flag);
-        }
-        let merged = layers.build().map_err(|error| ConfigError::Merge(error.to_string()))?;
-        let root = Setting::root(merged.cache);
-        let tables = root.clone().read()?;
+        layers.merge_environment(&environment, &variables)?;
+        layers.merge_flags(flags)?;
+        let root = layers.into_setting();
+        let tables = root.read::<Tables>().map_err(|errors| {
+            let mut errors = ConfigErrors::from(errors);
+            let sources = root.entry("sources").and_then(|sources| sources.entries()).unwrap_or_default();
+            for (name, source) in sources {
+                errors.keep(source::check_shape(&name, &source));
+            }
+            errors
+        })?;
         Ok(Self { root, tables, environment })
     }
 
@@ -116,36 +196,34 @@ impl ConfigParts {
     ///
     /// # Errors
     /// Fails if the location is wrong, or the password cannot be read.
-    pub fn store(&self) -> Result<StoreLocation, ConfigError> {
-        journal::store(&self.root.entry("journal")?, &self.tables.journal, &self.environment)
+    pub fn store(&self) -> Result<StoreLocation, ConfigErrors> {
+        journal::store(&self.root.at("journal"), &self.tables.journal, &self.environment)
     }
 
     /// Reads `[files]`, with the keys of a bucket.
     ///
     /// # Errors
     /// Fails if a setting is wrong, or a key cannot be read.
-    pub fn files(&self) -> Result<FilesConfig, ConfigError> {
-        let table = self.root.entry("files")?;
-        files::read(table.clone().read()?, &table, &self.environment)
+    pub fn files(&self) -> Result<FilesConfig, ConfigErrors> {
+        files::read(&self.tables.files, &self.root.at("files"), &self.environment)
     }
 
     /// Reads `[filesets]`, with the tokens of platforms.
     ///
     /// # Errors
     /// Fails if a setting is wrong, or a token cannot be read.
-    pub fn filesets(&self) -> Result<IngestSettings, ConfigError> {
-        let table = self.root.entry("filesets")?;
-        filesets::read(table.clone().read()?, &table, &self.environment)
+    pub fn filesets(&self) -> Result<IngestSettings, ConfigErrors> {
+        filesets::read(&self.tables.filesets, &self.root.at("filesets"), &self.environment)
     }
 
     /// Returns the names of the enabled sources, sorted.
     ///
     /// # Errors
     /// Fails if `enabled` of a source is not a boolean.
-    pub fn source_names(&self) -> Result<Vec<String>, ConfigError> {
+    pub fn source_names(&self) -> Result<Vec<String>, ConfigErrors> {
         let mut names = Vec::new();
-        for (name, setting) in self.root.entry("sources")?.entries()? {
-            if setting.get("enabled")?.unwrap_or(true) {
+        for (name, setting) in self.tables.sources.entries()? {
+            if setting.get::<Flag>("enabled")?.unwrap_or(true) {
                 names.push(name);
             }
         }
@@ -156,8 +234,8 @@ impl ConfigParts {
     ///
     /// # Errors
     /// Fails if a setting of the source is wrong, or one of its secrets cannot be read.
-    pub fn source(&self, name: &SourceName) -> Result<Option<SourceConfig>, ConfigError> {
-        let table = self.root.entry("sources")?.entry(name.as_str())?;
+    pub fn source(&self, name: &SourceName) -> Result<Option<SourceConfig>, ConfigErrors> {
+        let table = self.tables.sources.entry(name.as_str())?;
         if !table.is_given() {
             return Ok(None);
         }
@@ -169,52 +247,56 @@ impl ConfigParts {
     ///
     /// # Errors
     /// Fails if a setting is unknown, missing or wrong, or a secret cannot be read.
-    pub fn all(self) -> Result<Config, ConfigError> {
+    pub fn all(self) -> Result<Config, ConfigErrors> {
         self.all_with(DIALECTS)
     }
 
     /// Reads all parts, with the given dialects.
-    pub(super) fn all_with(self, dialects: &[&'static DialectKind]) -> Result<Config, ConfigError> {
-        let (store, files, filesets) = (self.store()?, self.files()?, self.filesets()?);
+    pub(super) fn all_with(self, dialects: &[&'static DialectKind]) -> Result<Config, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let (store, files, filesets) =
+            (errors.keep(self.store()), errors.keep(self.files()), errors.keep(self.filesets()));
         let Self { root, tables, environment } = self;
-        let Tables { server, journal, node, limits, log, delivery, hub, dbus, .. } = tables;
-        limits.refuse_contradictions(&root.entry("limits")?)?;
+        let Tables { server, journal, node, limits, log, delivery, hub, dbus, access, .. } = tables;
+        errors.keep(limits.refuse_contradictions(&root.at("limits")));
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
-        for (name, setting) in root.entry("sources")?.entries()? {
-            if let Some((name, source)) = source::read(&name, &setting, &environment, dialects)? {
-                source::refuse_shared_name(&source, &setting, &sources)?;
+        for (name, setting) in tables.sources.entries()? {
+            if let Some((name, source)) = errors.keep(source::read(&name, &setting, &environment, dialects)).flatten() {
+                errors.keep(source::refuse_shared_name(&source, &setting, &sources));
                 sources.insert(name, source);
             }
             names.push(name);
         }
-        dbus.check_sources(&root.entry("dbus")?, &names)?;
-        let source_table = root.entry("sources")?;
-        sources.iter().try_for_each(|(name, source)| {
-            download::check_sources(name, source, &names, &source_table)?;
-            source::check_announcements(source, &names, &source_table)
-        })?;
-        let subscription_table = root.entry("subscriptions")?;
-        let subscriptions = subscription_table.entries()?;
-        if subscriptions.len() > MAX_SUBSCRIPTIONS {
-            return Err(subscription_table.invalid(format!(
+        errors.keep(dbus.check_sources(&root.at("dbus"), &names));
+        for source in &sources {
+            errors.keep(source_names::check_source(source, &names, &tables.sources));
+        }
+        let entries = tables.subscriptions.entries()?;
+        if entries.len() > MAX_SUBSCRIPTIONS {
+            let reason = format!(
                 "it defines {} subscriptions, and {MAX_SUBSCRIPTIONS} are possible; remove some, or let several \
                  receivers share one",
-                subscriptions.len()
-            )));
+                entries.len()
+            );
+            errors.keep(Err::<(), _>(tables.subscriptions.invalid(reason)));
         }
-        let subscriptions = subscriptions.into_iter();
-        let subscriptions =
-            subscriptions.map(|(name, setting)| subscription::read(&name, &setting, &environment, &names));
-        let subscriptions = subscriptions.collect::<Result<_, _>>()?;
+        let subscriptions = entries.iter();
+        let subscriptions = subscriptions
+            .filter_map(|(name, setting)| errors.keep(subscription::read(name, setting, &environment, &names)))
+            .collect();
         let signature =
             |(name, source): (&SourceName, &SourceConfig)| Some((name.to_string(), source.signature.clone()?));
         let signatures = sources.iter().filter_map(signature).collect();
-        let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
+        let tokens = errors.keep(access::tokens(&access, &names)).unwrap_or_default();
+        let access = Access::new(tokens, signatures);
+        let (Some(store), Some(files), Some(filesets)) = (store, files, filesets) else { return Err(errors) };
+        errors.or(())?;
         access::refuse_open(&server, &access)?;
         Ok(Config {
             server,
             journal,
+            begin_new_journal: false,
             store,
             node,
             limits,

@@ -1,75 +1,58 @@
 //! `lookup` and `[sources.NAME.repository]`: the lookup mode of a source and the access to its repository.
 
-use std::{ffi::OsString, time::Duration};
+use std::ffi::OsString;
 
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
-
-use super::{
-    amqp::ca_certificate,
-    error::ConfigError,
-    secret,
-    setting::{Setting, bounded},
-    source::named,
-};
+use super::{certificate::ca_certificate, error::ConfigErrors, secret};
 use crate::{
     format::{DialectKind, RepositoryApi, dialects_with_repository},
     lookup::{BaseUrl, Credentials, Mode, RepositorySettings},
+    settings::{Choose, List, Seconds, SecretText, Setting, SettingErrors, Text, Whole, settings},
     web::Secret,
 };
 
-/// `[sources.NAME.repository]`. The credentials are read separately, because they may be in a file or a variable.
-#[derive(Deserialize)]
-pub(super) struct RepositoryTable {
-    url: String,
-    #[serde(default)]
-    public_urls: Vec<String>,
-    #[serde(default, rename = "username")]
-    _username: IgnoredAny,
-    #[serde(default, rename = "password")]
-    _password: IgnoredAny,
-    #[serde(default)]
-    ca: Option<String>,
-    #[serde(default, deserialize_with = "timeout")]
-    timeout_seconds: Option<u64>,
-    #[serde(default, deserialize_with = "in_flight")]
-    in_flight: Option<usize>,
-    #[serde(default, deserialize_with = "cache_size")]
-    cached_answers: Option<usize>,
+settings! {
+    /// `[sources.NAME.repository]`
+    pub(super) struct RepositoryTable {
+        /// Base URL of its REST API.
+        url: Text,
+        /// Other base URLs of the repository in messages.
+        public_urls: List<Text> = Vec::new(),
+        /// User name.
+        username: Option<SecretText>,
+        /// Password.
+        password: Option<SecretText>,
+        /// PEM file with the CA certificate for https.
+        ca: Option<Text>,
+        /// Maximum time of a request, 1 to 300.
+        timeout as "timeout_seconds": Seconds<1, 300> = RepositorySettings::TIMEOUT,
+        /// Maximum number of concurrent requests, 1 to 1024.
+        in_flight: Whole<usize, 1, 1024> = RepositorySettings::IN_FLIGHT,
+        /// Number of responses that are cached for messages that need the same facts, 0 to 100000.
+        cached_answers: Whole<usize, 0, 100_000> = RepositorySettings::CACHED_ANSWERS,
+    }
 }
 
-/// Reads a timeout of 1 to 300 seconds.
-fn timeout<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<u64>, D::Error> {
-    bounded::<1, 300, u64, D>(setting).map(Some)
+impl Choose for Mode {
+    const WHAT: &'static str = "way to look up";
 }
 
-/// Reads a number of 1 to 1024 requests.
-fn in_flight<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Error> {
-    bounded::<1, 1024, usize, D>(setting).map(Some)
-}
-
-/// Reads a number of 0 to 100 000 responses.
-fn cache_size<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Error> {
-    bounded::<0, 100_000, usize, D>(setting).map(Some)
-}
-
-/// Reads the lookup mode and the repository of a source. A repository may be configured without lookups.
+/// Checks the lookup mode of a source and reads its repository. A repository may be configured without lookups.
 pub(super) fn read(
-    repository_table: Option<&RepositoryTable>,
+    (mode, repository_table): (Mode, Option<RepositoryTable>),
     (dialect, settings): (&DialectKind, &serde_json::Value),
     source: &Setting,
     environment: &[(OsString, OsString)],
-) -> Result<(Mode, Option<RepositorySettings>), ConfigError> {
-    let mode = named(source, "lookup", "way to look up", &Mode::ALL, Mode::name)?.unwrap_or_default();
-    let table = source.entry("repository")?;
+) -> Result<Option<RepositorySettings>, ConfigErrors> {
+    let table = source.at("repository");
     let api = dialect.repository.map(|repository| repository.api);
     match (mode, repository_table, api) {
-        (Mode::Off, None, _) => Ok((mode, None)),
+        (Mode::Off, None, _) => Ok(None),
         (_, Some(repository_table), Some(api)) => {
-            Ok((mode, Some(repository(repository_table, api, settings, &table, environment)?)))
+            Ok(Some(repository(repository_table, api, settings, &table, environment)?))
         }
         (_, None, Some(_)) => {
             let reason = "lookups need a repository; give its url in the table `repository` of this source";
-            Err(source.entry("lookup")?.invalid(reason))
+            Err(source.at("lookup").invalid(reason).into())
         }
         (mode, _, None) => {
             let reason = format!(
@@ -77,26 +60,24 @@ pub(super) fn read(
                 dialect.name,
                 dialects_with_repository(|_| true)
             );
-            let of = if mode == Mode::Off { table } else { source.entry("lookup")? };
-            Err(of.invalid(reason))
+            let of = if mode == Mode::Off { table } else { source.at("lookup") };
+            Err(of.invalid(reason).into())
         }
     }
 }
 
 fn repository(
-    repository_table: &RepositoryTable,
+    repository_table: RepositoryTable,
     api: RepositoryApi,
     settings: &serde_json::Value,
     table: &Setting,
     environment: &[(OsString, OsString)],
-) -> Result<RepositorySettings, ConfigError> {
-    let base = |text: &str, key| match BaseUrl::parse(text) {
-        Ok(base) => Ok(base),
-        Err(error) => Err(table.entry(key)?.invalid(error.to_string())),
-    };
-    let url = base(&repository_table.url, "url")?;
-    let mut public_urls =
-        repository_table.public_urls.iter().map(|text| base(text, "public_urls")).collect::<Result<Vec<_>, _>>()?;
+) -> Result<RepositorySettings, SettingErrors> {
+    let RepositoryTable { url, public_urls, username, password, ca, timeout, in_flight, cached_answers } =
+        repository_table;
+    let base = |text: &str, key| BaseUrl::parse(text).map_err(|error| table.at(key).invalid(error.to_string()));
+    let url = base(&url, "url")?;
+    let mut public_urls = public_urls.iter().map(|text| base(text, "public_urls")).collect::<Result<Vec<_>, _>>()?;
     // The base URL that the dialect prepends to identifiers is another name of this repository.
     if let Some(named) = settings.get("base_url").and_then(serde_json::Value::as_str)
         && let Ok(base) = BaseUrl::parse(named)
@@ -106,33 +87,36 @@ fn repository(
     let is_encrypted = url.as_str().starts_with("https:");
     Ok(RepositorySettings {
         public_urls,
-        credentials: credentials(table, environment)?,
-        ca: ca_certificate(repository_table.ca.clone(), is_encrypted, "https", table)?,
-        timeout: repository_table.timeout_seconds.map_or(RepositorySettings::TIMEOUT, Duration::from_secs),
-        in_flight: repository_table.in_flight.unwrap_or(RepositorySettings::IN_FLIGHT),
-        cached_answers: repository_table.cached_answers.unwrap_or(RepositorySettings::CACHED_ANSWERS),
+        credentials: credentials((username, password), table, environment)?,
+        ca: ca_certificate(ca, is_encrypted, "https", table)?,
+        timeout,
+        in_flight,
+        cached_answers,
         ..RepositorySettings::new(api, url)
     })
 }
 
 /// Reads user name and password; either both are given or neither.
-fn credentials(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Option<Credentials>, ConfigError> {
-    let (username, password) = (table.entry("username")?, table.entry("password")?);
-    match (username.is_given(), password.is_given()) {
-        (false, false) => Ok(None),
-        (true, false) => Err(password.missing()),
-        (false, true) => Err(username.missing()),
-        (true, true) => {
-            let read = |setting: &Setting| match secret::text(setting, environment)? {
-                text if text.is_empty() => Err(setting.invalid("it is empty")),
-                text => Ok(text),
-            };
-            let name = read(&username)?;
-            // RFC 7617, section 2: the user name ends at the first colon.
-            if name.contains(':') {
-                return Err(username.invalid("it contains a colon, which basic authentication does not allow"));
-            }
-            Ok(Some(Credentials { username: Secret::new(name), password: Secret::new(read(&password)?) }))
-        }
+fn credentials(
+    given: (Option<Setting>, Option<Setting>),
+    table: &Setting,
+    environment: &[(OsString, OsString)],
+) -> Result<Option<Credentials>, SettingErrors> {
+    let (username, password) = match given {
+        (None, None) => return Ok(None),
+        (Some(_), None) => return Err(table.at("password").missing().into()),
+        (None, Some(_)) => return Err(table.at("username").missing().into()),
+        (Some(username), Some(password)) => (username, password),
+    };
+    let read = |setting: &Setting| match secret::text(setting, environment)? {
+        text if text.is_empty() => Err(SettingErrors::from(setting.invalid("it is empty"))),
+        text => Ok(text),
+    };
+    let name = read(&username)?;
+    // RFC 7617, section 2: the user name ends at the first colon.
+    if name.contains(':') {
+        let reason = "it contains a colon, which basic authentication does not allow";
+        return Err(username.invalid(reason).into());
     }
+    Ok(Some(Credentials { username: Secret::new(name), password: Secret::new(read(&password)?) }))
 }

@@ -4,10 +4,11 @@
 
 use std::{ffi::OsString, fs::File, io::Read};
 
-use serde::Deserialize;
-
-use super::{error::ConfigError, setting::Setting};
-use crate::{suggestion::describe_variable, web::Secret};
+use crate::{
+    settings::{Setting, SettingErrors, Text, settings},
+    suggestion::describe_variable,
+    web::Secret,
+};
 
 /// Minimum length of a secret, in bytes. A shorter one can be guessed.
 const SHORTEST: usize = 16;
@@ -15,36 +16,37 @@ const SHORTEST: usize = 16;
 /// Maximum size of a file with a secret, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// Reference to a secret outside the configuration.
-#[derive(Deserialize)]
-struct SecretReference {
-    #[serde(default)]
-    file: Option<String>,
-    #[serde(default)]
-    env: Option<String>,
+settings! {
+    /// Reference to a secret outside the configuration.
+    struct SecretReference {
+        /// Path of a file.
+        file: Option<Text>,
+        /// Name of an environment variable.
+        env: Option<Text>,
+    }
 }
 
 /// Reads a text that contains a secret: `"…"`, `{ file = "PATH" }` or `{ env = "NAME" }`. Surrounding white space is
 /// removed, because most files end with a line break.
-pub(super) fn text(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<String, ConfigError> {
+pub(super) fn text(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<String, SettingErrors> {
     let text = if setting.is_table() {
-        let reference: SecretReference = setting.clone().read()?;
+        let reference = setting.read::<SecretReference>()?;
         match (reference.file, reference.env) {
             (Some(path), None) => from_file(&path).map_err(|reason| setting.invalid(reason))?,
             (None, Some(name)) => from_environment(&name, environment).map_err(|reason| setting.invalid(reason))?,
-            _ => return Err(setting.invalid("give either file or env")),
+            _ => return Err(setting.invalid("give either file or env").into()),
         }
     } else {
-        setting.clone().read::<String>()?
+        setting.read::<Text>()?
     };
     Ok(text.trim().to_owned())
 }
 
 /// Reads a random secret of at least [`SHORTEST`] bytes, given as for [`text`].
-pub(super) fn read(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<Secret, ConfigError> {
+pub(super) fn read(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<Secret, SettingErrors> {
     match text(setting, environment)? {
         text if text.len() < SHORTEST => {
-            Err(setting.invalid(format!("it is too short to be safe; give at least {SHORTEST} random bytes")))
+            Err(setting.invalid(format!("it is too short to be safe; give at least {SHORTEST} random bytes")).into())
         }
         text => Ok(Secret::new(text)),
     }

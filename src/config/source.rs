@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeMap, ffi::OsString, fmt};
 
-use serde::{Deserialize, de::IgnoredAny};
-
 use super::{
-    error::ConfigError,
+    error::{ConfigError, ConfigErrors},
+    http::{self, MessageRate},
     repository::{self, RepositoryTable},
-    secret,
-    setting::Setting,
-    transport::{MessageCount, TRANSPORTS, Transport},
+    transport::Transport,
+    transports::{self, TRANSPORTS, TransportName},
 };
 use crate::{
     format::{DialectKind, Limits},
@@ -17,7 +15,8 @@ use crate::{
     http_client::{OutboundPolicy, OutboundUrl},
     lookup::{Mode, RepositorySettings},
     model::{SourceName, UrlPattern},
-    suggestion::{advice, nearest_name},
+    settings::{Any, Choice, Flag, Key, List, Setting, SettingError, SettingErrors, Table, Text, settings},
+    suggestion::{nearest_name, unknown_name},
     web::Secret,
 };
 
@@ -58,40 +57,80 @@ impl fmt::Debug for SourceConfig {
     }
 }
 
-/// Rate limit of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MessageRate {
-    /// Average number of messages per second.
-    pub per_second: u32,
-    /// Maximum number of messages in a burst.
-    pub burst: u32,
+settings! {
+    /// Settings that every source has, whatever its transport.
+    struct SourceTable {
+        /// Whether the source is enabled. Default: true.
+        enabled: Flag = true,
+        /// "http": POST /hooks/NAME. "amqp": a queue of a broker such as RabbitMQ. "stomp": a queue or a
+        /// topic of a broker such as ActiveMQ. "kafka": topics of a Kafka cluster.
+        transport: TransportName,
+        /// Wire format of the messages: fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed,
+        /// folder, fileset-request, fileset-result, download, gateway or content-change.
+        dialect: Text,
+        /// Whether to journal modifications that change neither content nor state, as UPDATE without content.
+        /// Default: false, they are only counted.
+        metadata_changes: Flag = false,
+        /// Settings of the dialect. Default: none.
+        settings: Option<Any>,
+        /// Whether facts that messages lack are looked up in the repository (docs/lookups.md), for the
+        /// dialects fedora-apim, fedora-events and islandora. "off". "best-effort": missing facts are marked
+        /// incomplete and published later. "required": an event waits, unacknowledged, until the repository
+        /// responds. Default: "off".
+        lookup: Choice<Mode> = Mode::default(),
+        /// Access to the repository. `url`: base URL of its REST API, to which paths such as /objects/demo:5
+        /// (Fedora 3) are appended; lookups request nothing else. `public_urls`: other base URLs of the
+        /// repository in messages; `settings.base_url` is always one. `username` and `password`: credentials,
+        /// each given by value, as { file = "PATH" } or as { env = "NAME" }. `ca`: PEM file with the CA
+        /// certificate for https. `timeout_seconds`: maximum time of a request, 1 to 300. `in_flight`:
+        /// maximum number of concurrent requests, 1 to 1024. `cached_answers`: number of responses that are
+        /// cached for messages that need the same facts, 0 to 100000. Defaults: no other URLs, no
+        /// credentials, 10, 64, 1000.
+        repository: Option<RepositoryTable>,
+        /// Whether events about sources make, pause and remove harvests (docs/harvesting.md), for the dialect
+        /// hoarder. Default: false.
+        harvest: Flag = false,
+        /// Regular expressions that match the whole URLs that such harvests may have. Required with
+        /// `harvest`.
+        allow: List<Text<UrlPattern>> = Vec::new(),
+    }
 }
 
-/// Settings that every source has, whatever its transport.
-#[derive(Deserialize)]
-struct SourceTable {
-    #[serde(default = "enabled")]
-    enabled: bool,
-    #[serde(rename = "transport")]
-    _transport: IgnoredAny,
-    #[serde(rename = "dialect")]
-    _dialect: String,
-    #[serde(default)]
-    metadata_changes: bool,
-    #[serde(default)]
-    settings: serde_json::Value,
-    #[serde(rename = "lookup")]
-    _lookup: Option<String>,
-    #[serde(default)]
-    repository: Option<RepositoryTable>,
-    #[serde(default)]
-    harvest: bool,
-    #[serde(default)]
-    allow: Vec<UrlPattern>,
+/// Specifications of the settings that every source has.
+pub(super) const COMMON: &[Key] = SourceTable::KEYS;
+
+/// Checks names, types and ranges in the table of a source, without its secrets, and returns the settings that every source
+/// has.
+fn shape(name: &str, table: &Setting) -> Result<(SourceName, SourceTable), SettingErrors> {
+    let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
+    let mut known: Vec<_> = COMMON.iter().map(|key| key.name).collect();
+    for key in TRANSPORTS.iter().flat_map(|kind| kind.keys()) {
+        if !known.contains(&key.name) {
+            known.push(key.name);
+        }
+    }
+    let mut errors = table.unknown_keys(&known)?;
+    // Without a transport, the other settings cannot be judged.
+    let transport = table.get::<TransportName>("transport")?;
+    if transport.is_none() && errors.is_empty() {
+        return Err(table.at("transport").missing().into());
+    }
+    let is_misspelt = !errors.is_empty();
+    let checked = transport.map_or(Ok(()), |transport| transports::check(transport, table));
+    errors.extend(checked.err().into_iter().flat_map(|SettingErrors(wrong)| wrong));
+    match SourceTable::read_part(table) {
+        Ok(common) if errors.is_empty() => return Ok((name, common)),
+        Ok(_) => {}
+        Err(SettingErrors(wrong)) => {
+            errors.extend(wrong.into_iter().filter(|error| !is_misspelt || error.origin().is_some()));
+        }
+    }
+    Err(SettingErrors(errors))
 }
 
-fn enabled() -> bool {
-    true
+/// Checks names, types and ranges in the table of a source, without its secrets.
+pub(super) fn check_shape(name: &str, table: &Setting) -> Result<(), SettingErrors> {
+    shape(name, table).map(drop)
 }
 
 /// Reads a source; `None` if it is disabled. A disabled source is validated too, except its dialect and the settings
@@ -101,62 +140,48 @@ pub(super) fn read(
     table: &Setting,
     environment: &[(OsString, OsString)],
     dialects: &[&'static DialectKind],
-) -> Result<Option<(SourceName, SourceConfig)>, ConfigError> {
-    let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
-    let transport_keys = TRANSPORTS.iter().flat_map(|kind| kind.keys).map(|key| key.name).collect::<Vec<_>>();
-    let common: SourceTable = table.read_without(&transport_keys)?;
-    let SourceTable { enabled, metadata_changes, settings, repository, harvest, allow, .. } = common;
-    let transport = named(table, "transport", "transport", TRANSPORTS, |kind| kind.name)?;
-    let transport = transport.ok_or_else(|| table.at("transport").missing())?;
-    transport.check(table)?;
-    let rate = match (table.get("rate")?, table.get("burst")?) {
-        (Some(MessageCount(per_second)), None) => Some(MessageRate { per_second, burst: per_second }),
-        (Some(MessageCount(per_second)), Some(MessageCount(burst))) => Some(MessageRate { per_second, burst }),
-        (None, Some(_)) => return Err(table.entry("burst")?.invalid("burst needs a rate; give both")),
-        (None, None) => None,
-    };
+) -> Result<Option<(SourceName, SourceConfig)>, ConfigErrors> {
+    let (name, common) = shape(name, table)?;
+    let SourceTable { enabled, transport, dialect, metadata_changes, settings, lookup, repository, harvest, allow } =
+        common;
+    let rate = http::rate(table)?;
     if !enabled {
         return Ok(None);
     }
-    let dialect = table.get::<String>("dialect")?.ok_or_else(|| table.at("dialect").missing())?;
     let dialect = dialects.iter().copied().find(|kind| kind.name == dialect).ok_or_else(|| {
         let known: Vec<_> = dialects.iter().map(|kind| kind.name).collect();
         table.at("dialect").invalid(unknown_dialect(&dialect, &known))
     })?;
+    let settings = settings.map(|settings| settings.json()).unwrap_or_default();
     (dialect.build)(settings.clone(), Limits::default()).map_err(|error| ConfigError::DialectSettings {
         key: format!("sources.{name}.settings"),
+        origin: table.at("settings").origin(),
         dialect: dialect.name,
         reason: error.to_string(),
     })?;
     let announcements = announcements(&name, table, (harvest, allow), (dialect, &settings))?;
-    let signature = table.entry("signature")?;
-    let signature = match signature.is_given() {
-        true => Some(secret::read(&signature.entry("secret")?, environment)?),
-        false => None,
-    };
-    let (lookup, repository) = repository::read(repository.as_ref(), (dialect, &settings), table, environment)?;
+    let signature = http::signature(table, environment)?;
+    let repository = repository::read((lookup, repository), (dialect, &settings), table, environment)?;
     let transport = Transport { name: transport.name, connection: (transport.read)(table, environment)? };
     if let Some(harvested) =
         transport.harvest().map(|harvest| harvest.kind.dialect()).filter(|name| *name != dialect.name)
     {
         let reason =
             format!("the transport {} harvests records of the dialect {harvested:?}; give that", transport.name);
-        return Err(table.at("dialect").invalid(reason));
+        return Err(table.at("dialect").invalid(reason).into());
     }
-    Ok(Some((
-        name,
-        SourceConfig {
-            transport,
-            dialect,
-            rate,
-            metadata_changes,
-            settings,
-            signature,
-            lookup,
-            repository,
-            announcements,
-        },
-    )))
+    let source = SourceConfig {
+        transport,
+        dialect,
+        rate,
+        metadata_changes,
+        settings,
+        signature,
+        lookup,
+        repository,
+        announcements,
+    };
+    Ok(Some((name, source)))
 }
 
 /// Refuses a source whose connection would need the same name at the same broker as that of an earlier source, because
@@ -165,7 +190,7 @@ pub(super) fn refuse_shared_name(
     source: &SourceConfig,
     table: &Setting,
     earlier: &BTreeMap<SourceName, SourceConfig>,
-) -> Result<(), ConfigError> {
+) -> Result<(), SettingError> {
     let exclusive_name = |source: &SourceConfig| source.transport.broker()?.exclusive_name();
     let Some(name) = exclusive_name(source) else { return Ok(()) };
     match earlier.iter().find(|(_, other)| exclusive_name(other).as_ref() == Some(&name)) {
@@ -175,24 +200,9 @@ pub(super) fn refuse_shared_name(
                 "the source {other} has the {name} already, and the broker admits it only once; give this source another"
             );
             let client_id = table.entry("client_id")?;
-            Err(if client_id.is_given() { client_id } else { table.entry("durable")? }.invalid(reason))
+            Err(if client_id.is_given() { client_id } else { table.at("durable") }.invalid(reason))
         }
     }
-}
-
-/// Reads a setting whose value is the name of one of `all`; `None` if it is not given. `what` describes the kind of
-/// thing in errors.
-pub(super) fn named<T: Copy>(
-    table: &Setting,
-    key: &str,
-    what: &str,
-    all: &[T],
-    name_of: fn(T) -> &'static str,
-) -> Result<Option<T>, ConfigError> {
-    let Some(name) = table.get::<String>(key)? else { return Ok(None) };
-    let found = all.iter().copied().find(|known| name_of(*known) == name).map(Some);
-    let known = || all.iter().copied().map(name_of).collect::<Vec<_>>();
-    found.ok_or_else(|| table.at(key).invalid(unknown_name(what, &name, &known())))
 }
 
 /// Returns the error text for an unknown dialect, with a hint if the name resembles a version of Fedora.
@@ -203,47 +213,13 @@ pub fn unknown_dialect(name: &str, known: &[&str]) -> String {
     format!("{}{hint}", unknown_name("dialect", name, known))
 }
 
-/// Returns the error text for a name that is not among `known`.
-pub(super) fn unknown_name(what: &str, name: &str, known: &[&str]) -> String {
-    format!("there is no {what} {name:?}; {}", advice(name, known))
-}
-
-/// Checks the names in a filter by source. `sources` contains the names of all configured sources, including disabled ones.
-pub(super) fn refuse_unknown_sources<'n>(
-    names: impl IntoIterator<Item = &'n SourceName>,
-    sources: &[String],
-    filter: &Setting,
-) -> Result<(), ConfigError> {
-    let is_unknown = |name: &&SourceName| !sources.iter().any(|known| known == name.as_str());
-    let Some(unknown) = names.into_iter().find(is_unknown) else { return Ok(()) };
-    let known: Vec<&str> = sources.iter().map(String::as_str).collect();
-    let advice = "a source whose changes are still in the journal can remain with enabled = false";
-    Err(filter.invalid(format!("{}; {advice}", unknown_name("source", unknown.as_str(), &known))))
-}
-
-/// Checks that the harvest that makes others has a name of its own.
-pub(super) fn check_announcements(
-    source: &SourceConfig,
-    names: &[String],
-    sources: &Setting,
-) -> Result<(), ConfigError> {
-    let name = source.announcements.as_ref().and_then(|settings| AnnouncementSettings::name(&settings.of).ok());
-    match name.filter(|name| names.iter().any(|other| other == name.as_str())) {
-        None => Ok(()),
-        Some(name) => {
-            let reason = format!("the source {name} has the name of the harvest that makes others; rename it");
-            Err(sources.entry(name.as_str())?.invalid(reason))
-        }
-    }
-}
-
 /// Reads `harvest` and `allow`, for the harvests that the events of a source make.
 fn announcements(
     name: &SourceName,
     table: &Setting,
     (harvest, allow): (bool, Vec<UrlPattern>),
     (dialect, settings): (&DialectKind, &serde_json::Value),
-) -> Result<Option<AnnouncementSettings>, ConfigError> {
+) -> Result<Option<AnnouncementSettings>, SettingError> {
     if !harvest {
         let needless = || table.at("allow").invalid("the events of the source make no harvests; set harvest = true");
         return if allow.is_empty() { Ok(None) } else { Err(needless()) };

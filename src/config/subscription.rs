@@ -3,12 +3,13 @@
 
 use std::{ffi::OsString, sync::Arc};
 
-use super::{error::ConfigError, setting::Setting, source::refuse_unknown_sources};
+use super::{error::ConfigErrors, source_names::refuse_unknown_sources};
 use crate::{
     delivery::{Definition, DefinitionContext},
     http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
+    settings::Setting,
 };
 
 /// Reads a subscription. `sources` contains the names of all configured sources, including disabled ones.
@@ -17,15 +18,14 @@ pub(super) fn read(
     table: &Setting,
     environment: &[(OsString, OsString)],
     sources: &[String],
-) -> Result<(SubscriptionName, Arc<Definition>), ConfigError> {
+) -> Result<(SubscriptionName, Arc<Definition>), ConfigErrors> {
     let name = SubscriptionName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
     let variable = |name: &str| environment.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
     // The configuration is trusted, so the target is not restricted by `delivery.allow`.
     let guard = OutboundPolicy::unrestricted();
     let maker = DefinitionContext { made_by: MadeBy::Config, variable: &variable, guard: &guard };
-    let definition = table.clone().read::<serde_json::Value>()?;
     let definition =
-        Definition::read(definition, &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;
+        Definition::read(table.json(), &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;
     refuse_unknown_sources(&definition.filter.sources, sources, &table.at("filter.sources"))?;
     Ok((name, Arc::new(definition)))
 }

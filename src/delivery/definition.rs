@@ -2,23 +2,81 @@
 
 use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc};
 
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use utoipa::openapi::Schema;
 
-use super::{DELIVERIES, DeliveryConfig, DeliveryKind, SettingSpec, StartPosition};
+use super::{DELIVERIES, DeliveryConfig, DeliveryKind, StartPosition};
 use crate::{
-    format::{FORMATS, FormatKind},
+    format::{FORMATS, FormatKind, content_change},
     http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
     model::Filter,
-    suggestion::{advice, plain_reason},
+    settings::{
+        Key, Setting, SettingError, SettingErrors, Structure, Table, ValueType, Whole, names, settings, string_schema,
+    },
+    suggestion::{advice, unknown_name},
 };
 
-/// Format of messages if the definition names none.
-const DEFAULT_FORMAT: &str = "atom";
+settings! {
+    /// Keys that every subscription has, independent of its delivery.
+    pub(super) struct CommonTable {
+        /// How messages are pushed: amqp, kafka or webhook. Each has additional settings, listed below.
+        delivery: DeliveryName,
+        /// Format of messages: atom, json, xml, cloudevents, cloudevents-binary, activitystreams or hoarder
+        /// (docs/formats.md). Default: atom, the 0.1 message.
+        format: FormatName = &content_change::ATOM,
+        /// Selects changes. All conditions must hold; the values of one condition are alternatives. `sources`
+        /// (of this file, including disabled ones), `objects` (prefixes of their URIs), `parents`, `types`,
+        /// `media_types` ("image/*"), `changes` (ADD, UPDATE, DELETE, STATE), `states` (after the change),
+        /// and `visibility`: true selects only changes that affect what the public can see. Default: all
+        /// changes.
+        filter: Structure<Filter> = Filter::default(),
+        /// Start of a new subscription: "now", "beginning", the number of a change, or a time as in
+        /// "2026-01-02T03:04:05Z". Default: now. An existing subscription keeps its cursor.
+        start: Structure<StartPosition> = StartPosition::default(),
+        /// Maximum number of stored messages that the receiver has refused permanently, 0 to 1000000. If the
+        /// store is full, the next refusal stops the subscription until there is room. Default: 1000.
+        dead_letters: Whole<u64, 0, 1_000_000> = 1000,
+    }
+}
 
-pub(super) const DEAD_LETTERS: SettingSpec =
-    SettingSpec::number("dead_letters", 0..=1_000_000, 1000, "Maximum number of dead letters.");
+/// Specifications of the keys that every subscription has.
+pub const COMMON_KEYS: &[Key] = CommonTable::KEYS;
+
+/// The name of a kind of delivery.
+pub(super) struct DeliveryName;
+
+impl ValueType for DeliveryName {
+    type Value = &'static DeliveryKind;
+
+    fn read(setting: &Setting) -> Result<&'static DeliveryKind, SettingErrors> {
+        Ok(named(setting, "delivery", DELIVERIES, |kind| kind.name)?)
+    }
+
+    fn missing(setting: &Setting) -> SettingError {
+        let names: Vec<_> = DELIVERIES.iter().map(|kind| kind.name).collect();
+        setting.invalid(format!("it is missing; add it; there are {}", names.join(", ")))
+    }
+
+    fn schema() -> Schema {
+        string_schema(&DELIVERIES.iter().map(|kind| kind.name).collect::<Vec<_>>()).into()
+    }
+}
+
+/// The name of a format.
+pub(super) struct FormatName;
+
+impl ValueType for FormatName {
+    type Value = &'static FormatKind;
+
+    fn read(setting: &Setting) -> Result<&'static FormatKind, SettingErrors> {
+        Ok(named(setting, "format", FORMATS, |kind| kind.name)?)
+    }
+
+    fn schema() -> Schema {
+        string_schema(&FORMATS.iter().map(|kind| kind.name).collect::<Vec<_>>()).into()
+    }
+}
 
 /// Origin of a definition, and the resources that it may refer to.
 #[derive(Clone, Copy)]
@@ -38,9 +96,9 @@ impl<'a> DefinitionContext<'a> {
         Self { made_by: MadeBy::Api, variable: &|name| std::env::var_os(name), guard }
     }
 
-    /// Removes the path of a CA certificate file from a definition. Only the configuration file may name files.
-    pub(super) fn remove_ca_file(&self, table: &mut Map<String, Value>) -> Result<Option<PathBuf>, InvalidDefinition> {
-        match remove_key(table, "ca")? {
+    /// Checks the path of a CA certificate file. Only the configuration file may name files.
+    pub(super) fn ca_file(&self, ca: Option<PathBuf>) -> Result<Option<PathBuf>, InvalidDefinition> {
+        match ca {
             Some(_) if self.made_by == MadeBy::Api => Err(InvalidDefinition::new(
                 "ca",
                 "only the configuration file may name a file; define the subscription there",
@@ -90,9 +148,30 @@ impl InvalidDefinition {
     }
 }
 
+impl From<SettingError> for InvalidDefinition {
+    fn from(error: SettingError) -> Self {
+        let key = error.key().to_owned();
+        match error {
+            SettingError::Invalid { reason, .. } => Self { key, reason },
+            SettingError::Missing { .. } => Self::new(key, "it is missing; add it"),
+            SettingError::Unknown { known, .. } => {
+                let reason = format!("there is no such key; {}", advice(&key, &known));
+                Self { key, reason }
+            }
+        }
+    }
+}
+
+/// The first of the errors.
+impl From<SettingErrors> for InvalidDefinition {
+    fn from(SettingErrors(errors): SettingErrors) -> Self {
+        errors.into_iter().next().map_or_else(|| Self::new("", "it is invalid"), Self::from)
+    }
+}
+
 impl Definition {
     /// Keys that every subscription has, independent of its delivery.
-    pub const KEYS: [&'static str; 5] = ["delivery", "format", "filter", "start", DEAD_LETTERS.name];
+    pub const KEYS: [&'static str; 5] = names(COMMON_KEYS);
 
     /// Parses a definition.
     ///
@@ -100,20 +179,19 @@ impl Definition {
     /// Fails if a key is unknown or missing, or its value has the wrong type. Error messages never contain a
     /// URL.
     pub fn read(definition: Value, context: &DefinitionContext<'_>) -> Result<Self, InvalidDefinition> {
-        let Value::Object(mut table) = definition else {
+        if !definition.is_object() {
             return Err(InvalidDefinition::new("", "give an object with the keys of a subscription"));
-        };
-        let delivery = remove_kind(&mut table, "delivery", None, DELIVERIES, |kind| kind.name)?;
-        if let Some(unknown) = table.keys().find(|key| !is_known_key(key, delivery)) {
-            let keys: Vec<&str> = Self::KEYS.into_iter().chain(delivery.settings.iter().map(|key| key.name)).collect();
-            return Err(InvalidDefinition::new(unknown, format!("there is no such key; {}", advice(unknown, &keys))));
         }
-        let format = remove_kind(&mut table, "format", Some(DEFAULT_FORMAT), FORMATS, |kind| kind.name)?;
+        let table = Setting::definition(definition);
+        let CommonTable { delivery, format, filter, start, dead_letters } = CommonTable::read_part(&table)?;
+        let known: Vec<_> = Self::KEYS.into_iter().chain(delivery.settings.iter().map(|key| key.name)).collect();
+        if let Some(unknown) = table.unknown_keys(&known)?.into_iter().next() {
+            return Err(unknown.into());
+        }
         if format.routed.is_some() && !delivery.has_routing_keys {
             let reason = format!("the format {} needs routing keys; give the delivery amqp or kafka", format.name);
             return Err(InvalidDefinition::new("format", reason));
         }
-        let filter: Filter = remove_key(&mut table, "filter")?.unwrap_or_default();
         if filter.since.is_some() {
             return Err(InvalidDefinition::new(
                 "filter.since",
@@ -124,9 +202,7 @@ impl Definition {
             let reason = format!("it has more than {} values; make two subscriptions", Filter::MAX_VALUES);
             return Err(InvalidDefinition::new(format!("filter.{condition}"), reason));
         }
-        let start = remove_key(&mut table, "start")?.unwrap_or_default();
-        let dead_letters = DEAD_LETTERS.remove_integer(&mut table)? as u64;
-        let config = (delivery.parse)(table, context)?;
+        let config = (delivery.parse)(&table, context)?;
         if config.max_batch() > 1 && format.batch.is_none() {
             let can: Vec<_> = FORMATS.iter().filter(|kind| kind.batch.is_some()).map(|kind| kind.name).collect();
             let reason =
@@ -150,44 +226,17 @@ impl Definition {
     }
 }
 
-fn is_known_key(key: &str, delivery: &DeliveryKind) -> bool {
-    Definition::KEYS.contains(&key) || delivery.settings.iter().any(|setting| setting.name == key)
-}
-
-/// Removes a key from the table and returns the kind that its value names.
-fn remove_kind<K>(
-    table: &mut Map<String, Value>,
-    key: &str,
-    default: Option<&str>,
+/// Returns the kind that a setting names.
+fn named<K>(
+    setting: &Setting,
+    what: &str,
     kinds: &[&'static K],
     name_of: fn(&K) -> &'static str,
-) -> Result<&'static K, InvalidDefinition> {
+) -> Result<&'static K, SettingError> {
     let names: Vec<_> = kinds.iter().map(|kind| name_of(kind)).collect();
-    let wrong = |reason: &str| InvalidDefinition::new(key, format!("{reason} there are {}", names.join(", ")));
-    let value = table.remove(key).filter(|value| !value.is_null()).or(default.map(Value::from));
-    let name = value.as_ref().ok_or_else(|| wrong("it is missing; add it;"))?;
-    let name = name.as_str().ok_or_else(|| wrong("give a name;"))?;
-    kinds
-        .iter()
-        .copied()
-        .find(|kind| name_of(kind) == name)
-        .ok_or_else(|| InvalidDefinition::new(key, format!("there is no {key} {name:?}; {}", advice(name, &names))))
-}
-
-/// Removes a key from the table and deserializes its value, if it has one.
-pub(super) fn remove_key<T: DeserializeOwned>(
-    table: &mut Map<String, Value>,
-    key: &str,
-) -> Result<Option<T>, InvalidDefinition> {
-    let Some(value) = table.remove(key).filter(|value| !value.is_null()) else { return Ok(None) };
-    let read = serde_path_to_error::deserialize(value);
-    read.map(Some).map_err(|error| {
-        let path = error.path().to_string();
-        let key = match path.as_str() {
-            "." => key.to_owned(),
-            place if place.starts_with('[') => format!("{key}{place}"),
-            place => format!("{key}.{place}"),
-        };
-        InvalidDefinition::new(key, plain_reason(&error.inner().to_string()))
-    })
+    let value = setting.json();
+    let wrong = || setting.invalid(format!("give a name; there are {}", names.join(", ")));
+    let name = value.as_str().ok_or_else(wrong)?;
+    let found = kinds.iter().copied().find(|kind| name_of(kind) == name);
+    found.ok_or_else(|| setting.invalid(unknown_name(what, name, &names)))
 }

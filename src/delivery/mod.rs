@@ -21,7 +21,6 @@ mod rate;
 mod runner;
 mod schema;
 mod secret_url;
-mod setting_spec;
 mod start_position;
 mod status;
 mod subscriptions;
@@ -36,10 +35,9 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 pub use attempts::{Attempt, AttemptLog, AttemptOutcome};
-pub use definition::{Definition, DefinitionContext, InvalidDefinition};
+pub use definition::{COMMON_KEYS, Definition, DefinitionContext, InvalidDefinition};
 pub use engine::EngineTimeouts;
 pub use runner::Runner;
-pub use setting_spec::{SettingSpec, ValueType};
 pub use start_position::{InvalidStartPosition, StartPosition};
 pub use status::{StatusSnapshot, SubscriptionState};
 pub use subscriptions::{MAX_SUBSCRIPTIONS, OperationError, SubscriptionInfo, Subscriptions};
@@ -48,6 +46,7 @@ use crate::{
     format::FormatKind,
     journal::RecordedChange,
     model::{Seq, SubscriptionName},
+    settings::{Key, Setting},
 };
 
 /// All kinds of delivery, by name.
@@ -62,9 +61,9 @@ pub struct DeliveryKind {
     /// Whether messages have routing keys. Some formats need them.
     pub has_routing_keys: bool,
     /// Settings of this delivery. A definition lists them beside the keys that all subscriptions share.
-    pub settings: &'static [SettingSpec],
+    pub settings: &'static [Key],
     /// Parses the settings.
-    pub parse: fn(Map<String, Value>, &DefinitionContext<'_>) -> ConfigResult,
+    pub parse: fn(&Setting, &DefinitionContext<'_>) -> ConfigResult,
 }
 
 /// Parsed settings of a delivery, or the error in them.

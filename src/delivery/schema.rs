@@ -6,14 +6,14 @@ use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         ObjectBuilder, RefOr, Schema, Type,
-        schema::{AdditionalProperties, OneOfBuilder, SchemaType},
+        schema::{OneOfBuilder, SchemaType},
     },
 };
 
-use super::{DELIVERIES, Definition, DeliveryKind, StartPosition, definition::DEAD_LETTERS};
+use super::{DELIVERIES, Definition, DeliveryKind, StartPosition, definition::COMMON_KEYS};
 use crate::{
-    format::FORMATS,
-    model::{Filter, Timestamp},
+    model::Timestamp,
+    settings::{object_schema, string_schema},
 };
 
 /// One schema per kind of delivery, because their settings differ.
@@ -32,30 +32,15 @@ impl ToSchema for Definition {
 
 /// Schema of [`Definition::KEYS`] and the settings of one delivery.
 fn shape(kind: &DeliveryKind) -> ObjectBuilder {
-    let mut shape = ObjectBuilder::new()
+    object_schema(COMMON_KEYS.iter().chain(kind.settings))
         .title(Some(kind.name))
-        .property("delivery", string_enum([kind.name]).description(Some("Kind of delivery.")))
-        .required("delivery")
-        .property(
-            "format",
-            string_enum(FORMATS.iter().map(|format| format.name)).description(Some("Format of messages.")),
-        )
-        .property("filter", Filter::schema())
-        .property("start", StartPosition::schema())
-        .property(DEAD_LETTERS.name, DEAD_LETTERS.schema());
-    for key in kind.settings {
-        shape = shape.property(key.name, key.schema());
-        if key.required {
-            shape = shape.required(key.name);
-        }
-    }
-    shape.additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .property("delivery", string_schema(&[kind.name]).description(Some("Kind of delivery.")))
 }
 
 impl PartialSchema for StartPosition {
     fn schema() -> RefOr<Schema> {
         OneOfBuilder::new()
-            .item(string_enum(["now", "beginning"]))
+            .item(string_schema(&["now", "beginning"]))
             .item(integer(1, i64::MAX.unsigned_abs()))
             .item(Timestamp::schema())
             .description(Some("Start position: now, the oldest stored change, the number of a change, or a time."))
@@ -67,10 +52,6 @@ impl ToSchema for StartPosition {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("SubscriptionStart")
     }
-}
-
-fn string_enum(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words))
 }
 
 fn integer(min: u64, max: u64) -> ObjectBuilder {

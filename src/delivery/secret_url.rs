@@ -9,8 +9,13 @@ use std::{fs::File, io::Read};
 
 use serde_json::{Map, Value};
 
-use super::{DefinitionContext, InvalidDefinition};
-use crate::{journal::subscriptions::MadeBy, suggestion::describe_variable, web::Secret};
+use super::DefinitionContext;
+use crate::{
+    journal::subscriptions::MadeBy,
+    settings::{Setting, SettingError},
+    suggestion::describe_variable,
+    web::Secret,
+};
 
 /// Prefix of environment variables that definitions over HTTP may name.
 const VARIABLE_PREFIX: &str = "TIDINGS_SECRET_";
@@ -18,16 +23,11 @@ const VARIABLE_PREFIX: &str = "TIDINGS_SECRET_";
 /// Maximum number of bytes read from a file.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// Parses the setting `key`: `"…"`, `{ file = "PATH" }` or `{ env = "NAME" }`. Errors never contain the value.
-pub(super) fn read_url(
-    key: &str,
-    setting: Option<Value>,
-    context: &DefinitionContext<'_>,
-) -> Result<Secret, InvalidDefinition> {
-    let wrong = |reason: String| InvalidDefinition::new(key, reason);
-    match setting {
-        None | Some(Value::Null) => Err(wrong("it is missing; add it".to_owned())),
-        Some(Value::String(text)) => {
+/// Parses a URL: `"…"`, `{ file = "PATH" }` or `{ env = "NAME" }`. Errors never contain the value.
+pub(super) fn read_url(setting: &Setting, context: &DefinitionContext<'_>) -> Result<Secret, SettingError> {
+    let wrong = |reason: String| setting.invalid(reason);
+    match setting.json() {
+        Value::String(text) => {
             let has_password = url::Url::parse(&text).is_ok_and(|url| url.password().is_some());
             if context.made_by == MadeBy::Api && has_password {
                 return Err(wrong(format!(
@@ -38,21 +38,19 @@ pub(super) fn read_url(
             }
             Ok(Secret::new(text))
         }
-        Some(Value::Object(table)) => {
-            resolve_reference(table, context, "give the URL, or either file or env").map_err(wrong)
-        }
-        Some(_) => Err(wrong("give a URL in quotation marks".to_owned())),
+        Value::Object(table) => resolve_reference(table, context, "give the URL, or either file or env").map_err(wrong),
+        _ => Err(wrong("give a URL in quotation marks".to_owned())),
     }
 }
 
-/// Parses a secret in one of the same three forms. Errors never contain the value.
+/// Parses a secret in one of the same three forms. Errors name `place` and never contain the value.
 pub(super) fn read_secret(
-    key: &str,
-    setting: Value,
+    place: &Setting,
+    secret: &Setting,
     context: &DefinitionContext<'_>,
-) -> Result<Secret, InvalidDefinition> {
-    let wrong = |reason: String| InvalidDefinition::new(key, reason);
-    match setting {
+) -> Result<Secret, SettingError> {
+    let wrong = |reason: String| place.invalid(reason);
+    match secret.json() {
         Value::String(_) if context.made_by == MadeBy::Api => Err(wrong(format!(
             "it would be stored in the journal; put it into an environment variable of the gateway and give \
              {{\"env\": \"{VARIABLE_PREFIX}…\"}}, or define the subscription in the configuration file"

@@ -12,6 +12,7 @@ mod error;
 mod partitioner;
 mod reading;
 mod settings;
+mod table;
 
 pub use cluster::{Cluster, Partition};
 pub use error::KafkaError;
@@ -22,3 +23,4 @@ pub use reading::{
 };
 pub use rskafka::record::Record;
 pub use settings::{ClusterSettings, Codec, InvalidSetting, Mechanism, Sasl, parse_brokers, parse_topic};
+pub use table::ClusterTable;

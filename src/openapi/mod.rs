@@ -79,11 +79,19 @@ const PAGED_PATHS: [&str; 2] = [changes::PATH, snapshot::PATH];
 pub struct Documentation(Representation);
 
 impl Documentation {
-    /// Creates the description of a gateway with these routes. `public_url` is its URL; its pages have at most
-    /// `max_page` changes or objects.
+    /// Creates the description of a gateway with these routes. `schemas` replace those that a handler cannot know, because
+    /// the configuration declares them. `public_url` is the URL of the gateway; its pages have at most `max_page` changes
+    /// or objects.
     #[must_use]
-    pub fn new(routes: utoipa::openapi::OpenApi, public_url: &str, max_page: usize) -> Self {
+    pub fn new(
+        routes: utoipa::openapi::OpenApi,
+        schemas: impl IntoIterator<Item = (&'static str, Schema)>,
+        public_url: &str,
+        max_page: usize,
+    ) -> Self {
         let mut interface = Interface::openapi().merge_from(routes);
+        let components = interface.components.get_or_insert_default();
+        components.schemas.extend(schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema.into())));
         interface.servers = Some(vec![ServerBuilder::new().url(public_url).build()]);
         for path in interface.paths.paths.values_mut() {
             for operation in [&mut path.get, &mut path.put, &mut path.post, &mut path.delete].into_iter().flatten() {

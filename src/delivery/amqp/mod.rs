@@ -26,7 +26,7 @@ use lapin::{
     types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString},
 };
 
-use self::settings::{AmqpSettings, Unroutable};
+use self::settings::{AmqpSettings, AmqpTable, Unroutable};
 use super::{BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, Window};
 use crate::{
     amqp::{AmqpError, Channel, Connection, Connector},
@@ -102,7 +102,7 @@ impl Amqp {
         let name = format!("tidings subscription {subscription}");
         let connector = Connector::new(settings.address.clone(), &name, settings.ca.clone())
             .with_resolver(Arc::clone(&settings.resolver));
-        let max_body_bytes = Arc::new(AtomicUsize::new(settings.max_message_bytes));
+        let max_body_bytes = Arc::new(AtomicUsize::new(settings.table.max_message_bytes));
         Self { settings, connector, session: None, max_body_bytes }
     }
 
@@ -111,7 +111,7 @@ impl Amqp {
         let connection = self.connector.connect().await.map_err(delivery_error)?;
         let channel = connection.channel().await.map_err(delivery_error)?;
         let session = self.session.insert(Arc::new(BrokerSession { connection, channel }));
-        let AmqpSettings { exchange, queues, declare, .. } = &*self.settings;
+        let AmqpTable { exchange, queues, declare, .. } = &self.settings.table;
         session.channel.exchange(exchange, !declare).await.map_err(delivery_error)?;
         for queue in queues {
             session.channel.queue(&queue.name, queue.kind, !declare).await.map_err(delivery_error)?;
@@ -162,7 +162,7 @@ impl Amqp {
         let (settings, max_body_bytes) = (Arc::clone(&self.settings), Arc::clone(&self.max_body_bytes));
         let mut pending: DeliveryFuture = Box::pin(async move {
             let patience = settings.window.outcome_timeout;
-            let sending = session.channel.publish(&settings.exchange, &key, true, &body, properties, patience);
+            let sending = session.channel.publish(&settings.table.exchange, &key, true, &body, properties, patience);
             let sent = tokio::select! {
                 // Polled first, because messages are written in the order of their first polls.
                 biased;
@@ -172,7 +172,8 @@ impl Amqp {
             drop(body);
             match sent {
                 Ok(confirm) => {
-                    outcome(confirm, || session.channel.take_return(&id), settings.unroutable, &max_body_bytes).await
+                    outcome(confirm, || session.channel.take_return(&id), settings.table.unroutable, &max_body_bytes)
+                        .await
                 }
                 Err(error) => failed_outcome(&session, &error, &max_body_bytes),
             }

@@ -65,7 +65,7 @@ impl Kafka {
     async fn open(&mut self) -> Result<(), KafkaError> {
         self.session = None;
         let cluster = Arc::new(self.settings.cluster.connect(&self.name).await?);
-        let partitions = number_of_partitions(&cluster, &self.settings.topic).await?;
+        let partitions = number_of_partitions(&cluster, &self.settings.table.topic).await?;
         let (failed, failure) = watch::channel(None);
         let (mut publishers, mut queues) = (JoinSet::new(), Vec::new());
         for partition in 0..partitions {
@@ -140,7 +140,7 @@ impl Kafka {
 
     /// Returns the reason why a record is too large to be sent.
     fn refusal(&self, record: &Record) -> Option<String> {
-        let (bytes, max) = (size(record), self.settings.max_message_bytes);
+        let (bytes, max) = (size(record), self.settings.table.max_message_bytes);
         (bytes > max).then(|| {
             format!(
                 "the message has {bytes} bytes with its headers; the maximum is {max} (max_message_bytes, which must not \
@@ -202,7 +202,7 @@ impl Delivery for Kafka {
                     }
                     () = tokio::time::sleep(PARTITIONS_INTERVAL) => {}
                 }
-                match number_of_partitions(&session.cluster, &self.settings.topic).await {
+                match number_of_partitions(&session.cluster, &self.settings.table.topic).await {
                     Ok(partitions) if usize::try_from(partitions).is_ok_and(|now| now == session.queues.len()) => {}
                     Ok(partitions) => return DeliveryError(format!("the topic has {partitions} partitions now")),
                     Err(error) => return DeliveryError(error.to_string()),

@@ -60,7 +60,7 @@ impl Publisher {
                 && let Ok(Queued { record, outcome }) = self.queue.try_recv()
             {
                 let size = size(&record);
-                if bytes + size > self.settings.max_message_bytes {
+                if bytes + size > self.settings.table.max_message_bytes {
                     next = Some(Queued { record, outcome });
                     break;
                 }
@@ -89,7 +89,7 @@ impl Publisher {
     async fn leader<'l>(&self, leader: &'l mut Option<Partition>) -> Result<&'l Partition, KafkaError> {
         match leader {
             Some(leader) => Ok(leader),
-            None => Ok(leader.insert(self.cluster.partition(&self.settings.topic, self.partition).await?)),
+            None => Ok(leader.insert(self.cluster.partition(&self.settings.table.topic, self.partition).await?)),
         }
     }
 
@@ -101,7 +101,7 @@ impl Publisher {
         records: Vec<Record>,
         outcomes: &mut Vec<oneshot::Sender<DeliveryOutcome>>,
     ) -> Result<(), KafkaError> {
-        let codec = self.settings.codec;
+        let codec = self.settings.table.compression;
         let batch = if records.len() > 1 { records.clone() } else { Vec::new() };
         match leader.produce(records, codec).await {
             Ok(()) => {

@@ -4,119 +4,95 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, json};
 
-use super::{super::definition::remove_key, Kafka};
+use super::Kafka;
 use crate::{
     delivery::{
-        AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, SettingSpec,
-        ValueType, Window, secret_url,
+        AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window, secret_url,
     },
     journal::subscriptions::MadeBy,
-    kafka::{ClusterSettings, Codec, Mechanism, Sasl, parse_brokers, parse_topic},
+    kafka::{ClusterSettings, ClusterTable, Codec, Sasl, parse_brokers, parse_topic},
     model::SubscriptionName,
-    suggestion::advice,
+    settings::{Choice, Choose, Key, Seconds, Setting, Table, TextType, Whole, joined, settings},
 };
 
+settings! {
+    /// What is published, and how.
+    pub(super) struct KafkaTable {
+        /// Topic, which must exist.
+        pub(super) topic: Topic,
+        // Brokers since version 0.8 and all clients can read Snappy.
+        /// "none", "gzip", "snappy", "lz4" or "zstd". Default: "snappy".
+        pub(super) compression: Choice<Codec> = Codec::Snappy,
+        /// Maximum number of unconfirmed messages, 1 to 65535. Default: 1000.
+        pub(super) window: Whole<usize, 1, 65_535> = 1000,
+        /// Maximum size of unconfirmed messages, in bytes, 1024 to 1073741824. Default: 8388608.
+        pub(super) window_bytes: Whole<usize, 1024, 1_073_741_824> = 8 * 1024 * 1024,
+        // The client gives a broker 30 seconds for the replication of a batch.
+        /// Maximum time to wait for a confirmation, in seconds, 1 to 3600. Default: 60.
+        pub(super) confirm as "confirm_seconds": Seconds<1, 3600> = Duration::from_secs(60),
+        // Below the default limit of brokers (`message.max.bytes`, 1 048 588 bytes for a batch).
+        /// Size above which a message becomes a dead letter, in bytes, 1024 to 1073741824. Default: 1000000.
+        pub(super) max_message_bytes: Whole<usize, 1024, 1_073_741_824> = 1_000_000,
+    }
+}
+
 /// Specifications of the settings.
-pub(super) const KEYS: [SettingSpec; 12] = [
-    SettingSpec::required("brokers", ValueType::String, "Some brokers of the cluster: HOST:PORT, separated by commas."),
-    SettingSpec::new("tls", ValueType::Bool, "Encrypt the connections."),
-    SettingSpec::new("ca", ValueType::String, "PEM file with the CA certificate of the brokers."),
-    SettingSpec::new("sasl", ValueType::Enum(&MECHANISMS), "Mechanism with which the gateway identifies itself."),
-    SettingSpec::new("user", ValueType::String, "User for SASL."),
-    SettingSpec::new("password", ValueType::Secret, "Password for SASL."),
-    SettingSpec::required("topic", ValueType::String, "Topic, which must exist."),
-    SettingSpec::new("compression", ValueType::Enum(&CODECS), "Compression of the batches."),
-    WINDOW,
-    WINDOW_BYTES,
-    CONFIRM_SECONDS,
-    MAX_MESSAGE_BYTES,
-];
+pub(super) const KEYS: [Key; 12] = joined(ClusterTable::KEYS, KafkaTable::KEYS);
 
-const MECHANISMS: [&str; 3] = [Mechanism::ALL[0].name(), Mechanism::ALL[1].name(), Mechanism::ALL[2].name()];
+impl Choose for Codec {
+    const WHAT: &'static str = "compression";
+}
 
-const CODECS: [&str; 5] =
-    [Codec::ALL[0].name(), Codec::ALL[1].name(), Codec::ALL[2].name(), Codec::ALL[3].name(), Codec::ALL[4].name()];
+/// The name of a topic.
+pub(super) struct Topic;
 
-const WINDOW: SettingSpec = SettingSpec::number("window", 1..=65_535, 1000, "Maximum number of unconfirmed messages.");
+impl TextType for Topic {
+    type Value = String;
 
-const WINDOW_BYTES: SettingSpec = SettingSpec::number(
-    "window_bytes",
-    1024..=1 << 30,
-    8 * 1024 * 1024,
-    "Maximum number of bytes in unconfirmed messages.",
-);
-
-/// The client gives a broker 30 seconds for the replication of a batch.
-const CONFIRM_SECONDS: SettingSpec =
-    SettingSpec::number("confirm_seconds", 1..=3600, 60, "Maximum time to wait for a confirmation.");
-
-/// The default is below the default limit of brokers (`message.max.bytes`, 1 048 588 bytes for a batch).
-const MAX_MESSAGE_BYTES: SettingSpec = SettingSpec::number(
-    "max_message_bytes",
-    1024..=1 << 30,
-    1_000_000,
-    "Maximum size, before compression; a larger message becomes a dead letter.",
-);
-
-/// Brokers since version 0.8 and all clients can read it.
-const DEFAULT_CODEC: Codec = Codec::Snappy;
+    fn parse(text: &str) -> Result<String, String> {
+        parse_topic(text).map_err(|error| error.to_string())
+    }
+}
 
 /// Validated settings.
 pub(super) struct KafkaSettings {
     pub(super) cluster: ClusterSettings,
-    pub(super) topic: String,
-    pub(super) codec: Codec,
     pub(super) window: Window,
-    pub(super) max_message_bytes: usize,
+    pub(super) table: KafkaTable,
 }
 
-pub(super) fn parse(mut table: Map<String, Value>, context: &DefinitionContext<'_>) -> ConfigResult {
+pub(super) fn parse(table: &Setting, context: &DefinitionContext<'_>) -> ConfigResult {
     // A cluster names the addresses of its brokers, and the client connects to all of them.
     if context.made_by == MadeBy::Api {
         let reason =
             "a cluster could send the gateway to any address; define the subscription in the configuration file";
         return Err(InvalidDefinition::new("delivery", reason));
     }
-    let cluster = cluster(&mut table, context)?;
-    let topic: Option<String> = remove_key(&mut table, "topic")?;
-    let topic = topic.ok_or_else(|| InvalidDefinition::new("topic", "it is missing; add it"))?;
-    let topic = parse_topic(&topic).map_err(|error| InvalidDefinition::new("topic", error.to_string()))?;
-    let codec = remove_named(&mut table, "compression", &Codec::ALL, Codec::name)?.unwrap_or(DEFAULT_CODEC);
-    let window = Window {
-        messages: WINDOW.remove_integer(&mut table)?,
-        changes: 1,
-        bytes: WINDOW_BYTES.remove_integer(&mut table)?,
-        outcome_timeout: Duration::from_secs(CONFIRM_SECONDS.remove_integer(&mut table)? as u64),
-    };
-    let max_message_bytes = MAX_MESSAGE_BYTES.remove_integer(&mut table)?;
-    let settings = KafkaSettings { cluster, topic, codec, window, max_message_bytes };
+    let cluster = cluster(table, context)?;
+    let table = KafkaTable::read_part(table)?;
+    let window =
+        Window { messages: table.window, changes: 1, bytes: table.window_bytes, outcome_timeout: table.confirm };
+    let settings = KafkaSettings { cluster, window, table };
     Ok(Arc::new(KafkaConfig(Arc::new(settings))))
 }
 
 /// Reads the settings of the connection to the cluster.
-fn cluster(
-    table: &mut Map<String, Value>,
-    context: &DefinitionContext<'_>,
-) -> Result<ClusterSettings, InvalidDefinition> {
-    let missing = |key| InvalidDefinition::new(key, "it is missing; add it");
-    let brokers: Option<String> = remove_key(table, "brokers")?;
-    let brokers = parse_brokers(&brokers.ok_or_else(|| missing("brokers"))?);
+fn cluster(table: &Setting, context: &DefinitionContext<'_>) -> Result<ClusterSettings, InvalidDefinition> {
+    let ClusterTable { brokers, tls, ca, sasl, user, password } = ClusterTable::read_part(table)?;
+    let brokers = parse_brokers(&brokers);
     let brokers = brokers.map_err(|error| InvalidDefinition::new("brokers", error.to_string()))?;
-    let tls = remove_key(table, "tls")?.unwrap_or(false);
-    let ca = context.remove_ca_file(table)?;
+    let ca = context.ca_file(ca.map(Into::into))?;
     if ca.is_some() && !tls {
         let reason = "the connection is not encrypted; set tls = true, or leave ca out";
         return Err(InvalidDefinition::new("ca", reason));
     }
-    let mechanism = remove_named(table, "sasl", &Mechanism::ALL, Mechanism::name)?;
-    let user: Option<String> = remove_key(table, "user")?;
-    let password = table.remove("password").filter(|password| !password.is_null());
-    let password = password.map(|password| secret_url::read_secret("password", password, context)).transpose()?;
-    let sasl = match (mechanism, user, password) {
+    let missing = |key| Err(InvalidDefinition::new(key, "it is missing; add it"));
+    let password = password.map(|password| secret_url::read_secret(&password, &password, context)).transpose()?;
+    let sasl = match (sasl, user, password) {
         (None, None, None) => None,
         (None, ..) => return Err(InvalidDefinition::new("sasl", "it is missing; user and password need a mechanism")),
-        (Some(_), None, _) => return Err(missing("user")),
-        (Some(_), _, None) => return Err(missing("password")),
+        (Some(_), None, _) => return missing("user"),
+        (Some(_), _, None) => return missing("password"),
         (Some(mechanism), Some(user), Some(password)) => {
             if user.is_empty() || password.expose().is_empty() || std::str::from_utf8(password.expose()).is_err() {
                 return Err(InvalidDefinition::new("user", "user or password is empty or not UTF-8"));
@@ -125,19 +101,6 @@ fn cluster(
         }
     };
     Ok(ClusterSettings { brokers, tls, ca, sasl })
-}
-
-/// Removes a key whose value is the name of one of `all`.
-fn remove_named<T: Copy>(
-    table: &mut Map<String, Value>,
-    key: &str,
-    all: &[T],
-    name_of: fn(T) -> &'static str,
-) -> Result<Option<T>, InvalidDefinition> {
-    let Some(name) = remove_key::<String>(table, key)? else { return Ok(None) };
-    let names: Vec<_> = all.iter().copied().map(name_of).collect();
-    let found = all.iter().copied().find(|known| name_of(*known) == name).map(Some);
-    found.ok_or_else(|| InvalidDefinition::new(key, format!("there is no {key} {name:?}; {}", advice(&name, &names))))
 }
 
 /// Configuration of the Kafka delivery.
@@ -152,19 +115,19 @@ impl DeliveryConfig for KafkaConfig {
     }
 
     fn redacted(&self) -> Map<String, Value> {
-        let KafkaSettings { cluster, topic, codec, window, max_message_bytes } = &*self.0;
+        let KafkaSettings { cluster, table, .. } = &*self.0;
         let settings_json = json!({
             "brokers": cluster.address(),
             "tls": cluster.tls,
             "ca": cluster.ca,
             "sasl": cluster.sasl.as_ref().map(|sasl| sasl.mechanism.name()),
             "user": cluster.sasl.as_ref().map(|sasl| &sasl.user),
-            "topic": topic,
-            "compression": codec.name(),
-            "window": window.messages,
-            "window_bytes": window.bytes,
-            "confirm_seconds": window.outcome_timeout.as_secs(),
-            "max_message_bytes": max_message_bytes,
+            "topic": table.topic,
+            "compression": table.compression.name(),
+            "window": table.window,
+            "window_bytes": table.window_bytes,
+            "confirm_seconds": table.confirm.as_secs(),
+            "max_message_bytes": table.max_message_bytes,
         });
         match settings_json {
             Value::Object(members) => members.into_iter().filter(|(_, value)| !value.is_null()).collect(),
@@ -177,14 +140,13 @@ impl DeliveryConfig for KafkaConfig {
 mod tests {
     use serde_json::json;
 
-    use super::{DefinitionContext, MadeBy, parse};
+    use super::{DefinitionContext, MadeBy, Setting, parse};
     use crate::{delivery::InvalidDefinition, http_client::OutboundPolicy};
 
     fn parsed(made_by: MadeBy, settings: serde_json::Value) -> Result<serde_json::Value, InvalidDefinition> {
         let guard = OutboundPolicy::unrestricted();
         let context = DefinitionContext { made_by, variable: &|_| Some("hush-hush".into()), guard: &guard };
-        let serde_json::Value::Object(table) = settings else { panic!() };
-        parse(table, &context).map(|config| config.redacted().into())
+        parse(&Setting::definition(settings), &context).map(|config| config.redacted().into())
     }
 
     #[test]

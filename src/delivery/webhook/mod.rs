@@ -145,10 +145,12 @@ impl SharedState {
         let (at, began) = (Timestamp::now(), Instant::now());
         let headers = post.sign(&self.settings, at);
         let answer = client.post(&self.settings.to, headers, mem::take(&mut post.body)).await;
-        let outcome = outcome_of(&answer, &self.settings.refused);
+        let outcome = outcome_of(&answer, &self.settings.table.refused_statuses);
         match &answer {
             Err(_) => self.is_broken.store(true, Ordering::Relaxed),
-            Ok(_) if outcome == DeliveryOutcome::Delivered && !self.settings.is_ordered() => self.note_arrival(&post),
+            Ok(_) if outcome == DeliveryOutcome::Delivered && !self.settings.table.is_ordered => {
+                self.note_arrival(&post);
+            }
             Ok(_) => {}
         }
         self.attempts.record(self.attempt(post, at, began, &answer, &outcome));

@@ -1,65 +1,73 @@
 //! Settings of the webhook delivery.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, json};
+use utoipa::openapi::{ArrayBuilder, RefOr, Schema};
 
 use super::{Webhook, signature::SigningKey};
 use crate::{
     delivery::{
-        AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, SettingSpec,
-        ValueType, Window, definition::remove_key, secret_url,
+        AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window, secret_url,
     },
     http_client::{self, OutboundUrl},
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
+    settings::{
+        Flag, Key, List, Seconds, SecretText, Setting, SettingError, SettingErrors, Table, Text, ValueType, Whole,
+        joined, settings,
+    },
 };
 
+settings! {
+    /// Where the receiver is.
+    struct ReceiverTable {
+        /// URL to post messages to; or { file = "PATH" }, or { env = "NAME" }.
+        url: SecretText,
+        /// PEM file with the CA certificate of the receiver. Default: the CA certificates of the operating
+        /// system.
+        ca: Option<Text<PathBuf>>,
+    }
+}
+
+settings! {
+    /// How messages are signed. The secrets are read after the other settings.
+    struct SigningTable {
+        /// List of one or two signing secrets, as made by `tidings token --webhook`; each may be { file =
+        /// "PATH" } or { env = "NAME" }.
+        secrets: Secrets,
+    }
+}
+
+settings! {
+    /// How messages are sent.
+    pub(super) struct WebhookTable {
+        /// Whether a message waits for the confirmation of the previous one. Default: true.
+        pub(super) is_ordered as "ordered": Flag = true,
+        /// Maximum number of messages in flight if `ordered` is false, 1 to 256. Default: 16.
+        pub(super) window: Option<Whole<usize, 1, 256>>,
+        /// Maximum number of changes in one message, 1 to 1000; more than 1 needs the format json or
+        /// cloudevents. Default: 1.
+        pub(super) max_batch: Whole<usize, 1, 1000> = 1,
+        /// Maximum time to connect, 1 to 60. Default: 10.
+        pub(super) connect as "connect_seconds": Seconds<1, 60> = Duration::from_secs(10),
+        // Standard Webhooks recommends 15 to 30 seconds.
+        /// Maximum time until the response, 1 to 300. Default: 15.
+        pub(super) answer as "answer_seconds": Seconds<1, 300> = Duration::from_secs(15),
+        // Five days, so that a receiver which fails over a long weekend recovers without a manual resume.
+        /// Duration of continuous failures after which the subscription is paused, 0 to 31536000; 0 means
+        /// never. Default: 432000, five days.
+        pub(super) pause_after as "pause_after_seconds": Seconds<0, 31_536_000> = Duration::from_secs(5 * 24 * 60 * 60),
+        /// Statuses, 400 to 499 except 410 and 429, that make a message a dead letter. Default: none.
+        pub(super) refused_statuses: Statuses = BTreeSet::new(),
+    }
+}
+
 /// Specifications of the settings.
-pub(super) const KEYS: [SettingSpec; 10] = [
-    SettingSpec::required(
-        "url",
-        ValueType::Url,
-        "URL that receives messages: https, or http if the gateway's operator allows it.",
-    ),
-    SettingSpec::required("secrets", ValueType::Secrets, "One or two signing secrets: whsec_ and a key in base64."),
-    SettingSpec::new(
-        "ca",
-        ValueType::String,
-        "PEM file with the CA certificate of the receiver; only in the configuration file.",
-    ),
-    SettingSpec::new("ordered", ValueType::Bool, "Send each message only after the one before it was delivered."),
-    WINDOW,
-    MAX_BATCH,
-    CONNECT_SECONDS,
-    ANSWER_SECONDS,
-    PAUSE_AFTER_SECONDS,
-    SettingSpec::new(
-        "refused_statuses",
-        ValueType::Statuses,
-        "Response statuses that turn a message into a dead letter.",
-    ),
-];
+pub(super) const KEYS: [Key; 10] = joined(&joined::<3>(ReceiverTable::KEYS, SigningTable::KEYS), WebhookTable::KEYS);
 
-const WINDOW: SettingSpec =
-    SettingSpec::number("window", 1..=256, 16, "Maximum number of messages in flight, if they are not ordered.");
-
-const MAX_BATCH: SettingSpec =
-    SettingSpec::number("max_batch", 1..=1000, 1, "Maximum number of changes in one message.");
-
-const CONNECT_SECONDS: SettingSpec = SettingSpec::number("connect_seconds", 1..=60, 10, "Maximum time to connect.");
-
-/// Standard Webhooks recommends 15 to 30 seconds.
-const ANSWER_SECONDS: SettingSpec =
-    SettingSpec::number("answer_seconds", 1..=300, 15, "Maximum time to wait for the response.");
-
-/// Five days, so that a receiver which fails over a long weekend recovers without a manual resume.
-const PAUSE_AFTER_SECONDS: SettingSpec = SettingSpec::number(
-    "pause_after_seconds",
-    0..=31_536_000,
-    5 * 24 * 60 * 60,
-    "Time of failures after which the subscription is paused; 0 means never.",
-);
+/// Maximum number of messages in flight, if they are not ordered.
+const WINDOW: usize = 16;
 
 /// Maximum number of bytes in flight.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
@@ -77,92 +85,109 @@ pub(super) struct WebhookSettings {
     pub(super) keys: Vec<SigningKey>,
     pub(super) client: http_client::ClientSettings,
     pub(super) window: Window,
-    pub(super) refused: BTreeSet<u16>,
-    is_ordered: bool,
-    pause_after: Option<Duration>,
+    pub(super) table: WebhookTable,
 }
 
-impl WebhookSettings {
-    /// Returns whether a message waits for the response to its predecessor.
-    pub(super) fn is_ordered(&self) -> bool {
-        self.is_ordered
-    }
-}
-
-pub(super) fn parse(mut table: Map<String, Value>, context: &DefinitionContext<'_>) -> ConfigResult {
-    let is_by_value = table.get("url").is_some_and(Value::is_string);
-    let url = secret_url::read_url("url", table.remove("url"), context)?;
+pub(super) fn parse(definition: &Setting, context: &DefinitionContext<'_>) -> ConfigResult {
+    let ReceiverTable { url: url_setting, ca } = ReceiverTable::read_part(definition)?;
+    let url = secret_url::read_url(&url_setting, context)?;
     let to = OutboundUrl::parse(&String::from_utf8_lossy(url.expose()), context.guard);
     let to = to.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
     if to.is_redacted() {
         return Err(InvalidDefinition::new("url", "its query is the placeholder (hidden); give the full URL"));
     }
-    if to.has_user() && context.made_by == MadeBy::Api && is_by_value {
+    if to.has_user() && context.made_by == MadeBy::Api && url_setting.json().is_string() {
         return Err(InvalidDefinition::new(
             "url",
             "it has a user, which may be a token and would be stored in the journal",
         ));
     }
-    let ca = context.remove_ca_file(&mut table)?;
-    let is_ordered = remove_key(&mut table, "ordered")?.unwrap_or(true);
-    if is_ordered && table.get("window").is_some_and(|window| !window.is_null()) {
+    let ca = context.ca_file(ca)?;
+    let table = WebhookTable::read_part(definition)?;
+    if table.is_ordered && table.window.is_some() {
         return Err(InvalidDefinition::new(
             "window",
             "ordered messages are sent one at a time; leave it out, or set ordered = false",
         ));
     }
-    let seconds = |seconds: usize| Duration::from_secs(seconds as u64);
-    let connect = seconds(CONNECT_SECONDS.remove_integer(&mut table)?);
-    let answer = seconds(ANSWER_SECONDS.remove_integer(&mut table)?);
-    let pause_after = seconds(PAUSE_AFTER_SECONDS.remove_integer(&mut table)?);
     let window = Window {
-        messages: if is_ordered { 1 } else { WINDOW.remove_integer(&mut table)? },
-        changes: MAX_BATCH.remove_integer(&mut table)?,
+        messages: if table.is_ordered { 1 } else { table.window.unwrap_or(WINDOW) },
+        changes: table.max_batch,
         bytes: WINDOW_BYTES,
-        outcome_timeout: connect + answer + BODY_ALLOWANCE,
+        outcome_timeout: table.connect + table.answer + BODY_ALLOWANCE,
     };
-    Ok(Arc::new(WebhookConfig(Arc::new(WebhookSettings {
-        to,
-        keys: keys(table.remove("secrets"), context)?,
-        client: http_client::ClientSettings {
-            ca,
-            connect_timeout: connect,
-            response_timeout: answer,
-            ..http_client::ClientSettings::new(context.guard.clone())
-        },
-        window,
-        refused: refused(remove_key(&mut table, "refused_statuses")?.unwrap_or_default())?,
-        is_ordered,
-        pause_after: Some(pause_after).filter(|pause| !pause.is_zero()),
-    }))))
+    let client = http_client::ClientSettings {
+        ca,
+        connect_timeout: table.connect,
+        response_timeout: table.answer,
+        ..http_client::ClientSettings::new(context.guard.clone())
+    };
+    let SigningTable { secrets } = SigningTable::read_part(definition)?;
+    let keys = keys(&secrets, definition, context)?;
+    Ok(Arc::new(WebhookConfig(Arc::new(WebhookSettings { to, keys, client, window, table }))))
 }
 
-fn keys(secrets: Option<Value>, context: &DefinitionContext<'_>) -> Result<Vec<SigningKey>, InvalidDefinition> {
-    let Some(Value::Array(secrets)) = secrets else {
-        return Err(InvalidDefinition::new("secrets", "give a list of one or two secrets to sign with"));
+fn keys(
+    secrets: &[Setting],
+    table: &Setting,
+    context: &DefinitionContext<'_>,
+) -> Result<Vec<SigningKey>, InvalidDefinition> {
+    let key = |(at, secret): (usize, &Setting)| {
+        let place = table.at(&format!("secrets.{at}"));
+        let secret = secret_url::read_secret(&place, secret, context)?;
+        Ok(SigningKey::parse(&secret).map_err(|reason| place.invalid(reason))?)
     };
-    if secrets.is_empty() || secrets.len() > MAX_SECRETS {
-        let reason = format!("there are {}; give one, or two during a rotation", secrets.len());
-        return Err(InvalidDefinition::new("secrets", reason));
-    }
-    let key = |(at, secret): (usize, Value)| {
-        let key = format!("secrets.{at}");
-        let secret = secret_url::read_secret(&key, secret, context)?;
-        SigningKey::parse(&secret).map_err(|reason| InvalidDefinition::new(key, reason))
-    };
-    secrets.into_iter().enumerate().map(key).collect()
+    secrets.iter().enumerate().map(key).collect()
 }
 
-/// Validates `refused_statuses`. Only statuses about the message are allowed: 410 ends the subscription, and
-/// 429, 5xx and redirects do not judge the message.
-fn refused(statuses: Vec<u16>) -> Result<BTreeSet<u16>, InvalidDefinition> {
-    match statuses.iter().find(|status| !(400..500).contains(*status) || matches!(status, 410 | 429)) {
-        Some(status) => {
-            let reason =
-                format!("{status} does not reject a message; give statuses from 400 to 499 except 410 and 429");
-            Err(InvalidDefinition::new("refused_statuses", reason))
+/// One or two secrets, each given directly or by reference.
+struct Secrets;
+
+impl ValueType for Secrets {
+    type Value = Vec<Setting>;
+
+    fn read(setting: &Setting) -> Result<Vec<Setting>, SettingErrors> {
+        match setting.elements() {
+            Ok(secrets) if secrets.is_empty() || secrets.len() > MAX_SECRETS => {
+                let reason = format!("there are {}; give one, or two during a rotation", secrets.len());
+                Err(setting.invalid(reason).into())
+            }
+            Ok(secrets) => Ok(secrets),
+            Err(_) => Err(Self::missing(setting).into()),
         }
-        None => Ok(statuses.into_iter().collect()),
+    }
+
+    fn missing(setting: &Setting) -> SettingError {
+        setting.invalid("give a list of one or two secrets to sign with")
+    }
+
+    fn schema() -> Schema {
+        let list = ArrayBuilder::new().items(RefOr::T(SecretText::schema()));
+        list.min_items(Some(1)).max_items(Some(MAX_SECRETS)).into()
+    }
+}
+
+/// Statuses that reject a message. Only statuses about the message are allowed: 410 ends the subscription, and 429, 5xx and
+/// redirects do not judge the message.
+pub(super) struct Statuses;
+
+impl ValueType for Statuses {
+    type Value = BTreeSet<u16>;
+
+    fn read(setting: &Setting) -> Result<BTreeSet<u16>, SettingErrors> {
+        let statuses: Vec<u16> = setting.structure()?;
+        match statuses.iter().find(|status| !(400..500).contains(*status) || matches!(status, 410 | 429)) {
+            Some(status) => {
+                let reason =
+                    format!("{status} does not reject a message; give statuses from 400 to 499 except 410 and 429");
+                Err(setting.invalid(reason).into())
+            }
+            None => Ok(statuses.into_iter().collect()),
+        }
+    }
+
+    fn schema() -> Schema {
+        List::<Whole<u16, 400, 499>>::schema()
     }
 }
 
@@ -179,22 +204,22 @@ impl DeliveryConfig for WebhookConfig {
     }
 
     fn pause_after(&self) -> Option<Duration> {
-        self.0.pause_after
+        Some(self.0.table.pause_after).filter(|pause| !pause.is_zero())
     }
 
     fn redacted(&self) -> Map<String, Value> {
-        let settings = &*self.0;
+        let WebhookSettings { to, keys, client, window, table } = &*self.0;
         let settings_json = json!({
-            "url": settings.to.to_string(),
-            "secrets": settings.keys.iter().map(|_| "(hidden)").collect::<Vec<_>>(),
-            "ca": settings.client.ca,
-            "ordered": settings.is_ordered,
-            "window": (!settings.is_ordered).then_some(settings.window.messages),
-            "max_batch": settings.window.changes,
-            "connect_seconds": settings.client.connect_timeout.as_secs(),
-            "answer_seconds": settings.client.response_timeout.as_secs(),
-            "pause_after_seconds": settings.pause_after.unwrap_or_default().as_secs(),
-            "refused_statuses": settings.refused,
+            "url": to.to_string(),
+            "secrets": keys.iter().map(|_| "(hidden)").collect::<Vec<_>>(),
+            "ca": client.ca,
+            "ordered": table.is_ordered,
+            "window": (!table.is_ordered).then_some(window.messages),
+            "max_batch": table.max_batch,
+            "connect_seconds": table.connect.as_secs(),
+            "answer_seconds": table.answer.as_secs(),
+            "pause_after_seconds": table.pause_after.as_secs(),
+            "refused_statuses": table.refused_statuses,
         });
         match settings_json {
             Value::Object(members) => members.into_iter().filter(|(_, value)| !value.is_null()).collect(),
@@ -207,7 +232,7 @@ impl DeliveryConfig for WebhookConfig {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{DefinitionContext, MadeBy, Map, Value, json, parse};
+    use super::{DefinitionContext, MadeBy, Map, Setting, Value, json, parse};
     use crate::http_client::{AllowList, OutboundPolicy};
 
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -218,8 +243,8 @@ mod tests {
             MadeBy::Api | MadeBy::Hub => OutboundPolicy::restricted(AllowList::default()),
         };
         let variable = |name: &str| (name == "TIDINGS_SECRET_A").then(|| OsString::from(SECRET));
-        let Value::Object(table) = settings else { panic!("give an object") };
-        match parse(table, &DefinitionContext { made_by, variable: &variable, guard: &guard }) {
+        match parse(&Setting::definition(settings), &DefinitionContext { made_by, variable: &variable, guard: &guard })
+        {
             Ok(config) => Ok(config.redacted()),
             Err(error) => Err(error.to_string()),
         }

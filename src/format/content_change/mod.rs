@@ -60,7 +60,7 @@ pub(crate) const AFTER_SCHEME: &str = "changes:CONTENT:ITEM:STATEAFTER";
 pub(crate) const AFTER_LABEL: &str = "Fedora datastream state after modification";
 
 /// The message 0.1 as a format.
-pub(super) static ATOM: FormatKind = FormatKind {
+pub(crate) static ATOM: FormatKind = FormatKind {
     name: "atom",
     media_type: "application/atom+xml;type=feed",
     about: "the content-change message 0.1, an Atom feed",

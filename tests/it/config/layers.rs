@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
-use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
     config::{Config, DEFAULTS, Flags, LogFormat},
     delivery::{DELIVERIES, Definition},
@@ -13,6 +12,8 @@ use tidings::{
     model::SourceName,
     web::{Scope, Secret},
 };
+
+use toml::de::{DeTable, DeValue};
 
 use crate::support::config_loader::{DIALECTS, load};
 
@@ -128,34 +129,34 @@ fn keys_of(table: &str) -> Vec<String> {
 
 /// Returns every `table.key` of a TOML text.
 fn documented(text: &str) -> BTreeSet<String> {
-    let tables = config::File::from_str(text, FileFormat::Toml).collect().unwrap();
-    let entries = |value: &Value| match &value.kind {
-        ValueKind::Table(table) => table.clone(),
-        other => panic!("{other} is no table"),
-    };
+    fn entries<'i>(value: &DeValue<'i>) -> Vec<(String, DeValue<'i>)> {
+        let table = value.as_table().unwrap();
+        table.iter().map(|(key, value)| (key.get_ref().to_string(), value.get_ref().clone())).collect()
+    }
+    let tables = DeTable::parse(text).unwrap().into_inner();
     let mut keys = BTreeSet::new();
-    let mut insert = |table: &str, settings: &Value| {
-        keys.extend(entries(settings).into_keys().map(|key| format!("{table}.{key}")));
+    let mut insert = |table: &str, settings: &DeValue<'_>| {
+        keys.extend(entries(settings).into_iter().map(|(key, _)| format!("{table}.{key}")));
     };
-    for (name, table) in tables {
+    for (name, table) in entries(&DeValue::Table(tables)) {
         if !matches!(name.as_str(), "sources" | "subscriptions") {
             insert(&name, &table);
         }
         for (key, value) in entries(&table) {
-            match (name.as_str(), key.as_str(), &value.kind) {
-                ("sources", ..) => {
+            match (name.as_str(), key.as_str()) {
+                ("sources", _) => {
                     insert("sources.NAME", &value);
-                    for name in ["signature", "repository"] {
-                        if let Some(table) = entries(&value).get(name) {
-                            insert(&format!("sources.NAME.{name}"), table);
+                    for (name, table) in entries(&value) {
+                        if matches!(name.as_str(), "signature" | "repository") {
+                            insert(&format!("sources.NAME.{name}"), &table);
                         }
                     }
                 }
-                ("subscriptions", ..) => insert("subscriptions.NAME", &value),
-                ("access", "tokens", _) => {
-                    entries(&value).values().for_each(|token| insert("access.tokens.NAME", token));
+                ("subscriptions", _) => insert("subscriptions.NAME", &value),
+                ("access", "tokens") => {
+                    entries(&value).iter().for_each(|(_, token)| insert("access.tokens.NAME", token));
                 }
-                (_, _, ValueKind::Table(_)) => insert(&format!("{name}.{key}"), &value),
+                _ if value.is_table() => insert(&format!("{name}.{key}"), &value),
                 _ => {}
             }
         }

@@ -3,8 +3,10 @@
 mod earlier_version;
 mod errors;
 mod harvest_errors;
+mod harvest_schema;
 mod layers;
 mod limits_page;
 mod repository_errors;
 mod secret_errors;
+mod several_errors;
 mod subscription_errors;

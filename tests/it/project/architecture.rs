@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 31] = [
+const TABLE: [(&str, &[&str]); 32] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
@@ -17,12 +17,13 @@ const TABLE: [(&str, &[&str]); 31] = [
     ("retry", &[]),
     ("cache", &[]),
     ("suggestion", &[]),
+    ("settings", &["named", "suggestion"]),
     ("outage", &[]),
     ("web", &["suggestion", "text"]),
     ("broker", &["web"]),
     ("amqp", &["broker"]),
     ("stomp", &["broker", "text", "web"]),
-    ("kafka", &["broker", "text", "web"]),
+    ("kafka", &["broker", "settings", "text", "web"]),
     ("dbus", &["broker"]),
     ("http_client", &["web"]),
     ("format", &["model", "suggestion", "text"]),
@@ -46,6 +47,7 @@ const TABLE: [(&str, &[&str]); 31] = [
             "model",
             "format",
             "retry",
+            "settings",
             "suggestion",
             "supervision",
             "text",
@@ -74,6 +76,7 @@ const TABLE: [(&str, &[&str]); 31] = [
             "lookup",
             "model",
             "format",
+            "settings",
             "source",
             "suggestion",
             "web",
@@ -126,6 +129,7 @@ const TABLE: [(&str, &[&str]); 31] = [
             "model",
             "openapi",
             "router",
+            "settings",
             "source",
             "supervision",
             "text",

@@ -1,6 +1,7 @@
 //! The source tree and the packaging.
 
 mod architecture;
+mod circles;
 mod command_output;
 mod foreign_input;
 mod packaging;
