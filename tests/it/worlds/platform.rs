@@ -84,6 +84,10 @@ pub(crate) struct DataPlatform {
     /// The storage, which serves files at another origin.
     _storage: Receiver,
     requests: u32,
+    /// Process of the gateway at the last step.
+    gateway: u32,
+    /// Downloads that one gateway began again although it could continue them.
+    restarts: Vec<String>,
 }
 
 impl DataPlatform {
@@ -168,7 +172,7 @@ impl World for DataPlatform {
         };
         let (server, storage) = (start().await, start().await);
         platform.lock().unwrap().storage = format!("http://{}", storage.address);
-        Self { platform, server, _storage: storage, requests: 0 }
+        Self { platform, server, _storage: storage, requests: 0, gateway: 0, restarts: Vec::new() }
     }
 
     fn settings(&self) -> String {
@@ -193,8 +197,7 @@ impl World for DataPlatform {
     }
 
     async fn live(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
-        // What breaks off may be another dataset by now, or another gateway.
-        self.with(|platform| platform.continuable = None);
+        self.note_restarts(matches!(act, Act::Restrict { .. }), rig);
         match act {
             Act::Put { dataset, file, version } => self.with(|platform| {
                 let content = format!("{dataset};{file};{version}\n").repeat(1 + usize::from(version));
@@ -238,6 +241,7 @@ impl World for DataPlatform {
     }
 
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
+        self.note_restarts(true, rig);
         // Restricted datasets open again, so that what was archived of them in between does not matter.
         self.with(|platform| {
             (platform.filtered, platform.busy, platform.broken) = (0, 0, 0);
