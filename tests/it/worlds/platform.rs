@@ -152,7 +152,7 @@ impl World for DataPlatform {
 
     async fn begin(behaviour: Behaviour) -> Self {
         let datasets = (0..3).map(|number| (number, Dataset::default())).collect();
-        let platform = Platform {
+        let mut platform = Platform {
             behaviour,
             datasets,
             filtered: 0,
@@ -165,6 +165,10 @@ impl World for DataPlatform {
             storage: String::new(),
             leaks: Vec::new(),
         };
+        for (number, file) in (0..3u8).flat_map(|number| (0..3).map(move |file| (number, file))) {
+            let content = format!("{number};{file};new\n").into_bytes();
+            platform.change(number, |files| _ = files.insert(NAMES[file].to_owned(), content));
+        }
         let platform = Arc::new(Mutex::new(platform));
         let start = || {
             let platform = Arc::clone(&platform);
