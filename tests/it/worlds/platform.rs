@@ -84,6 +84,10 @@ pub(crate) struct DataPlatform {
     /// The storage, which serves files at another origin.
     _storage: Receiver,
     requests: u32,
+    /// Process of the gateway at the last step.
+    gateway: u32,
+    /// Downloads that one gateway began again although it could continue them.
+    restarts: Vec<String>,
 }
 
 impl DataPlatform {
@@ -148,7 +152,7 @@ impl World for DataPlatform {
 
     async fn begin(behaviour: Behaviour) -> Self {
         let datasets = (0..3).map(|number| (number, Dataset::default())).collect();
-        let platform = Platform {
+        let mut platform = Platform {
             behaviour,
             datasets,
             filtered: 0,
@@ -161,6 +165,10 @@ impl World for DataPlatform {
             storage: String::new(),
             leaks: Vec::new(),
         };
+        for (number, file) in (0..3u8).flat_map(|number| (0..3).map(move |file| (number, file))) {
+            let content = format!("{number};{file};new\n").into_bytes();
+            platform.change(number, |files| _ = files.insert(NAMES[file].to_owned(), content));
+        }
         let platform = Arc::new(Mutex::new(platform));
         let start = || {
             let platform = Arc::clone(&platform);
@@ -168,7 +176,7 @@ impl World for DataPlatform {
         };
         let (server, storage) = (start().await, start().await);
         platform.lock().unwrap().storage = format!("http://{}", storage.address);
-        Self { platform, server, _storage: storage, requests: 0 }
+        Self { platform, server, _storage: storage, requests: 0, gateway: 0, restarts: Vec::new() }
     }
 
     fn settings(&self) -> String {
@@ -193,8 +201,7 @@ impl World for DataPlatform {
     }
 
     async fn live(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
-        // What breaks off may be another dataset by now, or another gateway.
-        self.with(|platform| platform.continuable = None);
+        self.note_restarts(matches!(act, Act::Restrict { .. }), rig);
         match act {
             Act::Put { dataset, file, version } => self.with(|platform| {
                 let content = format!("{dataset};{file};{version}\n").repeat(1 + usize::from(version));
@@ -238,6 +245,7 @@ impl World for DataPlatform {
     }
 
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
+        self.note_restarts(true, rig);
         // Restricted datasets open again, so that what was archived of them in between does not matter.
         self.with(|platform| {
             (platform.filtered, platform.busy, platform.broken) = (0, 0, 0);

@@ -175,9 +175,13 @@ impl Rig {
         self.run(name, "?full=true").await
     }
 
+    /// Waits until no run of a harvest goes on.
+    pub(crate) async fn end_run(&self, name: &str) {
+        self.harvest_when(&format!("/harvests/{name}"), ended).await;
+    }
+
     async fn run(&mut self, name: &str, query: &str) -> Value {
         let path = format!("/harvests/{name}");
-        let ended = |harvest: &Value| harvest["run"]["state"].as_str().is_some_and(|state| state != "running");
         let first = self.harvest_when(&path, ended).await;
         let requested = self.gateway.http.post(format!("{}{path}/run{query}", self.gateway.url)).send().await.unwrap();
         assert_eq!(requested.status(), reqwest::StatusCode::ACCEPTED);
@@ -216,6 +220,11 @@ impl Rig {
             assert!(looks.wait().await, "the subscribers do not get change {head}: {list:#}");
         }
     }
+}
+
+/// Returns whether the newest run of a harvest has ended.
+fn ended(harvest: &Value) -> bool {
+    harvest["run"]["state"].as_str().is_some_and(|state| state != "running")
 }
 
 /// Starts the gateway of a world with its configuration and journal, and with a clock that is so many days ahead.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use sha2::Sha256;
 
 use super::{DataPlatform, behaviour::Kind, uri};
+use crate::worlds::rig::Rig;
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
@@ -28,12 +29,24 @@ impl DataPlatform {
                 }
             }
         }
-        let restarts = self.with(|platform| platform.restarts.clone());
-        if !restarts.is_empty() {
-            return Err(format!("downloads begin again that could be continued: {restarts:?}"));
+        if !self.restarts.is_empty() {
+            return Err(format!("downloads begin again that could be continued: {:?}", self.restarts));
         }
         let leaks = self.with(|platform| platform.leaks.clone());
         if leaks.is_empty() { Ok(()) } else { Err(format!("requests of others get the token: {leaks:?}")) }
+    }
+
+    /// Notes the downloads that began again since the last step. A gateway that was killed in between may begin again.
+    pub(super) fn note_restarts(&mut self, ends_attempts: bool, rig: &Rig) {
+        let gateway = rig.gateway().id();
+        let restarts = self.with(|platform| std::mem::take(&mut platform.restarts));
+        if gateway == self.gateway {
+            self.restarts.extend(restarts);
+        }
+        if gateway != self.gateway || ends_attempts {
+            self.with(|platform| platform.continuable = None);
+        }
+        self.gateway = gateway;
     }
 
     /// Checks that each archived dataset had its files at some time, and that each of its files had that content.

@@ -117,7 +117,9 @@ impl DataPlatform {
             loop {
                 if let Some(details) = Self::job(url, rig).await {
                     let is_own = details["request"]["link_source_id"] == number.as_str();
-                    if is_own && ["archived", "failed", "blocked"].contains(&details["state"].as_str().unwrap()) {
+                    let has_ended = ["archived", "failed", "blocked"].contains(&details["state"].as_str().unwrap());
+                    // A request that came again after a kill has a result of its own.
+                    if is_own && has_ended && Self::own_state(url, rig).await.as_deref() != Some("REQUESTED") {
                         return Ok(details);
                     }
                     last = details;
