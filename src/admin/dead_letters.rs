@@ -83,15 +83,6 @@ struct LetterView<'a> {
 struct AffectedView {
     /// Number of affected dead letters.
     affected: u64,
-    /// Same as `affected`. Deprecated: it is removed in the next version.
-    #[schema(deprecated)]
-    concerned: u64,
-}
-
-impl AffectedView {
-    fn new(affected: u64) -> Self {
-        Self { affected, concerned: affected }
-    }
 }
 
 problems!(ListProblems: NotFound, InvalidQuery, Unavailable);
@@ -170,7 +161,7 @@ pub async fn replay_all(
     Path(name): Path<SubscriptionName>,
 ) -> Result<Response, Problem> {
     let affected = all.replay(&name, None).await.map_err(problem)?;
-    Ok((StatusCode::ACCEPTED, Json(AffectedView::new(affected))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(AffectedView { affected })).into_response())
 }
 
 /// Sends one dead letter again. It is removed when the receiver accepts it.
@@ -194,7 +185,7 @@ pub async fn replay(
 ) -> Result<Response, Problem> {
     match all.replay(&name, Some(DeadLetterId(id))).await.map_err(problem)? {
         0 => Err(not_found(&name, id)),
-        affected => Ok((StatusCode::ACCEPTED, Json(AffectedView::new(affected))).into_response()),
+        affected => Ok((StatusCode::ACCEPTED, Json(AffectedView { affected })).into_response()),
     }
 }
 
@@ -215,7 +206,7 @@ pub async fn delete_all(
     Path(name): Path<SubscriptionName>,
 ) -> Result<Response, Problem> {
     let affected = all.drop_dead_letters(&name, None).await.map_err(problem)?;
-    Ok(Json(AffectedView::new(affected)).into_response())
+    Ok(Json(AffectedView { affected }).into_response())
 }
 
 /// Deletes one dead letter permanently.

@@ -216,10 +216,7 @@ async fn message_refused_by_the_broker_becomes_a_dead_letter() {
     // With a larger limit the dead letter is accepted; later changes are not repeated.
     assert!(gateway.stop().success());
     let gateway = crate::support::subscription_fixture::gateway(folder.path(), &index(&vhost.url(), ""));
-    assert_eq!(
-        gateway.ask("POST", &format!("{path}/replay"), None).await,
-        (202, json!({ "affected": 1, "concerned": 1 }))
-    );
+    assert_eq!(gateway.ask("POST", &format!("{path}/replay"), None).await, (202, json!({ "affected": 1 })));
     gateway.until("index", "the dead letter is accepted", |status_json| status_json["deadLetters"] == 0).await;
     let replayed = client.read("index", 1).await;
     assert_eq!(seq(&replayed[0]), 2);
