@@ -13,41 +13,28 @@ mod journal;
 mod nodes;
 mod signals;
 mod sources;
+mod surfaces;
 
-use std::{collections::BTreeMap, io::Write, pin::Pin, sync::Arc, time::Duration};
+use std::{io::Write, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use self::harvests::HarvestRunner;
 pub use self::{error::ServeError, journal::connection_options};
+use self::{harvests::HarvestRunner, surfaces::SurfaceParts};
 use crate::{
-    admin::{
-        filesets::Filesets,
-        health::Readiness,
-        metrics::Metrics,
-        quarantine::Quarantine,
-        registry::RegistrySeeder,
-        sources::{ConfiguredSource, Sources},
-    },
+    admin::metrics::Metrics,
     cluster::{Cluster, MembershipThread},
-    config::{self, Config, MessageRate, SourceConfig},
+    config::Config,
     delivery::{EngineTimeouts, Subscriptions},
-    harvest::{Harvests, fileset::IngestMonitor},
+    harvest::fileset::IngestMonitor,
     http_client::OutboundPolicy,
-    intake::Intake,
     journal::{Journal, JournalThreads, retention::Retention},
-    model::SourceName,
-    openapi::Documentation,
-    router::{self, Surfaces, router},
-    source::{http::Hooks, rate::RateLimiter},
+    router::{self, router},
     supervision::{Supervisor, Worker},
     view::{
-        changes::Changes,
-        feed::FeedView,
         files::Files,
         live_readers::{self, LiveReaders},
-        service::{Hook, Service},
     },
     web::{OwnSite, Scope, Spool, Tls, server},
 };
@@ -73,6 +60,13 @@ pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), ServeE
         let _ = writeln!(out, "tidings is listening on {}", gateway.url()).and_then(|()| out.flush());
     }
     gateway.run().await
+}
+
+/// The journal, and the nodes that share it: what work under a duty needs.
+#[derive(Clone)]
+struct SharedJournal {
+    journal: Journal,
+    cluster: Cluster,
 }
 
 /// Gateway that is set up and listening. [`Gateway::run`] serves requests. Dropping the gateway ends its tasks.
@@ -148,35 +142,36 @@ impl Gateway {
             let work = nodes::run_retention(retention, journal.clone(), cluster.clone(), stop_accepting.clone());
             spawn(&supervisor, Worker::Retention, work)
         });
-        let shared = (&journal, &cluster);
-        let mut consumers = sources::read_brokers(config, shared, &sources, stop_accepting, &supervisor);
+        let shared = SharedJournal { journal: journal.clone(), cluster: cluster.clone() };
+        let mut consumers = sources::read_brokers(config, &shared, &sources, stop_accepting, &supervisor);
         let ingests = IngestMonitor::default();
-        let (harvests, launches) = harvests::open(config, &journal, &sources, (public_url.as_str(), &ingests)).await?;
-        let (all, nodes) = (harvests.clone(), cluster.clone());
-        let runner_of_harvests = HarvestRunner { harvests: all, launches, journal: journal.clone(), cluster: nodes };
+        let (harvests, launches) = harvests::open(config, &journal, &sources, public_url.as_str(), &ingests).await?;
+        let runner_of_harvests = HarvestRunner { harvests: harvests.clone(), launches, shared: shared.clone() };
         let run_harvests = runner_of_harvests.run(stop_accepting.clone(), supervisor.clone());
         consumers.spawn(supervisor.clone().run(Worker::Harvests, None, run_harvests));
-        let follow_ups = sources::follow_up(shared, &sources, stop_accepting, &supervisor);
+        let follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);
         let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
         let (readers, notifier) = LiveReaders::new(journal.clone(), spool, reader_limits(config));
         // Streams end when the notifier ends.
         let notifications =
             spawn(&supervisor, Worker::Notifier, notifier.run(stop_accepting.clone().cancelled_owned()));
-        let mut surfaces = surfaces(
-            config,
-            (journal.clone(), cluster.clone()),
-            (sources, harvests),
+        let feed = surfaces::feed(config, &journal, public_url.as_str(), &readers);
+        let hub = hub::open(config, feed.clone(), subscriptions.clone(), guard, public_url.as_str()).await?;
+        let target = dbus::open(config, &journal);
+        let parts = SurfaceParts {
+            shared,
+            sources,
+            harvests,
             subscriptions,
             readers,
-            public_url.as_str(),
-            metrics.clone(),
-        );
-        let hub = hub::open(config, &surfaces, guard, public_url.as_str()).await?;
-        surfaces.filesets = Filesets { journal: journal.clone(), monitor: ingests };
-        surfaces.files = Files { store: harvests::file_store(config)? };
-        surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
-        let target = dbus::open(config, &surfaces.journal);
-        surfaces.crawlers = target.as_ref().map(|(crawlers, _)| crawlers.clone());
+            feed,
+            files: Files { store: harvests::file_store(config)? },
+            ingests,
+            hub: hub.as_ref().map(|(hub, _)| hub.clone()),
+            crawlers: target.as_ref().map(|(crawlers, _)| crawlers.clone()),
+            metrics: metrics.clone(),
+        };
+        let surfaces = surfaces::build(config, public_url.as_str(), parts);
         let limits = &config.limits;
         let request_limits = router::RequestLimits {
             body: limits.body_bytes,
@@ -359,67 +354,5 @@ async fn aggregate_metrics(metrics: Metrics) {
     loop {
         ticks.tick().await;
         metrics.aggregate();
-    }
-}
-
-fn surfaces(
-    config: &Config,
-    (journal, nodes): (Journal, Cluster),
-    (sources, harvests): (BTreeMap<String, ConfiguredSource>, Harvests),
-    subscriptions: Subscriptions,
-    readers: LiveReaders,
-    public_url: &str,
-    metrics: Metrics,
-) -> Surfaces {
-    let intake = Intake::new(journal.clone());
-    let http_sources: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.has_hook).collect();
-    let hook = |(name, listed): (&&String, &&ConfiguredSource)| Hook {
-        source: (*name).clone(),
-        about: listed.source.kind().about,
-        accepts: listed.source.kind().accepts,
-    };
-    let hooks = http_sources.iter().map(hook).collect();
-    let http_sources =
-        http_sources.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
-    let sources = Sources { configured: Arc::new(sources), harvests: harvests.clone() };
-    let rate = |(name, source): (&SourceName, &SourceConfig)| {
-        source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
-    };
-    let rates = config.sources.iter().filter_map(rate).collect();
-    Surfaces {
-        hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
-        changes: Changes { journal: journal.clone(), readers: readers.clone(), max_page: config.limits.page },
-        feed: FeedView::new(
-            journal.clone(),
-            public_url,
-            &config.journal.data,
-            hub::url(config, public_url),
-            readers.spool().clone(),
-        ),
-        readers,
-        service: Service { public_url: public_url.into(), hooks },
-        seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),
-        quarantine: Quarantine { journal: journal.clone(), intake, sources: sources.clone() },
-        readiness: Readiness {
-            journal: journal.clone(),
-            sources: sources.clone(),
-            subscriptions: subscriptions.clone(),
-        },
-        sources,
-        subscriptions,
-        harvests,
-        files: Files::default(),
-        filesets: Filesets { journal: journal.clone(), monitor: IngestMonitor::default() },
-        hub: None,
-        crawlers: None,
-        metrics,
-        nodes,
-        documentation: Documentation::new(
-            router::routes().into_interface(),
-            [("NewHarvest", config::harvest_schema())],
-            public_url,
-            config.limits.page,
-        ),
-        journal,
     }
 }

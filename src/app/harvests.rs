@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, pin::pin, sync::Arc, time:
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::ServeError;
+use super::{ServeError, SharedJournal};
 use crate::{
     admin::sources::ConfiguredSource,
     cluster::{Cluster, Tenure},
@@ -39,7 +39,8 @@ pub(super) async fn open(
     config: &Config,
     journal: &Journal,
     sources: &BTreeMap<String, ConfiguredSource>,
-    (public_url, ingests): (&str, &IngestMonitor),
+    public_url: &str,
+    ingests: &IngestMonitor,
 ) -> Result<(Harvests, mpsc::Receiver<HarvestLaunch>), ServeError> {
     let context = HarvesterContext {
         hosts: Hosts::default(),
@@ -120,22 +121,20 @@ pub(super) fn file_store(config: &Config) -> Result<Option<FileStore>, ServeErro
 pub(super) struct HarvestRunner {
     pub(super) harvests: Harvests,
     pub(super) launches: mpsc::Receiver<HarvestLaunch>,
-    pub(super) journal: Journal,
-    pub(super) cluster: Cluster,
+    pub(super) shared: SharedJournal,
 }
 
 impl HarvestRunner {
     /// Runs until `stop` is cancelled and all harvests have ended.
     pub(super) async fn run(mut self, stop: CancellationToken, supervisor: Supervisor) {
         let mut tasks = JoinSet::new();
-        let mut news = pin!(hear_other_nodes(self.harvests.clone(), self.cluster.clone()));
+        let mut news = pin!(hear_other_nodes(self.harvests.clone(), self.shared.cluster.clone()));
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(launch) = self.launches.recv() => {
                     let (name, made_by) = (launch.harvest.source.name().to_string(), launch.harvest.made_by);
-                    let (journal, cluster) = (self.journal.clone(), self.cluster.clone());
-                    let task = run(launch, self.harvests.clone(), (journal, cluster), stop.clone());
+                    let task = run(launch, self.harvests.clone(), self.shared.clone(), stop.clone());
                     tasks.spawn(supervise(supervisor.clone(), made_by, name, task));
                 }
                 Some(_) = tasks.join_next() => {}
@@ -179,7 +178,7 @@ async fn supervise(supervisor: Supervisor, made_by: MadeBy, name: String, task: 
 async fn run(
     launch: HarvestLaunch,
     harvests: Harvests,
-    (journal, cluster): (Journal, Cluster),
+    SharedJournal { journal, cluster }: SharedJournal,
     gateway_stop: CancellationToken,
 ) {
     let HarvestLaunch { harvest, stop, ended } = launch;

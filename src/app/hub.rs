@@ -5,10 +5,12 @@ use std::sync::Arc;
 use super::ServeError;
 use crate::{
     config::Config,
-    delivery::websub::{Hub, HubRunner, HubSettings, Topic, Topics},
+    delivery::{
+        Subscriptions,
+        websub::{Hub, HubRunner, HubSettings, Topic, Topics},
+    },
     http_client::{Client, ClientSettings, OutboundPolicy, SystemResolver},
     journal::RecordedChange,
-    router::Surfaces,
     view::feed::FeedView,
 };
 
@@ -20,7 +22,8 @@ pub(super) fn url(config: &Config, public_url: &str) -> Option<String> {
 /// Sets up the hub, if it is enabled.
 pub(super) async fn open(
     config: &Config,
-    surfaces: &Surfaces,
+    feed: FeedView,
+    subscriptions: Subscriptions,
     guard: OutboundPolicy,
     public_url: &str,
 ) -> Result<Option<(Hub, HubRunner)>, ServeError> {
@@ -36,8 +39,8 @@ pub(super) async fn open(
         per_callback: config.hub.per_callback,
         signature: config.hub.signature,
     };
-    let topics = Arc::new(Feed(surfaces.feed.clone()));
-    Ok(Some(Hub::open(surfaces.subscriptions.clone(), topics, client, guard, settings).await?))
+    let topics = Arc::new(Feed(feed));
+    Ok(Some(Hub::open(subscriptions, topics, client, guard, settings).await?))
 }
 
 /// The feed as the topics of the hub. Deliveries and views do not depend on each other except here.

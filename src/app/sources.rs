@@ -6,14 +6,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::ServeError;
+use super::{ServeError, SharedJournal};
 use crate::{
     admin::sources::ConfiguredSource,
     broker::{ConnectionState, ConnectionStatus},
-    cluster::{Cluster, Tenure},
+    cluster::Tenure,
     config::{Config, Connection, SourceConfig},
     intake::{FollowUp, Intake, Source},
-    journal::{Journal, nodes::DutyName},
+    journal::nodes::DutyName,
     lookup::{Lookup, Mode, Repository},
     source::consumer::SourceConsumer,
     supervision::{Supervisor, Worker},
@@ -22,7 +22,7 @@ use crate::{
 /// Starts the consumers of sources that are read from brokers.
 pub(super) fn read_brokers(
     config: &Config,
-    (journal, cluster): (&Journal, &Cluster),
+    SharedJournal { journal, cluster }: &SharedJournal,
     sources: &BTreeMap<String, ConfiguredSource>,
     stop: &CancellationToken,
     supervisor: &Supervisor,
@@ -72,7 +72,7 @@ impl Drop for ElsewhereGuard {
 /// Starts follow-up lookups of incomplete changes. Lookups that a shutdown interrupts are repeated after the next
 /// start.
 pub(super) fn follow_up(
-    (journal, cluster): (&Journal, &Cluster),
+    SharedJournal { journal, cluster }: &SharedJournal,
     sources: &BTreeMap<String, ConfiguredSource>,
     stop: &CancellationToken,
     supervisor: &Supervisor,

@@ -1,0 +1,114 @@
+//! Wiring of the HTTP interface: gives each route the part of the gateway that it shows.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{SharedJournal, hub};
+use crate::{
+    admin::{
+        filesets::Filesets,
+        health::Readiness,
+        metrics::Metrics,
+        quarantine::Quarantine,
+        registry::RegistrySeeder,
+        sources::{ConfiguredSource, Sources},
+    },
+    config::{self, Config, MessageRate, SourceConfig},
+    delivery::{Subscriptions, websub::Hub, xesam::Crawlers},
+    harvest::{Harvests, fileset::IngestMonitor},
+    intake::Intake,
+    journal::Journal,
+    model::SourceName,
+    openapi::Documentation,
+    router::{self, Surfaces},
+    source::{http::Hooks, rate::RateLimiter},
+    view::{
+        changes::Changes,
+        feed::FeedView,
+        files::Files,
+        live_readers::LiveReaders,
+        service::{Hook, Service},
+    },
+};
+
+/// Parts of the gateway that routes show.
+pub(super) struct SurfaceParts {
+    pub(super) shared: SharedJournal,
+    pub(super) sources: BTreeMap<String, ConfiguredSource>,
+    pub(super) harvests: Harvests,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) readers: LiveReaders,
+    pub(super) feed: FeedView,
+    pub(super) files: Files,
+    pub(super) ingests: IngestMonitor,
+    pub(super) hub: Option<Hub>,
+    pub(super) crawlers: Option<Crawlers>,
+    pub(super) metrics: Metrics,
+}
+
+/// Creates the view of the feed.
+pub(super) fn feed(config: &Config, journal: &Journal, public_url: &str, readers: &LiveReaders) -> FeedView {
+    let (data, hub) = (&config.journal.data, hub::url(config, public_url));
+    FeedView::new(journal.clone(), public_url, data, hub, readers.spool().clone())
+}
+
+/// Builds the surfaces of the HTTP interface.
+pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> Surfaces {
+    let SurfaceParts {
+        shared: SharedJournal { journal, cluster: nodes },
+        sources,
+        harvests,
+        subscriptions,
+        readers,
+        feed,
+        files,
+        ingests,
+        hub,
+        crawlers,
+        metrics,
+    } = parts;
+    let intake = Intake::new(journal.clone());
+    let http_sources: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.has_hook).collect();
+    let hook = |(name, listed): (&&String, &&ConfiguredSource)| Hook {
+        source: (*name).clone(),
+        about: listed.source.kind().about,
+        accepts: listed.source.kind().accepts,
+    };
+    let hooks = http_sources.iter().map(hook).collect();
+    let http_sources =
+        http_sources.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
+    let sources = Sources { configured: Arc::new(sources), harvests: harvests.clone() };
+    let rate = |(name, source): (&SourceName, &SourceConfig)| {
+        source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
+    };
+    let rates = config.sources.iter().filter_map(rate).collect();
+    Surfaces {
+        hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
+        changes: Changes { journal: journal.clone(), readers: readers.clone(), max_page: config.limits.page },
+        feed,
+        readers,
+        service: Service { public_url: public_url.into(), hooks },
+        seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),
+        quarantine: Quarantine { journal: journal.clone(), intake, sources: sources.clone() },
+        readiness: Readiness {
+            journal: journal.clone(),
+            sources: sources.clone(),
+            subscriptions: subscriptions.clone(),
+        },
+        sources,
+        subscriptions,
+        harvests,
+        files,
+        filesets: Filesets { journal: journal.clone(), monitor: ingests },
+        hub,
+        crawlers,
+        metrics,
+        nodes,
+        documentation: Documentation::new(
+            router::routes().into_interface(),
+            [("NewHarvest", config::harvest_schema())],
+            public_url,
+            config.limits.page,
+        ),
+        journal,
+    }
+}
