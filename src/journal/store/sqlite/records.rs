@@ -36,9 +36,10 @@ pub(super) fn execute_all(connection: &Connection, statements: &[Statement<'_>])
 
 fn execute(connection: &Connection, statement: &Statement<'_>) -> Result<u64, StoreError> {
     let mut prepared = connection.prepare_cached(statement.sql.text)?;
+    let indexes = bind_single_values(&mut prepared, &statement.values)?;
     let mut affected = 0;
     for element in elements(statement) {
-        bind(&mut prepared, &statement.values, element)?;
+        bind_elements(&mut prepared, &indexes, &statement.values, element)?;
         affected += prepared.raw_execute()? as u64;
     }
     Ok(affected)
@@ -56,8 +57,9 @@ pub(super) fn read(
     each: &mut dyn FnMut(&dyn Row) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut prepared = connection.prepare_cached(statement.sql.text)?;
+    let indexes = bind_single_values(&mut prepared, &statement.values)?;
     for element in elements(statement) {
-        bind(&mut prepared, &statement.values, element)?;
+        bind_elements(&mut prepared, &indexes, &statement.values, element)?;
         let mut found = prepared.raw_query();
         while let Some(row) = found.next()? {
             each(row)?;
@@ -66,16 +68,33 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Binds values by the names of their parameters, of lists the element at this position. SQLite numbers parameters in the
-/// order in which they appear in the text.
-fn bind(prepared: &mut Prepared<'_>, values: &[Value<'_>], element: usize) -> Result<(), StoreError> {
+/// Binds the single values by the names of their parameters; returns the index of each parameter. SQLite numbers parameters
+/// in the order in which they appear in the text.
+fn bind_single_values(prepared: &mut Prepared<'_>, values: &[Value<'_>]) -> Result<Vec<usize>, StoreError> {
+    let mut indexes = Vec::with_capacity(values.len());
     for (name, value) in PARAMETERS.iter().zip(values) {
         let index = prepared.parameter_index(name)?;
         let index = index.ok_or_else(|| StoreError::Refused(format!("a statement has no parameter {name}")))?;
+        if value.list_length().is_none() {
+            prepared.raw_bind_parameter(index, StorableValue { value })?;
+        }
+        indexes.push(index);
+    }
+    Ok(indexes)
+}
+
+/// Binds the elements of the lists at a position. The single values stay bound.
+fn bind_elements(
+    prepared: &mut Prepared<'_>,
+    indexes: &[usize],
+    values: &[Value<'_>],
+    element: usize,
+) -> Result<(), StoreError> {
+    for (index, value) in indexes.iter().zip(values) {
         match value {
-            Value::Texts(texts) => prepared.raw_bind_parameter(index, StorableValue { value: texts.get(element) })?,
-            Value::Ints(numbers) => prepared.raw_bind_parameter(index, numbers.get(element))?,
-            value => prepared.raw_bind_parameter(index, StorableValue { value })?,
+            Value::Texts(texts) => prepared.raw_bind_parameter(*index, StorableValue { value: texts.get(element) })?,
+            Value::Ints(numbers) => prepared.raw_bind_parameter(*index, numbers.get(element))?,
+            Value::Null | Value::Int(_) | Value::Flag(_) | Value::Text(_) | Value::Bytes(_) => {}
         }
     }
     Ok(())
