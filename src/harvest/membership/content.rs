@@ -111,6 +111,8 @@ pub(super) fn weigh(
         *known = Some(SeenContent { digest: digest.to_owned(), changes: 0, counted: None, several });
         return Weight::Counts;
     };
+    // A list with doubles shows older records between two sights of the one that counts, so their dates are no news.
+    let counting = known.several.map(|newest| newest.0);
     known.several = known.several.or(several);
     let is_other = known.digest != digest;
     if is_listed {
@@ -132,7 +134,7 @@ pub(super) fn weigh(
             return Weight::Double;
         }
     }
-    let has_new_date = before.was_unreadable || before.own.unwrap_or(before.newest) != date;
+    let has_new_date = before.was_unreadable || counting.or(before.own).unwrap_or(before.newest) != date;
     if !is_other {
         (known.changes, known.counted) = (0, None);
         return Weight::Counts;
@@ -252,6 +254,23 @@ mod tests {
         // The newest one has left: the other counts in the second run without it.
         assert_eq!(see(&mut record, &old(RUN + 5), "old", 0), Some(Weight::Double));
         assert_eq!(see(&mut record, &old(RUN + 6), "old", 0), Some(Weight::Counts));
+    }
+
+    #[test]
+    fn doubles_with_other_content_in_each_response_are_noisy() {
+        let mut record = Membership::default();
+        let mut found = |run: i64| {
+            let older = see(&mut record, &sight("", 10, RUN + run), &format!("old {run}"), 0);
+            let newest = see(&mut record, &sight("", 20, RUN + run), &format!("new {run}"), 0);
+            [older, newest].map(Option::unwrap)
+        };
+        use Weight::{Counts, Double, Noisy, Replaces, Withheld};
+        assert_eq!(found(0), [Counts, Replaces]);
+        let newest = [1, 2, 3, 4].map(&mut found);
+        assert_eq!(newest, [[Double, Counts], [Double, Counts], [Double, Noisy], [Double, Withheld]]);
+        // A new date of the newest one is news.
+        assert_eq!(see(&mut record, &sight("", 10, RUN + 5), "old", 0), Some(Double));
+        assert_eq!(see(&mut record, &sight("", 30, RUN + 5), "edited", 0), Some(Replaces));
     }
 
     #[test]

@@ -128,8 +128,8 @@ impl FeedWorld {
         }
         let is_undated = self.with(|site| site.publisher.dates == UNREADABLE_DATE);
         let is_said = reason.contains("are not readable");
-        // A kill loses the remarks of the pages before it.
-        let must_say = is_undated && run["records"] != 0 && !rig.was_interrupted;
+        // A kill loses the remarks of the pages before it. A document without entries has no dates.
+        let must_say = is_undated && !listed.is_empty() && run["records"] != 0 && !rig.was_interrupted;
         if is_said && !is_undated || must_say && !is_said {
             return Err(format!("the dates are unreadable: {is_undated}; the run is {run}"));
         }
