@@ -248,19 +248,19 @@ impl Journal {
         tokio::task::spawn_blocking(move || queries(&journal)).await.map_err(|_| JournalError::Closed)?
     }
 
-    /// Runs a query of rows that are written with changes, and waits until this node has published these changes, but at
-    /// most a second. A batch is published after its commit; so somebody who learns of a change from such a row could
-    /// not read it yet.
-    pub(super) async fn read_published<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, JournalError> {
-        let (rows, stored_head) = self.read(move |store| Ok((read(store)?, store.head()?))).await?;
+    /// Waits until this node has published the changes that the store has, but at most a second. A batch is published
+    /// after its commit, so somebody who learns of a change from a row of its batch could not read it yet. A view that
+    /// shows such rows calls this once, after it has read them.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn until_published(&self) -> Result<(), JournalError> {
+        let stored_head = self.read(Store::head).await?;
         let mut head = self.watch();
         let published = head.wait_for(|head| *head >= stored_head);
         // After the time, or without a writer, the caller answers with what there is.
         let _ = tokio::time::timeout(PUBLICATION_PATIENCE, published).await;
-        Ok(rows)
+        Ok(())
     }
 
     /// Runs a query on a blocking thread, because it may wait for the disk.

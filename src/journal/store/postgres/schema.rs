@@ -27,7 +27,7 @@ const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname 
         WHERE n.nspname = 'tidings' AND t.relname = 'migrations')";
 
 const CREATE_VERSIONS: &str = "
-    CREATE TABLE migrations (
+    CREATE TABLE IF NOT EXISTS migrations (
         version integer PRIMARY KEY,
         applied timestamptz NOT NULL DEFAULT clock_timestamp()
     );

@@ -71,7 +71,12 @@ pub(super) fn read(
 /// Binds the single values by the names of their parameters; returns the index of each parameter. SQLite numbers parameters
 /// in the order in which they appear in the text.
 fn bind_single_values(prepared: &mut Prepared<'_>, values: &[Value<'_>]) -> Result<Vec<usize>, StoreError> {
-    let mut indexes = Vec::with_capacity(values.len());
+    let (parameters, given) = (prepared.parameter_count(), values.len());
+    if parameters != given {
+        let reason = format!("a statement has {parameters} parameters and was given {given} values");
+        return Err(StoreError::Refused(reason));
+    }
+    let mut indexes = Vec::with_capacity(given);
     for (name, value) in PARAMETERS.iter().zip(values) {
         let index = prepared.parameter_index(name)?;
         let index = index.ok_or_else(|| StoreError::Refused(format!("a statement has no parameter {name}")))?;
