@@ -20,14 +20,15 @@ use std::{io::Write, pin::Pin, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use self::surfaces::SurfaceParts;
 pub use self::{error::ServeError, journal::connection_options};
-use self::{harvests::HarvestRunner, surfaces::SurfaceParts};
 use crate::{
     admin::metrics::Metrics,
     cluster::{Cluster, MembershipThread},
     config::Config,
     delivery::{EngineTimeouts, Subscriptions},
-    harvest::fileset::IngestMonitor,
+    filesets::IngestMonitor,
+    harvest::HarvestRunner,
     http_client::OutboundPolicy,
     journal::{Journal, JournalThreads, retention::Retention},
     router::{self, router},
@@ -146,7 +147,7 @@ impl Gateway {
         let mut consumers = sources::read_brokers(config, &shared, &sources, stop_accepting, &supervisor);
         let ingests = IngestMonitor::default();
         let (harvests, launches) = harvests::open(config, &journal, &sources, public_url.as_str(), &ingests).await?;
-        let runner_of_harvests = HarvestRunner { harvests: harvests.clone(), launches, shared: shared.clone() };
+        let runner_of_harvests = HarvestRunner::new(harvests.clone(), launches, shared.cluster.clone());
         let run_harvests = runner_of_harvests.run(stop_accepting.clone(), supervisor.clone());
         consumers.spawn(supervisor.clone().run(Worker::Harvests, None, run_harvests));
         let follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);

@@ -10,6 +10,7 @@ mod enrichment;
 mod follow_up;
 mod identity;
 mod message_sets;
+mod outcomes;
 mod receipt;
 mod seed;
 
@@ -53,6 +54,7 @@ use crate::{
 };
 use enrichment::{Enricher, WaitPolicy};
 use message_sets::RejectedSets;
+use outcomes::{CheckedMessages, ReadMessage};
 
 /// Metric name: number of messages that the intake has processed.
 pub const EVENTS: &str = "tidings_events_total";
@@ -347,26 +349,24 @@ impl Intake {
         incoming: &Incoming,
         reading: ParsedMessage,
     ) -> Result<Result<Receipt, Rejection>, IntakeError> {
-        let (mut submission, empty_reason) = source.submission(incoming, reading);
-        source.enrich(&mut submission.drafts, Instant::now(), WaitPolicy::OneRequest).await?;
-        if let Err(rejection) = source.check(&submission.drafts) {
+        let mut message = ReadMessage::new(source, incoming, reading);
+        source.enrich(&mut message.submission.drafts, Instant::now(), WaitPolicy::OneRequest).await?;
+        let (mut checked, refused) = CheckedMessages::check(source, [message]);
+        if let Some(rejection) = refused.into_values().next() {
             return Ok(Err(rejection));
         }
-        let incomplete = enrichment::count_incomplete(&submission.drafts);
-        let outcomes = if submission.drafts.is_empty() {
-            Vec::new()
-        } else {
+        let mut outcomes = vec![Vec::new()];
+        if let Some(submission) = checked.submissions.pop().filter(|submission| !submission.drafts.is_empty()) {
             let span = tracing::debug_span!("append", drafts = submission.drafts.len());
-            self.journal.append(submission).instrument(span).await?
-        };
-        if let Some(rejection) = self.journal_refusal(&outcomes) {
-            return Ok(Err(rejection));
+            outcomes = vec![self.journal.append(submission).instrument(span).await?];
         }
-        source.note_incomplete(incomplete, &outcomes);
-        let receipt = Receipt { outcomes, empty_reason };
-        source.count(receipt.outcome(), 1);
-        log_accepted(source, &receipt);
-        Ok(Ok(receipt))
+        let (mut receipts, mut refused) = self.receipts(source, checked, outcomes);
+        match (receipts.pop(), refused.pop_first()) {
+            (Some(receipt), _) => Ok(Ok(receipt)),
+            (None, Some((_, rejection))) => Ok(Err(rejection)),
+            // The journal replies to every message.
+            (None, None) => Err(JournalError::Closed.into()),
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! - [`lookup`] requests facts that a message lacks from its repository with [`lookup::Lookup::complete`], and crawls a
 //!   repository with [`lookup::crawl::Crawler::next`].
 //! - [`harvest`] pulls records from repositories that answer only when asked: [`harvest::Engine::run`].
+//! - [`filesets`] archives the datasets that sources request: [`filesets::JobLoop::run`].
 //! - [`intake`] is the only write path to the journal: [`intake::Intake::accept`].
 //! - [`journal`] settles drafts, stores changes in one total order and keeps the registry:
 //!   [`journal::Journal::append`].
@@ -30,6 +31,7 @@
 //!   [`stomp::StompSettings::open`], [`kafka::ClusterSettings::connect`].
 //! - [`dbus`], a connection to a message bus: [`dbus::Connection::open`].
 //! - [`files`], the store of downloaded files: [`files::FileStore::create`].
+//! - [`transfer`], documents and files of other servers, within limits: [`transfer::HarvestBudget::work`].
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
 //! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
 //! - [`settings`], the specifications of settings: [`settings::Table::read_table`].
@@ -75,6 +77,7 @@ mod cache;
 pub mod cluster;
 pub mod dbus;
 pub mod files;
+pub mod filesets;
 pub mod http_client;
 pub mod kafka;
 pub mod retry;
@@ -82,6 +85,7 @@ pub mod settings;
 pub mod stomp;
 mod suggestion;
 pub mod supervision;
+pub mod transfer;
 pub mod web;
 
 // Wiring.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::journal_problem;
 use crate::{
-    harvest::fileset::{IngestMonitor, IngestNumbers},
+    filesets::{IngestMonitor, IngestNumbers},
     journal::{
         Journal,
         ingest::{IngestJob, JobId, JobSelection, JobState},
@@ -192,6 +192,7 @@ pub async fn list(State(filesets): State<Filesets>, Query(query): Query<ListQuer
     let (before, state) = (query.before.map(JobId), query.state.map(|StateName(state)| state));
     let jobs = filesets.journal.ingest_jobs(JobSelection::All { before, state }, limit).await;
     let jobs = jobs.map_err(journal_problem)?;
+    filesets.journal.until_published().await.map_err(journal_problem)?;
     let next = jobs.last().filter(|_| jobs.len() == limit).map(|job| job.id);
     let filesets = jobs.into_iter().map(|job| JobView::of(job, &filesets.monitor)).collect();
     Ok(Json(PageView { filesets, next }).into_response())
@@ -212,6 +213,7 @@ pub async fn list(State(filesets): State<Filesets>, Query(query): Query<ListQuer
 pub async fn one(State(filesets): State<Filesets>, Path(id): Path<Uuid>) -> Result<Response, Problem> {
     let job = get(&filesets, id).await?;
     let result = filesets.journal.object_result(job.dataset.clone()).await.map_err(journal_problem)?;
+    filesets.journal.until_published().await.map_err(journal_problem)?;
     let request = job.request.clone();
     let result = result.map(|result| result.result);
     Ok(Json(ResultView { job: JobView::of(job, &filesets.monitor), request, result }).into_response())

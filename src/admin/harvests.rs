@@ -185,6 +185,9 @@ async fn newest_runs(
     harvest: &Harvest,
     limit: usize,
 ) -> Result<(Vec<RunView>, HarvestView), Problem> {
+    if !harvest.has_runs() {
+        return Ok((Vec::new(), harvest.status.view()));
+    }
     let read = || harvests.journal().harvest_runs(harvest.source.name().clone(), None, limit);
     let mut runs = read().await.map_err(journal_problem)?;
     let view = harvest.status.view();
@@ -204,6 +207,7 @@ pub(super) fn problem(error: HarvestOperationError) -> Problem {
         HarvestOperationError::Unknown(_) => problem(ProblemCode::NotFound),
         HarvestOperationError::DefinedInConfig(_)
         | HarvestOperationError::Exists(_)
+        | HarvestOperationError::NoRuns(_)
         | HarvestOperationError::TooMany => problem(ProblemCode::Conflict),
         HarvestOperationError::Definition(wrong) if wrong.key.is_empty() => {
             Problem::new(ProblemCode::InvalidHarvest, format!("{}.", sentence(&wrong.reason))).with("key", "")
@@ -219,7 +223,7 @@ pub(super) fn problem(error: HarvestOperationError) -> Problem {
 
 problems!(Problems: Unavailable);
 problems!(NamedProblems: NotFound, Unavailable);
-problems!(RunProblems: NotFound, InvalidQuery, Unavailable);
+problems!(RunProblems: NotFound, Conflict, InvalidQuery, Unavailable);
 problems!(AddProblems: BadRequest, BodyTooLarge, UnsupportedEncoding, Conflict, InvalidHarvest, Unavailable);
 problems!(RemoveProblems: NotFound, Conflict, Unavailable);
 
@@ -237,6 +241,7 @@ pub async fn list(State(harvests): State<Harvests>) -> Result<Response, Problem>
         let (mut runs, view) = newest_runs(&harvests, &harvest, 1).await?;
         views.push(HarvestSummary::of(&harvest, view, runs.pop()));
     }
+    harvests.journal().until_published().await.map_err(journal_problem)?;
     Ok(Json(HarvestsView { harvests: views }).into_response())
 }
 
@@ -258,6 +263,7 @@ pub async fn one(State(harvests): State<Harvests>, Path(source): Path<SourceName
     let announced = position.as_deref().and_then(|position| harvest.announced(position));
     let position = position.map(|position| harvest.public_position(&position));
     let summary = HarvestSummary::of(&harvest, view, runs.first().cloned());
+    harvests.journal().until_published().await.map_err(journal_problem)?;
     Ok(Json(HarvestHistory { summary, position, announced, lease, runs }).into_response())
 }
 

@@ -45,7 +45,9 @@ pub(super) fn read_brokers(
                 let read = SourceConsumer { intake, source, broker: (), max_body_bytes, status: Arc::clone(&status) };
                 let reading = broker.read(read, tenure.stop().clone());
                 async move {
-                    let _elsewhere = tenure.term().map(|_| ElsewhereGuard(status));
+                    let _elsewhere = tenure.show_elsewhere(|| {
+                        status.set_state(ConnectionState::Elsewhere);
+                    });
                     reading.await;
                 }
             };
@@ -58,15 +60,6 @@ pub(super) fn read_brokers(
         consumers.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), consumer));
     }
     consumers
-}
-
-/// Shows, when it is dropped, that another node reads the source.
-struct ElsewhereGuard(Arc<ConnectionStatus>);
-
-impl Drop for ElsewhereGuard {
-    fn drop(&mut self) {
-        self.0.set_state(ConnectionState::Elsewhere);
-    }
 }
 
 /// Starts follow-up lookups of incomplete changes. Lookups that a shutdown interrupts are repeated after the next

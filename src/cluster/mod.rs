@@ -18,6 +18,7 @@ pub mod overview;
 mod placement;
 mod requests;
 pub mod tenure;
+pub mod workers;
 
 use std::{
     collections::BTreeMap,

@@ -91,6 +91,7 @@ fn summary(config: &Config, journal: Option<&StoreContent>) -> Result<String, fm
             Connection::Hook => hook(),
             Connection::Broker(broker) => broker.describe(),
             Connection::Harvest(harvest) => harvest.kind.describe(),
+            Connection::Datasets(datasets) => datasets.describe(),
         };
         let lookup = match &source.repository {
             Some(repository) if source.lookup != Mode::Off => {
@@ -190,7 +191,7 @@ fn unusable_certificates(config: &Config) -> Vec<String> {
 /// Returns the CA certificate files of a source, each with the key of its setting.
 fn ca_certificates(source: &SourceConfig) -> Vec<(&'static str, &Path)> {
     let transport_ca = match &source.transport.connection {
-        Connection::Hook => None,
+        Connection::Hook | Connection::Datasets(_) => None,
         Connection::Broker(broker) => broker.ca(),
         Connection::Harvest(harvest) => harvest.kind.ca(),
     };

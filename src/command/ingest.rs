@@ -6,12 +6,10 @@ use clap::Args;
 use tidings::{
     config::Flags,
     files::{FileStore, FileStoreLocation},
+    filesets::{IngestContext, IngestNumbers, IngestProgress, Ingester},
     format::fileset::{FilesetRequest, dataset_url, message::FilesetResult, status::IngestStatus},
-    harvest::{
-        HarvestBudget,
-        fileset::{IngestContext, IngestNumbers, IngestProgress, Ingester},
-    },
     http_client::OutboundPolicy,
+    transfer::HarvestBudget,
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},

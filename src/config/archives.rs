@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use super::{secret, value::PlatformBase};
 use crate::{
-    harvest::fileset::{ArchiveKeys, ItemSettings, WaybackSettings},
+    filesets::{ArchiveKeys, ItemSettings, WaybackSettings},
     settings::{Flag, SecretText, Setting, SettingErrors, Text, Whole, settings},
     web::Secret,
 };

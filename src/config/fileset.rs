@@ -1,6 +1,6 @@
 //! Settings of a source that archives the datasets that other sources request.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{
     error::ConfigErrors,
@@ -8,18 +8,15 @@ use super::{
     value::{Sources, Time},
 };
 use crate::{
-    harvest::{HarvestSettings, Hours, Mode, Schedule, fileset::FilesetHarvestSettings},
+    filesets::FilesetSettings,
     settings::{Seconds, Setting, Table, Whole, settings},
 };
-
-/// Time between two looks for due jobs, besides those at each request and each due time.
-const EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// The transport `fileset`: the gateway archives the datasets that other sources request.
 pub(super) static FILESET: TransportKind = TransportKind {
     name: "fileset",
     keys: &[FilesetTable::KEYS],
-    read: |table, _| Ok(Connection::Harvest(read(table)?)),
+    read: |table, _| Ok(Connection::Datasets(read(table)?)),
 };
 
 settings! {
@@ -38,9 +35,7 @@ settings! {
 }
 
 /// Reads the settings from the table of a source.
-fn read(table: &Setting) -> Result<HarvestSettings, ConfigErrors> {
+fn read(table: &Setting) -> Result<FilesetSettings, ConfigErrors> {
     let FilesetTable { of, jobs, watch, first_retry } = FilesetTable::read_part(table)?;
-    let settings = FilesetHarvestSettings { of, jobs, watch, first_retry };
-    let schedule = Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() };
-    Ok(HarvestSettings { objects: None, schedule, kind: Arc::new(settings) })
+    Ok(FilesetSettings { of, jobs, watch, first_retry })
 }

@@ -9,7 +9,7 @@ use super::{
     value::PlatformBase,
 };
 use crate::{
-    harvest::fileset::{
+    filesets::{
         ClientLimits, IngestSettings, PlatformToken,
         platform::{DatasetLimits, PlatformSettings, TokenPlace},
         strategy::Thresholds,

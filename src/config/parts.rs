@@ -23,8 +23,8 @@ use super::{
 };
 use crate::{
     delivery::{Definition, MAX_SUBSCRIPTIONS},
+    filesets::IngestSettings,
     format::{DIALECTS, DialectKind},
-    harvest::fileset::IngestSettings,
     http_client::AllowList,
     journal::store::StoreLocation,
     model::{SourceName, SubscriptionName},

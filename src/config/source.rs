@@ -163,9 +163,7 @@ pub(super) fn read(
     let signature = http::signature(table, environment)?;
     let repository = repository::read((lookup, repository), (dialect, &settings), table, environment)?;
     let transport = Transport { name: transport.name, connection: (transport.read)(table, environment)? };
-    if let Some(harvested) =
-        transport.harvest().map(|harvest| harvest.kind.dialect()).filter(|name| *name != dialect.name)
-    {
+    if let Some(harvested) = transport.dialect().filter(|name| *name != dialect.name) {
         let reason =
             format!("the transport {} harvests records of the dialect {harvested:?}; give that", transport.name);
         return Err(table.at("dialect").invalid(reason).into());

@@ -28,7 +28,7 @@ pub(super) fn check_source(
     names: &[String],
     table: &Setting,
 ) -> Result<(), SettingError> {
-    let read = source.transport.harvest().map_or(&[][..], |harvest| harvest.kind.sources());
+    let read = source.transport.sources();
     if let Some(unknown) = read.iter().find(|read| *read == name || !names.iter().any(|other| other == read.as_str())) {
         let known: Vec<_> = names.iter().map(String::as_str).filter(|other| *other != name.as_str()).collect();
         let reason = unknown_name("other source", unknown.as_str(), &known);

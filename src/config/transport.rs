@@ -4,7 +4,9 @@ use std::{ffi::OsString, sync::Arc};
 
 use super::error::ConfigErrors;
 use crate::{
-    harvest::HarvestSettings,
+    filesets::FilesetSettings,
+    harvest::{HarvestSettings, WorkSettings},
+    model::SourceName,
     settings::{Key, Setting, Whole},
     source::consumer::BrokerSettings,
 };
@@ -38,6 +40,8 @@ pub enum Connection {
     Broker(Arc<dyn BrokerSettings>),
     /// The gateway harvests a repository.
     Harvest(HarvestSettings),
+    /// The gateway archives the datasets that other sources request.
+    Datasets(FilesetSettings),
 }
 
 impl TransportKind {
@@ -67,7 +71,7 @@ impl Transport {
     pub fn broker(&self) -> Option<&Arc<dyn BrokerSettings>> {
         match &self.connection {
             Connection::Broker(broker) => Some(broker),
-            Connection::Hook | Connection::Harvest(_) => None,
+            Connection::Hook | Connection::Harvest(_) | Connection::Datasets(_) => None,
         }
     }
 
@@ -76,7 +80,36 @@ impl Transport {
     pub fn harvest(&self) -> Option<&HarvestSettings> {
         match &self.connection {
             Connection::Harvest(harvest) => Some(harvest),
+            Connection::Hook | Connection::Broker(_) | Connection::Datasets(_) => None,
+        }
+    }
+
+    /// Returns the settings of the work that the gateway does for the source at times of its own; `None` if others send its
+    /// messages.
+    #[must_use]
+    pub fn work(&self) -> Option<WorkSettings> {
+        match &self.connection {
+            Connection::Harvest(harvest) => Some(WorkSettings::Pages(harvest.clone())),
+            Connection::Datasets(datasets) => Some(WorkSettings::Jobs(datasets.clone())),
             Connection::Hook | Connection::Broker(_) => None,
+        }
+    }
+
+    /// Returns the only dialect that the transport can have; `None` if it has a choice.
+    pub(super) fn dialect(&self) -> Option<&'static str> {
+        match &self.connection {
+            Connection::Harvest(harvest) => Some(harvest.kind.dialect()),
+            Connection::Datasets(_) => Some(FilesetSettings::DIALECT),
+            Connection::Hook | Connection::Broker(_) => None,
+        }
+    }
+
+    /// Returns the names of the other sources whose changes the source reads.
+    pub(super) fn sources(&self) -> &[SourceName] {
+        match &self.connection {
+            Connection::Harvest(harvest) => harvest.kind.sources(),
+            Connection::Datasets(datasets) => &datasets.of,
+            Connection::Hook | Connection::Broker(_) => &[],
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     cursors::Cursors,
@@ -14,7 +14,7 @@ use super::{
     websub,
 };
 use crate::{
-    cluster::Tenure,
+    cluster::{Tenure, workers::WorkerLaunch},
     journal::{Journal, nodes::DutyName, subscriptions::SubscriptionWrite},
     model::SubscriptionName,
     supervision::{Supervisor, Worker},
@@ -23,16 +23,8 @@ use crate::{
 /// Interval between updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An engine to start, on the node that has the duty of the subscription.
-pub(super) struct EngineLaunch {
-    pub(super) name: SubscriptionName,
-    /// Stops the engine.
-    pub(super) stop: CancellationToken,
-    /// Cancelled when the previous engine of the same subscription has ended.
-    pub(super) before: Option<CancellationToken>,
-    /// Signals, when dropped, that this engine has ended.
-    pub(super) ended: DropGuard,
-}
+/// An engine to start, by the name of its subscription.
+pub(super) type EngineLaunch = WorkerLaunch<SubscriptionName>;
 
 /// Runs the engines. The application spawns [`Runner::run`].
 pub struct Runner {
@@ -70,7 +62,7 @@ impl Runner {
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(launch) = self.launches.recv() => {
-                    let name = launch.name.to_string();
+                    let name = launch.subject.to_string();
                     let run = run(launch, Arc::clone(&self.subscriptions));
                     let supervisor = supervisor.clone();
                     engines.spawn(async move {
@@ -100,14 +92,9 @@ async fn flush(cursors: &Cursors) {
 
 /// Runs the engine of a subscription whenever this node has its duty.
 async fn run(launch: EngineLaunch, subscriptions: Arc<Inner>) {
-    let EngineLaunch { name, stop, before, ended } = launch;
-    if let Some(before) = before {
-        before.cancelled().await;
-    }
-    let cluster = subscriptions.cluster.clone();
-    let work = |tenure| run_tenure(name.clone(), tenure, Arc::clone(&subscriptions));
-    cluster.run_duty(DutyName::subscription(&name), &stop, work).await;
-    drop(ended);
+    let (cluster, duty) = (subscriptions.cluster.clone(), DutyName::subscription(&launch.subject));
+    let work = |name: &SubscriptionName, tenure| run_tenure(name.clone(), tenure, Arc::clone(&subscriptions));
+    launch.run(&cluster, duty, work).await;
 }
 
 /// Runs the engine of a subscription for one tenure of its duty.

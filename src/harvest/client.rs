@@ -9,14 +9,16 @@ use axum::http::{
 use chrono::Utc;
 use tokio::{sync::Mutex, time::timeout};
 
-use super::{
-    BudgetShare, HarvestBudget, HarvestError, HarvesterContext, HostPermit, Hosts,
-    body::{HeldBody, OpenError, ReceiveError, ReceivedBody, receive},
-    cookies::Cookies,
-};
-use crate::http_client::{
-    Client, ClientError, ClientSettings, InvalidOutboundUrl, NameResolver, Origin, OutboundPolicy, OutboundUrl,
-    RequestHeaders, SystemResolver, redirection_target, retry_after,
+use super::{HarvestError, HarvesterContext, cookies::Cookies};
+use crate::{
+    http_client::{
+        Client, ClientError, ClientSettings, InvalidOutboundUrl, NameResolver, Origin, OutboundPolicy, OutboundUrl,
+        RequestHeaders, SystemResolver, redirection_target, retry_after,
+    },
+    transfer::{
+        BudgetShare, HarvestBudget, HostPermit, Hosts,
+        body::{HeldBody, OpenError, ReceiveError, ReceivedBody, receive},
+    },
 };
 
 /// Maximum number of redirections of a request.

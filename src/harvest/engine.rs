@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::part::ReadPart;
 use super::{
-    BudgetShare, HarvestBudget, HarvestError, Harvester, Page, PageEnd, Schedule, metrics,
+    HarvestError, Harvester, Page, PageEnd, Schedule, metrics,
     oddities::Oddities,
     page::{PageRest, PageResult},
+    pauses::Pauses,
     status::{HarvestState, HarvestStatus},
     waits::RunStart,
 };
@@ -26,10 +27,10 @@ use crate::{
     journal::{
         Journal, JournalError,
         harvest::{HarvestProgress, HarvestRun, KEPT_RUNS, ListedRecords, RunCounts, RunId, RunState},
-        ingest::IngestJob,
     },
     model::{Text, Timestamp},
     retry::Backoff,
+    transfer::{BudgetShare, HarvestBudget},
 };
 
 /// Number of failed attempts after which a run fails, whatever the kind of harvest decides.
@@ -102,6 +103,10 @@ impl From<JournalError> for Interruption {
 }
 
 impl Engine {
+    pub(super) fn pauses(&self) -> Pauses<'_> {
+        Pauses { journal: &self.journal, source: self.source.name(), status: &self.status }
+    }
+
     /// Harvests until `stop` is cancelled. The part of a page that is being written is then still written.
     pub async fn run(self, stop: CancellationToken) {
         metrics::register(self.source.name());
@@ -128,7 +133,7 @@ impl Engine {
     /// Waits for the next run, or continues an interrupted one, and executes it to its end.
     async fn run_once(&self, stop: &CancellationToken) -> Result<(), Interruption> {
         let name = self.source.name();
-        self.wait_until_resumed(stop).await?;
+        self.pauses().wait_until_resumed(stop).await?;
         let newest = self.journal.harvest_runs(name.clone(), None, RECENT_RUNS).await?;
         metrics::last_complete(name, &newest);
         let interrupted = newest.first().filter(|run| run.state == RunState::Running);
@@ -175,11 +180,12 @@ impl Engine {
         stop: &CancellationToken,
     ) -> Result<Option<HarvestRun>, Interruption> {
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
+        let pauses = self.pauses();
         let mut detours = 0;
         // The request of the next page, which has begun while the page before it was written.
         let mut ahead: Option<BoxFuture<'static, PageResult>> = None;
         loop {
-            if self.is_paused().await? {
+            if self.pauses().is_paused().await? {
                 tracing::info!(source = %self.source.name(), pages = progress.run.counts.pages, "the harvest is paused");
                 return Ok(None);
             }
@@ -191,7 +197,7 @@ impl Engine {
                 () = stop.cancelled() => return Err(Interruption::Stopped),
                 result = request => result,
                 // A server that sends slowly does not keep a paused harvest.
-                paused = self.wait_until_paused(stop) => {
+                paused = pauses.wait_until_paused(stop) => {
                     paused?;
                     continue;
                 }
@@ -249,7 +255,7 @@ impl Engine {
         }
         self.status.fail(Text::new(&reason));
         let batch = Batch::read(&self.source, Vec::new());
-        Ok(self.write_batch((batch, 0), progress, (ListedRecords::default(), Vec::new()), stop).await?.run)
+        Ok(self.write_batch((batch, 0), progress, ListedRecords::default(), stop).await?.run)
     }
 
     /// Requests the page after a position.
@@ -281,7 +287,7 @@ impl Engine {
 
     /// Writes a page and the position after it.
     async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
-        let Page { records, position, end, is_listed, is_repaired, remarks, listed, jobs } = page;
+        let Page { records, position, end, is_listed, is_repaired, remarks, listed } = page;
         self.remark(&remarks);
         let run_before = before.run.clone();
         let mut written = before;
@@ -291,7 +297,7 @@ impl Engine {
             written.oddities.add(&part.oddities);
             written.run.updated = Timestamp::now();
             // The records count when the page is complete, because they are requested again after a crash.
-            let write = self.write_part(part, written, Vec::new(), stop);
+            let write = self.write_part(part, written, stop);
             (written, (part, rest)) = try_join(write, self.next_part(rest)).await?;
             number += part.records;
             if stop.is_cancelled() {
@@ -308,7 +314,7 @@ impl Engine {
         }
         let end = self.judged(&written, &part, end).await?;
         self.end_page(&mut written.run, end);
-        let written = self.write_part(part, written, jobs, stop).await?;
+        let written = self.write_part(part, written, stop).await?;
         if written.run.state != RunState::Failed {
             self.status.recover();
         }
@@ -352,13 +358,12 @@ impl Engine {
         &self,
         part: ReadPart,
         mut progress: Progress,
-        jobs: Vec<IngestJob>,
         stop: &CancellationToken,
     ) -> Result<Progress, Interruption> {
         let ReadPart { messages, unreadable, known, batch, listed, .. } = part;
         progress.run.counts.quarantined += known;
         progress.has_new_unreadable |= unreadable > known;
-        self.write_batch((batch, messages), progress, (listed, jobs), stop).await
+        self.write_batch((batch, messages), progress, listed, stop).await
     }
 
     /// Writes a batch of so many records with the progress of the run, and repeats a failed write until it succeeds.
@@ -366,14 +371,14 @@ impl Engine {
         &self,
         (mut batch, records): (Batch, usize),
         mut progress: Progress,
-        (listed, jobs): (ListedRecords, Vec<IngestJob>),
+        listed: ListedRecords,
         stop: &CancellationToken,
     ) -> Result<Progress, Interruption> {
         let intake = Intake::new(self.journal.clone());
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
         loop {
             let (position, run) = (Arc::clone(&progress.position), progress.run.clone());
-            let stored = HarvestProgress { position, run, listed: listed.clone(), jobs: jobs.clone() };
+            let stored = HarvestProgress { position, run, listed: listed.clone() };
             let turn = self.budget.turn(records).await;
             let written = intake.accept_page(&self.source, &mut batch, stored).await;
             drop(turn);

@@ -14,24 +14,33 @@ use std::{
 };
 
 use tokio::sync::mpsc;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 pub use self::{
-    definition::{HarvestParts, InvalidHarvest, ReadDefinition},
+    definition::{HarvestParts, InvalidHarvest, ReadDefinition, WorkSettings},
     operations::HarvestOperationError,
 };
-use super::{Engine, HarvestBudget, Harvester, HarvesterContext, Schedule, SetupError, Waits, status::HarvestStatus};
+use super::{
+    Engine, HarvestSettings, Harvester, HarvesterContext, Schedule, SetupError, Waits, datasets::JobRunner,
+    status::HarvestStatus,
+};
 use crate::{
+    cluster::workers::{WorkerHandle, WorkerLaunch},
+    filesets::{FilesetSettings, JobContext, JobLoop},
     intake::Source,
     journal::{
         Journal, JournalError,
         subscriptions::{DefinitionText, MadeBy},
     },
     model::SourceName,
+    transfer::HarvestBudget,
 };
 
 /// Maximum number of harvests that are made over HTTP.
 pub const MAX_HARVESTS: usize = 1000;
+
+/// A harvest to start.
+pub type HarvestLaunch = WorkerLaunch<Arc<Harvest>>;
 
 /// Handle to all harvests. Clones share the same state.
 #[derive(Clone)]
@@ -41,6 +50,7 @@ pub struct Harvests(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     journal: Journal,
     context: HarvesterContext,
+    jobs: JobContext,
     read: ReadDefinition,
     /// Names of the sources of the configuration, which no other harvest can have.
     reserved: BTreeSet<SourceName>,
@@ -50,17 +60,13 @@ pub(super) struct Inner {
     broken: Mutex<BTreeMap<SourceName, DefinitionText>>,
     /// Locked during an operation, because operations on harvests run one at a time.
     operation: tokio::sync::Mutex<()>,
+    /// Stops all harvests.
+    stop: CancellationToken,
 }
 
 struct Entry {
     harvest: Arc<Harvest>,
-    running: Running,
-}
-
-/// Handle to the task of a harvest.
-struct Running {
-    stop: CancellationToken,
-    ended: CancellationToken,
+    worker: WorkerHandle,
 }
 
 /// A harvest that is set up.
@@ -73,60 +79,70 @@ pub struct Harvest {
     pub made_by: MadeBy,
     /// State at this node.
     pub status: Arc<HarvestStatus>,
-    harvester: Arc<dyn Harvester>,
-    budget: HarvestBudget,
-    schedule: Schedule,
+    work: Work,
     /// Definition as the journal stores it; empty for a harvest of the configuration.
     definition: DefinitionText,
     /// Source that has announced the harvest, if one has.
     pub announced_by: Option<SourceName>,
 }
 
+/// Work of a harvest.
+enum Work {
+    /// It reads pages of records at the times of a schedule.
+    Pages { harvester: Arc<dyn Harvester>, budget: HarvestBudget, schedule: Schedule },
+    /// It executes the requests of other sources as jobs.
+    Jobs(Arc<JobLoop>),
+}
+
 impl Harvest {
     /// Describes the place that is harvested, without credentials.
     #[must_use]
     pub fn place(&self) -> String {
-        self.harvester.describe()
+        match &self.work {
+            Work::Pages { harvester, .. } => harvester.describe(),
+            Work::Jobs(jobs) => jobs.describe(),
+        }
     }
 
     /// Returns the number of records of the present list at a position, if the repository has announced it.
     #[must_use]
     pub fn announced(&self, position: &str) -> Option<u64> {
-        self.harvester.announced(position)
+        self.harvester()?.announced(position)
     }
 
     /// Returns a position for people, without the token of the URL for the notifications of a hub.
     #[must_use]
     pub fn public_position(&self, position: &str) -> String {
-        match self.harvester.callback(position) {
+        match self.harvester().and_then(|harvester| harvester.callback(position)) {
             Some(callback) => position.replace(&callback.token, "(hidden)"),
             None => position.to_owned(),
         }
     }
 
-    /// Creates the engine, which writes to this journal.
+    /// Returns whether the harvest reads pages in runs. Another one has jobs.
     #[must_use]
-    pub fn engine(&self, journal: Journal, waits: Waits) -> Engine {
-        Engine {
-            journal,
-            source: Arc::clone(&self.source),
-            harvester: Arc::clone(&self.harvester),
-            budget: self.budget.clone(),
-            schedule: self.schedule.clone(),
-            waits,
-            status: Arc::clone(&self.status),
+    pub fn has_runs(&self) -> bool {
+        self.harvester().is_some()
+    }
+
+    fn harvester(&self) -> Option<&Arc<dyn Harvester>> {
+        match &self.work {
+            Work::Pages { harvester, .. } => Some(harvester),
+            Work::Jobs(_) => None,
         }
     }
-}
 
-/// A harvest to start. The application runs it whenever this node has the duty of the source.
-pub struct HarvestLaunch {
-    /// The harvest.
-    pub harvest: Arc<Harvest>,
-    /// Cancelled when the harvest is removed or replaced.
-    pub stop: CancellationToken,
-    /// Signals, when dropped, that the harvest has ended.
-    pub ended: DropGuard,
+    /// Works until `stop` is cancelled, and writes to this journal.
+    pub async fn run(&self, journal: Journal, waits: Waits, stop: CancellationToken) {
+        let (source, status) = (Arc::clone(&self.source), Arc::clone(&self.status));
+        match &self.work {
+            Work::Pages { harvester, budget, schedule } => {
+                let (harvester, budget, schedule) = (Arc::clone(harvester), budget.clone(), schedule.clone());
+                Engine { journal, source, harvester, budget, schedule, waits, status }.run(stop).await;
+            }
+            Work::Jobs(jobs) => JobRunner { journal, source, jobs: Arc::clone(jobs), status, waits }.run(stop).await,
+        }
+    }
 }
 
 impl Harvests {
@@ -138,7 +154,7 @@ impl Harvests {
     /// Fails if the journal cannot be read, or a harvest of the configuration cannot be set up.
     pub async fn open(
         journal: Journal,
-        context: HarvesterContext,
+        (context, jobs): (HarvesterContext, JobContext),
         configured: Vec<HarvestParts>,
         reserved: BTreeSet<SourceName>,
         read: ReadDefinition,
@@ -146,7 +162,18 @@ impl Harvests {
         // Capacity for all launches that can be pending at the same time.
         let (launches, waiting) = mpsc::channel(2 * MAX_HARVESTS + configured.len());
         let (entries, broken, operation) = (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
-        let inner = Inner { journal, context, read, reserved, entries, launches, broken, operation };
+        let inner = Inner {
+            journal,
+            context,
+            jobs,
+            read,
+            reserved,
+            entries,
+            launches,
+            broken,
+            operation,
+            stop: CancellationToken::new(),
+        };
         let harvests = Self(Arc::new(inner));
         harvests.0.context.harvests.set(&harvests.0);
         for parts in configured {
@@ -173,6 +200,11 @@ impl Harvests {
     /// Wakes the harvests that run at this node, because another node may have requested a run or paused one.
     pub fn wake_all(&self) {
         self.0.entries().values().for_each(|entry| entry.harvest.status.wake());
+    }
+
+    /// Stops all harvests.
+    pub(super) fn stop_all(&self) {
+        self.0.stop.cancel();
     }
 
     /// Returns the journal, which has positions and runs.
@@ -210,39 +242,51 @@ impl Inner {
         made_by: MadeBy,
         definition: DefinitionText,
     ) -> Result<Harvest, SetupError> {
-        let HarvestParts { transport, source, settings } = parts;
+        let HarvestParts { transport, source, work } = parts;
+        let work = match work {
+            WorkSettings::Pages(settings) => self.set_up_pages(source.name(), settings, made_by).await?,
+            WorkSettings::Jobs(settings) => Work::Jobs(self.set_up_jobs(source.name(), &settings).await?),
+        };
+        let announced_by = definition::announced_by(&definition);
+        Ok(Harvest { source, transport, made_by, status: Arc::default(), work, definition, announced_by })
+    }
+
+    async fn set_up_pages(
+        &self,
+        source: &SourceName,
+        settings: HarvestSettings,
+        made_by: MadeBy,
+    ) -> Result<Work, SetupError> {
         let is_configured = made_by == MadeBy::Config;
         // Its share of each host is its own.
-        let hosts = self.context.hosts.of_source(source.name());
+        let hosts = self.context.hosts.of_source(source);
         let context = HarvesterContext { is_configured, hosts, ..self.context.clone() };
         let budget = context.budget.clone();
-        let harvester = settings.kind.build(source.name().clone(), context).await?;
-        let (schedule, status) = (settings.schedule, Arc::default());
-        let announced_by = definition::announced_by(&definition);
-        Ok(Harvest { source, transport, made_by, status, harvester, budget, schedule, definition, announced_by })
+        let harvester = settings.kind.build(source.clone(), context).await?;
+        Ok(Work::Pages { harvester, budget, schedule: settings.schedule })
+    }
+
+    async fn set_up_jobs(&self, source: &SourceName, settings: &FilesetSettings) -> Result<Arc<JobLoop>, SetupError> {
+        Ok(Arc::new(settings.build(source, self.jobs.clone()).await?))
     }
 
     /// Adds a harvest and starts it.
     fn start(&self, harvest: Harvest) {
-        let (harvest, stop, ended) = (Arc::new(harvest), CancellationToken::new(), CancellationToken::new());
-        let running = Running { stop: stop.clone(), ended: ended.clone() };
+        let harvest = Arc::new(harvest);
         let name = harvest.source.name().clone();
-        let launch = HarvestLaunch { harvest: Arc::clone(&harvest), stop, ended: ended.drop_guard() };
+        let (worker, launch) = WorkerLaunch::new(Arc::clone(&harvest), self.stop.child_token(), None);
         if self.launches.try_send(launch).is_err() {
             // The gateway is stopping, or the next synchronization starts the harvest.
             tracing::warn!(source = %name, "a harvest cannot be started now");
         }
-        self.entries().insert(name, Entry { harvest, running });
+        self.entries().insert(name, Entry { harvest, worker });
     }
 
     /// Stops a harvest, waits until it has ended, and removes it from the set.
     async fn stop(&self, name: &SourceName) {
-        let running = self.entries().get(name).map(|entry| {
-            entry.running.stop.cancel();
-            entry.running.ended.clone()
-        });
-        if let Some(ended) = running {
-            ended.cancelled().await;
+        let ended = self.entries().get(name).map(|entry| entry.worker.stop());
+        if let Some(ended) = ended {
+            ended.await;
         }
         self.entries().remove(name);
     }

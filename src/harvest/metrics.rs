@@ -4,7 +4,6 @@ use metrics::{counter, gauge};
 
 use crate::{
     files::StoredFile,
-    format::fileset::status::IngestStatus,
     journal::harvest::{HarvestRun, RunState},
     model::{SourceName, Timestamp},
 };
@@ -29,22 +28,6 @@ pub const DOWNLOADS: &str = "tidings_downloads_total";
 
 /// Metric name: size of the files that were stored for the first time, in bytes.
 pub const DOWNLOADED_BYTES: &str = "tidings_downloaded_bytes_total";
-
-/// Metric name: number of attempts to archive a dataset, by status.
-pub const INGESTS: &str = "tidings_ingests_total";
-
-/// Shows the series of ingests, as [`register`] does for all harvests.
-pub(super) fn register_ingests(source: &SourceName) {
-    counter!(INGESTS, "source" => source.to_string(), "status" => IngestStatus::SUCCESS.to_string()).increment(0);
-}
-
-/// Counts an attempt to archive a dataset.
-pub(super) fn ingested(source: &SourceName, status: &IngestStatus) {
-    // The vocabulary is open, and a series for each of a server's words would be unbounded.
-    let known = IngestStatus::KNOWN.iter().find(|known| *known == status);
-    let status = known.map_or_else(|| "other".to_owned(), ToString::to_string);
-    counter!(INGESTS, "source" => source.to_string(), "status" => status).increment(1);
-}
 
 /// Shows the series of downloads, as [`register`] does for all harvests.
 pub(super) fn register_downloads(source: &SourceName) {

@@ -4,48 +4,40 @@
 //! page of records and the position after it. The engine keeps the schedule, passes the records to the dialect of the
 //! source in parts, writes the last part and the position in one transaction, and keeps the history of runs.
 //!
-//! * `harvests` is the set of harvests, of the configuration and made over HTTP;
+//! * `harvests` is the set of harvests, of the configuration and made over HTTP, and `runner` runs them;
 //! * `membership` knows in which sets a record was seen, and so when it is deleted, and `oddities` counts what is strange about
 //!   records;
-//! * `page` is a page and its parts, and `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that;
-//! * `budget` bounds the memory of everything that is read from other servers, and `body` receives bodies within it;
-//! * `hosts` limits the requests to each host, `client` sends them, with the `cookies` of the run, `transfer` stores files, and `text` repairs the
-//!   text of responses;
+//! * `page` is a page and its parts, and `engine` is the loop, `schedule` and `hours` decide when a run begins, and `waits` waits for that, and `pauses` are those of an administrator;
+//! * `client` sends the requests, with the `cookies` of the run, and `text` repairs the text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
 //! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`folder`] the one for folders and
 //!   archives, [`gateway`] the one for other gateways, and [`download`] copies the files that other sources name;
-//! * [`announcements`] makes the harvests of the sources that another system announces, and `journal_list` reads the journal
-//!   for it and for the downloads;
-//! * [`fileset`] finds the files of datasets at the platforms that host them;
-//! * `archive` reads zip and tar archives for the folders and the filesets;
+//! * [`announcements`] makes the harvests of the sources that another system announces;
+//! * `datasets` runs the jobs of a source of datasets ([`crate::filesets`]);
 //! * `deletions` limits the number of deletions that no repository has reported.
 
 pub mod announcements;
-mod archive;
-mod body;
-mod budget;
 mod client;
 mod cookies;
+mod datasets;
 mod deletions;
 pub mod download;
 mod engine;
 pub mod feed;
-pub mod fileset;
 pub mod folder;
 pub mod gateway;
 mod harvests;
-mod hosts;
 mod hours;
-mod journal_list;
 mod membership;
 pub mod metrics;
 pub mod oai_pmh;
 mod oddities;
 mod page;
+mod pauses;
+mod runner;
 mod schedule;
 pub mod status;
 mod text;
-mod transfer;
 mod waits;
 
 use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
@@ -54,29 +46,29 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use self::fileset::{IngestMonitor, IngestSettings};
 pub use self::{
     announcements::HarvestsHandle,
-    budget::{BudgetShare, Cancelled, HarvestBudget, WorkFailed},
     client::{SharedClients, Timeouts},
     engine::{Engine, Waits},
     harvests::{
         Harvest, HarvestLaunch, HarvestOperationError, HarvestParts, Harvests, InvalidHarvest, MAX_HARVESTS, OpenError,
-        ReadDefinition,
+        ReadDefinition, WorkSettings,
     },
-    hosts::{HostPermit, Hosts},
     hours::Hours,
     membership::{Listing, RecordCounts, Sight, ViewCounts},
     page::{HarvestedRecord, Page, PageEnd, Records},
+    runner::HarvestRunner,
     schedule::{Mode, Schedule},
 };
 use crate::{
     files::{FileLinks, FileStoreError, FileStoreLocation},
+    filesets::JobSetupError,
     format::Headers,
     http_client::{ClientError, OutboundPolicy},
     intake::{Incoming, ReceivedMessage},
     journal::{Journal, JournalError},
     model::{SourceName, Timestamp},
+    transfer::{HarvestBudget, Hosts},
 };
 
 /// Reason why a harvest cannot be set up.
@@ -88,6 +80,15 @@ pub enum SetupError {
     /// The file store cannot be opened.
     #[error(transparent)]
     Files(#[from] FileStoreError),
+}
+
+impl From<JobSetupError> for SetupError {
+    fn from(error: JobSetupError) -> Self {
+        match error {
+            JobSetupError::Client(error) => Self::Client(error),
+            JobSetupError::Files(error) => Self::Files(error),
+        }
+    }
 }
 
 /// Settings of a source that is harvested.
@@ -171,10 +172,6 @@ pub struct HarvesterContext {
     pub public_url: Arc<str>,
     /// Policy for the files that records name.
     pub file_policy: OutboundPolicy,
-    /// Settings of the archiving of datasets.
-    pub filesets: Arc<IngestSettings>,
-    /// Progress of the jobs that archive datasets.
-    pub ingests: IngestMonitor,
     /// All harvests, for the kind that makes others.
     pub harvests: HarvestsHandle,
     /// URL of the gateway at which hubs can reach it, without a trailing slash; `None` if none is configured.

@@ -5,16 +5,10 @@ use std::{fmt, mem, vec};
 use super::{HarvestError, membership::Listing};
 use crate::{
     intake::ReceivedMessage,
-    journal::{
-        harvest::{FormerRecords, ListedRecord, ListedRecords},
-        ingest::IngestJob,
-    },
+    journal::harvest::{FormerRecords, ListedRecord, ListedRecords},
     model::Timestamp,
+    transfer::budget::PART_RECORDS,
 };
-
-/// Maximum number of records of a part of a page. Each part is a transaction, so that a message from somebody else waits
-/// for one of them and not for a page.
-pub(super) const PART_RECORDS: usize = 500;
 
 /// Size of the messages of a part, in bytes, above which it ends.
 const PART_BYTES: usize = 1 << 20;
@@ -36,16 +30,14 @@ pub struct Page {
     pub remarks: Vec<String>,
     /// Records that exist, for kinds that find missing ones.
     pub listed: ListedRecords,
-    /// New and modified jobs, for the kind that archives datasets.
-    pub jobs: Vec<IngestJob>,
 }
 
 impl Page {
     /// Creates a page without remarks.
     #[must_use]
     pub fn new(records: impl Into<Records>, position: String, end: PageEnd) -> Self {
-        let (records, remarks, listed, jobs) = (records.into(), Vec::new(), ListedRecords::default(), Vec::new());
-        Self { records, position, end, is_listed: true, is_repaired: false, remarks, listed, jobs }
+        let (records, remarks, listed) = (records.into(), Vec::new(), ListedRecords::default());
+        Self { records, position, end, is_listed: true, is_repaired: false, remarks, listed }
     }
 }
 

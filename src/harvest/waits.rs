@@ -1,17 +1,14 @@
-//! Waits of a harvest before a run: for its time, for a request, for new work, and for the end of a pause.
+//! Waits of a harvest before a run: for its time, for a request, and for new work.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, Mode, engine::Interruption, status::HarvestState};
+use super::{Engine, Mode, engine::Interruption, pauses::LONGEST_SLEEP, status::HarvestState};
 use crate::{
     journal::harvest::{HarvestRun, RunState},
     model::Timestamp,
 };
-
-/// Maximum time between two looks at the clock, which an administrator may set.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
 
 /// Time between two runs of a feed whose hub reports changes, in milliseconds.
 const RARE_MILLIS: i64 = 24 * 60 * 60 * 1000;
@@ -29,40 +26,6 @@ pub(super) enum RunStart {
 }
 
 impl Engine {
-    /// Waits while an administrator has paused the harvest.
-    pub(super) async fn wait_until_resumed(&self, stop: &CancellationToken) -> Result<(), Interruption> {
-        while self.is_paused().await? {
-            self.status.set(HarvestState::Paused, None);
-            self.wait_for_administrator(LONGEST_SLEEP, stop).await?;
-        }
-        Ok(())
-    }
-
-    /// Waits until an administrator pauses the harvest.
-    pub(super) async fn wait_until_paused(&self, stop: &CancellationToken) -> Result<(), Interruption> {
-        loop {
-            self.wait_for_administrator(LONGEST_SLEEP, stop).await?;
-            if self.is_paused().await? {
-                return Ok(());
-            }
-        }
-    }
-
-    pub(super) async fn is_paused(&self) -> Result<bool, Interruption> {
-        let stored = self.journal.harvest(self.source.name().clone()).await?;
-        Ok(stored.is_some_and(|stored| stored.paused))
-    }
-
-    /// Waits this long, or until an administrator may have modified the harvest.
-    async fn wait_for_administrator(&self, longest: Duration, stop: &CancellationToken) -> Result<(), Interruption> {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => Err(Interruption::Stopped),
-            () = self.status.woken() => Ok(()),
-            () = tokio::time::sleep(longest) => Ok(()),
-        }
-    }
-
     /// Waits until a run is due or requested, or the harvest is paused.
     pub(super) async fn wait_for_run(
         &self,
@@ -109,7 +72,7 @@ impl Engine {
             }
             tokio::select! {
                 biased;
-                waited = self.wait_for_administrator(remaining.min(LONGEST_SLEEP), stop) => waited?,
+                waited = self.pauses().wait_for_administrator(remaining.min(LONGEST_SLEEP), stop) => waited?,
                 () = &mut new_work, if may_be_early && hours.contains(Timestamp::now()) => return Ok(RunStart::Now),
             }
         }

@@ -7,7 +7,6 @@
 mod items;
 
 use std::{
-    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -17,15 +16,17 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::{
-    Incoming, Intake, Outcome, Receipt, Source,
-    enrichment::{self, WaitPolicy},
-    log_accepted, log_quarantined, quarantine_entry,
+    Incoming, Intake, Outcome, Source,
+    enrichment::WaitPolicy,
+    log_quarantined,
+    outcomes::{CheckedMessages, ReadMessage, RefusedMessages},
+    quarantine_entry,
 };
 use crate::{
     format::{Location, Redaction, Rejection},
     journal::{
         DraftOutcome, JournalError, Submission,
-        harvest::{HarvestProgress, RunCounts, SourcePosition},
+        harvest::{HarvestProgress, JobProgress, RunCounts, SourcePosition},
         quarantine::QuarantineId,
     },
 };
@@ -50,7 +51,7 @@ pub enum ReceivedMessage {
 pub struct Batch {
     messages: Vec<ReceivedMessage>,
     /// Parsed messages that have not been submitted to the journal yet. `None` after a failed append.
-    read: Option<Vec<ReadMessage>>,
+    read: Option<Vec<EnrichableMessage>>,
     /// Time at which the newest message of the batch had arrived.
     since: Instant,
     rejected: Vec<(Incoming, Rejection)>,
@@ -71,6 +72,8 @@ enum Progress {
     Harvest(Box<HarvestProgress>),
     /// Position of a source whose broker does not record what was read.
     Position(SourcePosition),
+    /// Progress of a source of datasets.
+    Jobs(JobProgress),
 }
 
 /// Numbers of a batch that is on disk.
@@ -79,18 +82,18 @@ struct WrittenBatch {
     quarantined: u64,
 }
 
-/// A parsed message.
-struct ReadMessage {
-    submission: Submission,
-    empty_reason: Option<&'static str>,
+/// A parsed message, and whether missing facts were looked up.
+struct EnrichableMessage {
+    message: ReadMessage,
     is_enriched: bool,
 }
 
-impl ReadMessage {
+impl EnrichableMessage {
     async fn enrich(&mut self, source: &Source, since: Instant) {
         if !std::mem::replace(&mut self.is_enriched, true) {
+            let drafts = &mut self.message.submission.drafts;
             // The error is dropped because, with an unbounded wait, a required lookup never fails.
-            let _ = source.enrich(&mut self.submission.drafts, since, WaitPolicy::Unbounded).await;
+            let _ = source.enrich(drafts, since, WaitPolicy::Unbounded).await;
         }
     }
 }
@@ -151,7 +154,7 @@ impl Batch {
 fn read_all(
     source: &Source,
     messages: &mut [ReceivedMessage],
-) -> (Vec<ReadMessage>, Vec<(Incoming, Rejection)>, Vec<usize>) {
+) -> (Vec<EnrichableMessage>, Vec<(Incoming, Rejection)>, Vec<usize>) {
     let (mut read, mut rejected, mut unreadable) = (Vec::with_capacity(messages.len()), Vec::new(), Vec::new());
     for (position, message) in messages.iter_mut().enumerate() {
         let rejection = match message {
@@ -178,7 +181,7 @@ fn read_all(
 fn take_refused(
     source: &Source,
     messages: &mut Vec<ReceivedMessage>,
-    mut refused: BTreeMap<usize, Rejection>,
+    mut refused: RefusedMessages,
 ) -> Vec<(Incoming, Rejection)> {
     let mut refused_messages = Vec::with_capacity(refused.len());
     let mut position = 0;
@@ -198,15 +201,14 @@ fn take_refused(
 
 /// Parses one message and catches a panic of the dialect. Without that, the broker would deliver the message
 /// again and again, and no later message would ever be processed.
-fn read_one(source: &Source, incoming: &mut Incoming) -> Result<ReadMessage, Rejection> {
+fn read_one(source: &Source, incoming: &mut Incoming) -> Result<EnrichableMessage, Rejection> {
     let reading = catch_unwind(AssertUnwindSafe(|| source.read(incoming))).unwrap_or_else(|_| {
         redact(source, incoming, false);
         let reason =
             "the dialect crashed on this message, which is a bug of Tidings; please report it with the message";
         Err(Rejection::unprocessable(Location::Message, reason))
     })?;
-    let (submission, empty_reason) = source.submission(incoming, reading);
-    Ok(ReadMessage { submission, empty_reason, is_enriched: false })
+    Ok(EnrichableMessage { message: ReadMessage::new(source, incoming, reading), is_enriched: false })
 }
 
 /// Removes credentials from a body that no dialect parses. If they cannot be located, for example in a body
@@ -280,6 +282,20 @@ impl Intake {
         Ok(counts)
     }
 
+    /// Accepts the results of jobs, and writes the progress of their source in the same transaction, as
+    /// [`accept_page`](Self::accept_page) does for a page.
+    ///
+    /// # Errors
+    /// Fails if the results could not be written. The caller must submit the same ones again.
+    pub async fn accept_jobs(
+        &self,
+        source: &Source,
+        batch: &mut Batch,
+        progress: JobProgress,
+    ) -> Result<(), JournalError> {
+        self.write_batch(source, batch, Progress::Jobs(progress)).await.map(drop)
+    }
+
     async fn write_batch(
         &self,
         source: &Source,
@@ -289,40 +305,17 @@ impl Intake {
         // After a failed append the messages are parsed again, because failures are rare and cloning every
         // message is not free.
         let read = batch.read.take().unwrap_or_else(|| read_all(source, &mut batch.messages).0);
-        let (mut submissions, mut empty_reasons) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
-        let mut incomplete = Vec::with_capacity(read.len());
-        // Keyed by position among the parsed messages.
-        let mut refused = BTreeMap::new();
-        for (position, one) in read.into_iter().enumerate() {
-            if let Err(rejection) = source.check(&one.submission.drafts) {
-                refused.insert(position, rejection);
-                continue;
-            }
-            incomplete.push(enrichment::count_incomplete(&one.submission.drafts));
-            submissions.push(one.submission);
-            empty_reasons.push(one.empty_reason);
-        }
+        let (mut checked, refused) = CheckedMessages::check(source, read.into_iter().map(|one| one.message));
         if !refused.is_empty() {
             batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
         }
         // Before the append, because no record is read again once the position is past it.
         self.quarantine(source, batch).await?;
         let withheld = progress.clone();
+        let submissions = std::mem::take(&mut checked.submissions);
         let outcomes = self.append_messages(submissions, progress, batch).await?;
-        // Keyed by position among the appended messages.
-        let (mut receipts, mut refused) = (Vec::with_capacity(outcomes.len()), BTreeMap::new());
-        for (position, ((incomplete, empty_reason), outcomes)) in
-            incomplete.into_iter().zip(empty_reasons).zip(outcomes).enumerate()
-        {
-            if let Some(rejection) = self.journal_refusal(&outcomes) {
-                refused.insert(position, rejection);
-                continue;
-            }
-            source.note_incomplete(incomplete, &outcomes);
-            receipts.push(Receipt { outcomes, empty_reason });
-        }
+        let (receipts, refused) = self.receipts(source, checked, outcomes);
         let changes: u64 = receipts.iter().map(|receipt| receipt.accepted().count() as u64).sum();
-        count(source, receipts.into_iter());
         let is_withheld = !refused.is_empty();
         if is_withheld {
             batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
@@ -355,6 +348,7 @@ impl Intake {
                 self.journal.append_page(submissions, *progress).await
             }
             Progress::Position(position) => self.journal.append_positioned(submissions, position).await,
+            Progress::Jobs(progress) => self.journal.append_results(submissions, progress).await,
             Progress::None if submissions.is_empty() => Ok(Vec::new()),
             Progress::None => self.journal.append_batch(submissions).await,
         }
@@ -382,17 +376,6 @@ impl Intake {
             log_quarantined(source, &ids, rejection);
         }
         Ok(())
-    }
-}
-
-fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
-    let mut counts = BTreeMap::new();
-    for receipt in receipts {
-        *counts.entry(receipt.outcome()).or_insert(0) += 1;
-        log_accepted(source, &receipt);
-    }
-    for (outcome, messages) in counts {
-        source.count(outcome, messages);
     }
 }
 

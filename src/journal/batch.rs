@@ -15,6 +15,7 @@ use super::{
     bounds::ChangeBounds,
     command::{AppendGroup, DraftOutcome, DuplicatePolicy, Submission},
     harvest::{HarvestProgress, Progress, SourcePosition},
+    ingest::IngestJob,
     json_of,
     registry::ObjectState,
     seed::{CrawlPart, CrawlPartOutcome, CrawlProgress, RegistryDelta},
@@ -130,6 +131,7 @@ impl SettledBatch {
 struct SourceProgress {
     harvests: Vec<HarvestProgress>,
     positions: Vec<SourcePosition>,
+    jobs: Vec<IngestJob>,
 }
 
 impl SourceProgress {
@@ -149,6 +151,10 @@ impl SourceProgress {
                     all.harvests.push(*progress);
                 }
                 Some(Progress::Position(position)) => all.positions.push(position),
+                Some(Progress::Jobs(progress)) => {
+                    all.positions.push(progress.position);
+                    all.jobs.extend(progress.jobs);
+                }
                 None => {}
             }
         }
@@ -379,7 +385,7 @@ impl BatchSettler {
         outcomes: Vec<Vec<DraftOutcome>>,
         crawl_outcomes: Vec<CrawlPartOutcome>,
         cursors: Vec<(SubscriptionName, Seq)>,
-        SourceProgress { harvests, positions }: SourceProgress,
+        SourceProgress { harvests, positions, jobs }: SourceProgress,
     ) -> SettledBatch {
         let is_changed = |(_, object): &(Uri, ObjectInBatch)| object.object_changed || !object.changed_items.is_empty();
         let mut changed: Vec<_> = self.objects.into_iter().filter(is_changed).collect();
@@ -393,7 +399,7 @@ impl BatchSettler {
         let objects = changed.into_iter().map(update).collect();
         let Self { changes, new_unchanged: unchanged, received, completed, seeds, crawls, .. } = self;
         let rows = WriteBatch { changes, unchanged, objects, cursors, completed, ..WriteBatch::nothing(received) };
-        let writes = WriteBatch { seeds, crawls, harvests, positions, ..rows };
+        let writes = WriteBatch { seeds, crawls, harvests, positions, jobs, ..rows };
         SettledBatch { writes, outcomes, crawl_outcomes }
     }
 }

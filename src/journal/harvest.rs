@@ -99,8 +99,6 @@ pub struct HarvestProgress {
     pub run: HarvestRun,
     /// Records that the repository has listed on the page.
     pub listed: ListedRecords,
-    /// New and modified jobs of a harvest of datasets.
-    pub jobs: Vec<IngestJob>,
 }
 
 /// Position of a source that is written in one transaction with the messages before it, for a transport whose broker does
@@ -113,6 +111,15 @@ pub struct SourcePosition {
     pub position: Arc<str>,
 }
 
+/// Progress of a source of datasets, written in one transaction with the results of its jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobProgress {
+    /// Position in the journal, from which requests become jobs.
+    pub position: SourcePosition,
+    /// New and modified jobs.
+    pub jobs: Vec<IngestJob>,
+}
+
 /// Progress of a source, written in one transaction with the drafts before it. It is not written if the journal refuses a
 /// message, because the caller stores that message in the quarantine first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +128,8 @@ pub(super) enum Progress {
     Harvest(Box<HarvestProgress>),
     /// Position of a source that reads a broker.
     Position(SourcePosition),
+    /// Progress of a source of datasets.
+    Jobs(JobProgress),
 }
 
 /// Modification of the list of a repository's records. A run that reads the whole list finds the records that are
@@ -272,6 +281,18 @@ impl Journal {
         self.append_patiently(submissions, Some(Progress::Position(position))).await
     }
 
+    /// Appends the results of jobs as [`Journal::append_positioned`] does, and writes the jobs in the same transaction.
+    ///
+    /// # Errors
+    /// As [`Journal::append_batch`].
+    pub async fn append_results(
+        &self,
+        submissions: Vec<Submission>,
+        progress: JobProgress,
+    ) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
+        self.append_patiently(submissions, Some(Progress::Jobs(progress))).await
+    }
+
     /// Returns the position of a source; `None` before the first one was written.
     ///
     /// # Errors
@@ -289,8 +310,7 @@ impl Journal {
         self.read(move |store| store.harvest(&source)).await
     }
 
-    /// Returns up to `limit` runs of a source before `before` (from the newest if `None`), newest first. The changes of
-    /// these runs are then readable at this node, if its store is healthy.
+    /// Returns up to `limit` runs of a source before `before` (from the newest if `None`), newest first.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -300,7 +320,7 @@ impl Journal {
         before: Option<RunId>,
         limit: usize,
     ) -> Result<Vec<HarvestRun>, JournalError> {
-        self.read_published(move |store| store.harvest_runs(&source, before, limit)).await
+        self.read(move |store| store.harvest_runs(&source, before, limit)).await
     }
 
     /// Returns the numbers of a source's listed records: of all, and of those that no run since `since` has listed.

@@ -1,6 +1,6 @@
 //! Jobs that archive datasets, and the newest results of work on objects.
 //!
-//! A harvest of datasets writes its jobs in the transaction of a page ([`HarvestProgress`](super::harvest::HarvestProgress)),
+//! A source of datasets writes its jobs in the transaction of their results ([`JobProgress`](super::harvest::JobProgress)),
 //! together with the results that they have. The results of other systems arrive as changes, so the journal keeps the
 //! newest result of each object, from whichever source.
 
@@ -123,12 +123,12 @@ pub struct ObjectResult {
 }
 
 impl Journal {
-    /// Returns up to `limit` jobs. The changes of their results are then readable at this node, if its store is healthy.
+    /// Returns up to `limit` jobs.
     ///
     /// # Errors
     /// Fails if the store fails.
     pub async fn ingest_jobs(&self, selection: JobSelection, limit: usize) -> Result<Vec<IngestJob>, JournalError> {
-        self.read_published(move |store| store.ingest_jobs(&selection, limit)).await
+        self.read(move |store| store.ingest_jobs(&selection, limit)).await
     }
 
     /// Returns the time at which the next job of a source is due.

@@ -38,6 +38,7 @@ mod command;
 mod error;
 pub mod harvest;
 pub mod ingest;
+pub mod list;
 pub mod metrics;
 pub mod nodes;
 mod outages;

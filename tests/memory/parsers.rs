@@ -1,8 +1,9 @@
 //! Parsers of foreign documents. None panics, and each takes a bounded number of bytes for each byte of its input.
 
 use tidings::{
+    filesets::readers,
     format::{Limits, fedora_objects, fedora_rest, ldp},
-    harvest::{download, feed, fileset::readers, folder, gateway, oai_pmh},
+    harvest::{download, feed, folder, gateway, oai_pmh},
     kafka::Batches,
 };
 

@@ -5,6 +5,7 @@ use crate::{
     broker,
     cluster::metrics as cluster,
     delivery::{metrics as delivery, xesam::metrics as xesam},
+    filesets::metrics as filesets,
     harvest::metrics as harvest,
     intake,
     journal::metrics as journal,
@@ -89,7 +90,7 @@ pub const METRICS: [Metric; 51] = [
         about: "Records by which the number that the repository announces differs from the journal, at the last comparison.",
     },
     Metric {
-        name: harvest::INGESTS,
+        name: filesets::INGESTS,
         kind: Kind::Counter,
         labels: &["source", "status"],
         about: "Attempts to archive a dataset, by status.",

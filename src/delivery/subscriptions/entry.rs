@@ -6,10 +6,10 @@ use std::sync::{
 };
 
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::SubscriptionInfo;
 use crate::{
+    cluster::workers::WorkerHandle,
     delivery::{
         AttemptLog, Definition, DefinitionContext,
         status::{SubscriptionState, SubscriptionStatus},
@@ -30,15 +30,9 @@ pub(super) struct Entry {
     pub(super) status: Arc<SubscriptionStatus>,
     pub(super) attempts: Arc<AttemptLog>,
     pub(super) replays: Arc<Notify>,
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<WorkerHandle>,
     /// Whether this node has the duty of the subscription.
     pub(super) is_held: Arc<AtomicBool>,
-}
-
-/// Handle to a running engine.
-pub(super) struct Running {
-    pub(super) stop: CancellationToken,
-    pub(super) ended: CancellationToken,
 }
 
 impl Entry {

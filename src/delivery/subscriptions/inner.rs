@@ -5,14 +5,10 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError},
 };
 
-use tokio_util::sync::CancellationToken;
-
-use super::{
-    Inner, OperationError,
-    entry::{Entry, Running},
-};
+use super::{Inner, OperationError, entry::Entry};
 use crate::{
-    delivery::{Definition, StatusSnapshot, SubscriptionState, runner::EngineLaunch},
+    cluster::workers::WorkerLaunch,
+    delivery::{Definition, StatusSnapshot, SubscriptionState},
     journal::subscriptions::{DefinitionText, MadeBy, SubscriptionRecord, SubscriptionWrite},
     model::{Seq, SubscriptionName},
 };
@@ -100,12 +96,10 @@ impl Inner {
                 }
                 return;
             }
-            let (stop, ended) = (self.stop.child_token(), CancellationToken::new());
-            let before = entry.running.replace(Running { stop: stop.clone(), ended: ended.clone() });
-            let before = before.map(|before| before.ended);
+            let (worker, launch) = WorkerLaunch::new(name.clone(), self.stop.child_token(), entry.running.take());
+            entry.running = Some(worker);
             // Set here because the response to a resume request may be sent before the engine runs.
             entry.status.set(self.state_before_tenure());
-            let launch = EngineLaunch { name: name.clone(), stop, before, ended: ended.drop_guard() };
             if self.launches.try_send(launch).is_err() && !self.stop.is_cancelled() {
                 entry
                     .status
@@ -117,9 +111,8 @@ impl Inner {
     /// Stops the engine of a subscription and waits until it has ended.
     pub(super) async fn stop_engine(&self, name: &SubscriptionName) {
         let running = self.with(name, |entry| entry.running.take()).ok().flatten();
-        if let Some(Running { stop, ended }) = running {
-            stop.cancel();
-            ended.cancelled().await;
+        if let Some(running) = running {
+            running.stop().await;
         }
     }
 }

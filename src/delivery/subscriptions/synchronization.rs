@@ -4,11 +4,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     sync::{Arc, Weak},
-    time::Duration,
 };
 
 use super::{Inner, OperationError, Subscriptions, entry::Entry};
 use crate::{
+    cluster::workers,
     delivery::Definition,
     journal::{
         JournalError,
@@ -16,9 +16,6 @@ use crate::{
     },
     model::SubscriptionName,
 };
-
-/// Minimum time between two synchronizations, because each reads all subscriptions.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// The subscribers of the WebSub hub.
 pub(in crate::delivery) trait HubRecords: Send + Sync {
@@ -66,18 +63,8 @@ impl Subscriptions {
 impl Inner {
     /// Synchronizes whenever a node has modified a subscription.
     pub(in crate::delivery) async fn keep_synchronized(&self) -> Infallible {
-        let Some(mut revisions) = self.cluster.subscription_revisions() else { return std::future::pending().await };
-        loop {
-            tokio::select! {
-                changed = revisions.changed() => if changed.is_err() { return std::future::pending().await },
-                () = self.outdated.notified() => {}
-            }
-            while let Err(error) = self.synchronize().await {
-                tracing::debug!(%error, "cannot read the subscriptions again; retrying");
-                tokio::time::sleep(PAUSE).await;
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+        let revisions = self.cluster.subscription_revisions();
+        workers::keep_synchronized(revisions, &self.outdated, || self.synchronize()).await
     }
 
     /// Reads all subscriptions again, and restarts those that another node has modified.

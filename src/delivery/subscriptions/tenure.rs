@@ -1,11 +1,8 @@
 //! Tenures of the duties of subscriptions: prepares the engine from the journal, and shows who delivers.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use super::Inner;
@@ -18,9 +15,6 @@ use crate::{
     journal::subscriptions::SubscriptionRecord,
     model::{Seq, SubscriptionName},
 };
-
-/// Pause between two attempts to read a subscription.
-const READ_PAUSE: Duration = Duration::from_millis(500);
 
 /// Marks a subscription as held by this node until it is dropped.
 pub(in crate::delivery) struct HeldSubscription {
@@ -100,15 +94,7 @@ impl Inner {
     /// the one that this node has reached in its last tenure; then the first change after the loss is the next one.
     async fn start_after(&self, name: &SubscriptionName, stored: Seq, tenure: &Tenure) -> Option<Seq> {
         let newest = self.cursors.take_newest(name).unwrap_or_default().max(stored);
-        let survived = loop {
-            match self.journal.surviving(newest).await {
-                Ok(survived) => break survived,
-                Err(error) => {
-                    tracing::debug!(subscription = %name, %error, "cannot read where a subscription continues; retrying");
-                    tenure.stop().run_until_cancelled(tokio::time::sleep(READ_PAUSE)).await?;
-                }
-            }
-        };
+        let survived = tenure.read(|| self.journal.surviving(newest)).await?;
         if survived < newest {
             tracing::warn!(
                 subscription = %name,
@@ -123,18 +109,10 @@ impl Inner {
 
     /// Reads a subscription, for as long as this takes. Returns `None` if it was deleted, or the tenure ends.
     async fn read_for(&self, name: &SubscriptionName, tenure: &Tenure) -> Option<SubscriptionRecord> {
-        loop {
-            match self.journal.subscription(name.clone()).await {
-                Ok(Some(stored)) => return Some(stored),
-                Ok(None) => {
-                    self.outdated.notify_one();
-                    return None;
-                }
-                Err(error) => {
-                    tracing::debug!(subscription = %name, %error, "cannot read a subscription; retrying");
-                    tenure.stop().run_until_cancelled(tokio::time::sleep(READ_PAUSE)).await?;
-                }
-            }
+        let stored = tenure.read(|| self.journal.subscription(name.clone())).await?;
+        if stored.is_none() {
+            self.outdated.notify_one();
         }
+        stored
     }
 }

@@ -23,11 +23,13 @@ use super::{
     SetupError, Timeouts,
     client::{PlaceClient, PlaceSettings},
     harvests::Inner,
-    journal_list::{changes_after, wait_for_change},
 };
 use crate::{
     http_client::OutboundUrl,
-    journal::{Journal, JournalError, RecordedChange},
+    journal::{
+        Journal, JournalError, RecordedChange,
+        list::{changes_after, wait_for_change},
+    },
     model::{Seq, SourceName, Uri, UrlPattern},
 };
 

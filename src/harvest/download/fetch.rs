@@ -21,12 +21,9 @@ use tokio::{
 use super::{DownloadSettings, position::Download, robots::Robots};
 use crate::{
     files::{FileFacts, StoredFile},
-    harvest::{
-        HostPermit,
-        transfer::{Receiver, TransferError, TransferredFile, Transfers},
-    },
     http_client::{OutboundUrl, RequestHeaders},
     model::{DigestAlgorithm, MediaType, OriginalContent},
+    transfer::{HostPermit, Receiver, TransferError, TransferredFile, Transfers},
 };
 
 /// Time after which `robots.txt` is requested again (RFC 9309 section 2.4).

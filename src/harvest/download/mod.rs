@@ -34,18 +34,19 @@ use self::{
     position::{Download, PendingDownload, Position},
 };
 use super::{
-    HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError,
-    journal_list::{Continuation, changes_after, wait_for_change},
-    json_message, metrics,
-    transfer::{TransferError, Transfers},
+    HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError, json_message, metrics,
 };
 use crate::{
     files::{FileLinks, FileStore},
     format::download::DownloadResult,
     http_client::{Client, ClientSettings},
     intake::ReceivedMessage,
-    journal::{Journal, JournalError, RecordedChange},
+    journal::{
+        Journal, JournalError, RecordedChange,
+        list::{Continuation, changes_after, wait_for_change},
+    },
     model::{ContentLocation, Digest, DigestAlgorithm, MediaRange, SourceName, Timestamp, Uri, UrlPattern},
+    transfer::{TransferError, Transfers},
 };
 
 /// Number of results after which a page ends and the position is written.

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{fetch::FetchedFile, position::PendingDownload};
-use crate::{harvest::transfer::TransferError, journal::JournalError};
+use crate::{journal::JournalError, transfer::TransferError};
 
 /// Number of files that are downloaded at once.
 pub(super) const PLACES: usize = 8;

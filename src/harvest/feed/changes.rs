@@ -10,7 +10,7 @@ use super::{
     looks::Noise,
     selection::{SelectedEntry, Selection, ShownEntry},
 };
-use crate::{format::feed::EntryKey, harvest::Cancelled};
+use crate::{format::feed::EntryKey, transfer::Cancelled};
 
 /// Selects the changes of a document, oldest first. A change whose entries together are larger than a record can be becomes
 /// a message that the intake refuses.

@@ -17,9 +17,9 @@ use crate::{
             TOMBSTONES,
         },
     },
-    harvest::BudgetShare,
     intake::{Incoming, ReceivedMessage},
     model::Timestamp,
+    transfer::BudgetShare,
 };
 
 /// Memory of an entry besides its text while its page is written, in bytes.

@@ -36,10 +36,10 @@ use sha2::{Digest, Sha256};
 
 use self::harvest::FeedHarvester;
 use super::{
-    Cancelled, Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts,
+    Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts,
     client::{PlaceClient, PlaceSettings},
 };
-use crate::{http_client::OutboundUrl, model::SourceName};
+use crate::{http_client::OutboundUrl, model::SourceName, transfer::Cancelled};
 
 /// Settings of the harvest of a feed.
 #[derive(Clone, Debug)]

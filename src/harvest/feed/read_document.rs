@@ -19,9 +19,10 @@ use super::{
 };
 use crate::{
     format::feed::entry_uri,
-    harvest::{Cancelled, HarvestError, HarvestedRecord, Page, PageEnd, Records, client::RawResponse, text},
+    harvest::{HarvestError, HarvestedRecord, Page, PageEnd, Records, client::RawResponse, text},
     journal::harvest::{FormerRecords, ListedRecord, ListedRecords},
     model::Timestamp,
+    transfer::Cancelled,
     web::header_date,
 };
 

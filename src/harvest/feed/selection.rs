@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     format::feed::{EntryIdentity, EntryKey, identify},
-    harvest::Cancelled,
     model::Timestamp,
+    transfer::Cancelled,
 };
 
 /// Maximum number of ambiguous ids and links that are remembered. The oldest are forgotten.

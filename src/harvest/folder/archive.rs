@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     files::{FileFacts, FileHasher},
-    harvest::archive::{self, ArchiveError, ArchiveLimits, Content, EntryKind},
+    transfer::archive::{self, ArchiveError, ArchiveLimits, Content, EntryKind},
 };
 
 /// Maximum number of files of an archive, which are in memory during a run.

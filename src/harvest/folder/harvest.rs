@@ -23,10 +23,11 @@ use super::{
     watch::{ChangeSignal, gathering, watch},
 };
 use crate::{
-    harvest::{HarvestError, Harvester, HarvesterSettings, Page, PageEnd, archive::ArchiveError},
+    harvest::{HarvestError, Harvester, HarvesterSettings, Page, PageEnd},
     intake::ReceivedMessage,
     journal::{Journal, harvest::ListedRecords},
     model::{SourceName, Timestamp, Uri},
+    transfer::archive::ArchiveError,
 };
 
 /// Number of files of a page.

@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use crate::{
     format::{Headers, Location, Rejection},
-    harvest::BudgetShare,
     intake::{Incoming, ReceivedMessage},
     model::{Seq, Uri},
+    transfer::BudgetShare,
 };
 
 /// Maximum number of objects or changes of a page. A gateway sends as many as it was asked for, 1000.

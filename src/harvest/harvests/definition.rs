@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{harvest::HarvestSettings, intake::Source, journal::subscriptions::DefinitionText, model::SourceName};
+use crate::{
+    filesets::FilesetSettings, harvest::HarvestSettings, intake::Source, journal::subscriptions::DefinitionText,
+    model::SourceName,
+};
 
 /// The parts of a harvest, from the configuration or from a definition.
 pub struct HarvestParts {
@@ -12,8 +15,17 @@ pub struct HarvestParts {
     pub transport: &'static str,
     /// The source of its records.
     pub source: Arc<Source>,
-    /// Schedule, and settings of the kind of harvest.
-    pub settings: HarvestSettings,
+    /// Settings of the work.
+    pub work: WorkSettings,
+}
+
+/// Settings of the work of a source.
+#[derive(Clone, Debug)]
+pub enum WorkSettings {
+    /// It reads pages of records: schedule, and settings of the kind of harvest.
+    Pages(HarvestSettings),
+    /// It executes the requests of other sources as jobs.
+    Jobs(FilesetSettings),
 }
 
 /// Reads a definition: the settings of a source as JSON.

@@ -1,11 +1,13 @@
 //! Operations on harvests: add, remove, pause, resume, and request a run.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
 use super::super::{full_list_request, retirement_request};
 use super::{
-    Harvests, Inner, InvalidHarvest, MAX_HARVESTS,
+    Harvest, Harvests, Inner, InvalidHarvest, MAX_HARVESTS,
     definition::{announced_by, announced_definition},
 };
 use crate::{
@@ -36,6 +38,9 @@ pub enum HarvestOperationError {
     /// There are too many harvests.
     #[error("there are {MAX_HARVESTS} harvests already; remove one")]
     TooMany,
+    /// The source has no runs, because it archives the datasets that others request.
+    #[error("the source {0} archives datasets and has no runs; GET /filesets lists its jobs")]
+    NoRuns(SourceName),
     /// The definition is invalid.
     #[error(transparent)]
     Definition(#[from] InvalidHarvest),
@@ -88,9 +93,7 @@ impl Harvests {
     /// # Errors
     /// As [`Harvests::pause`].
     pub async fn request(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
-        if let Some(harvest) = self.get(name) {
-            harvest.status.hurry();
-        }
+        self.with_runs(name)?.status.hurry();
         self.modify(name, HarvestWrite::Request(Timestamp::now())).await
     }
 
@@ -119,10 +122,16 @@ impl Harvests {
         Ok(RecordCounts::read(&self.0.journal, name).await?)
     }
 
+    /// Returns a harvest that reads pages in runs.
+    fn with_runs(&self, name: &SourceName) -> Result<Arc<Harvest>, HarvestOperationError> {
+        let harvest = self.get(name).ok_or_else(|| HarvestOperationError::Unknown(name.clone()))?;
+        if harvest.has_runs() { Ok(harvest) } else { Err(HarvestOperationError::NoRuns(name.clone())) }
+    }
+
     async fn request_of(&self, name: &SourceName, request: SourceName) -> Result<(), HarvestOperationError> {
         {
             let _operation = self.0.operation.lock().await;
-            self.get(name).ok_or_else(|| HarvestOperationError::Unknown(name.clone()))?;
+            self.with_runs(name)?;
             self.0.journal.write_harvest(request, HarvestWrite::Request(Timestamp::now())).await?;
         }
         self.request(name).await
@@ -144,7 +153,7 @@ impl Harvests {
     pub async fn callback(&self, name: &SourceName, token: &str) -> Result<Option<Callback>, JournalError> {
         let Some(harvest) = self.get(name) else { return Ok(None) };
         let Some(stored) = self.0.journal.harvest(name.clone()).await? else { return Ok(None) };
-        let callback = harvest.harvester.callback(&stored.position);
+        let callback = harvest.harvester().and_then(|harvester| harvester.callback(&stored.position));
         Ok(callback.filter(|callback| bool::from(callback.token.as_bytes().ct_eq(token.as_bytes()))))
     }
 

@@ -45,7 +45,7 @@ impl Inner {
             .iter()
             .filter(|(_, entry)| entry.harvest.made_by != MadeBy::Config)
             // A harvest that found its definition missing has ended, and may have been made again since.
-            .filter(|(_, entry)| is_outdated(&entry.harvest) || entry.running.ended.is_cancelled())
+            .filter(|(_, entry)| is_outdated(&entry.harvest) || entry.worker.has_ended())
             .map(|(name, _)| name.clone())
             .collect();
         for name in outdated {

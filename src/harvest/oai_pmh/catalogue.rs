@@ -10,10 +10,11 @@ use super::{
 };
 use crate::{
     harvest::{
-        HarvestBudget, Hosts, SharedClients, Timeouts,
+        SharedClients, Timeouts,
         client::{ClientContext, RequestError},
     },
     http_client::{ClientError, InvalidOutboundUrl, OutboundPolicy, OutboundUrl},
+    transfer::{HarvestBudget, Hosts},
 };
 
 /// Maximum number of sets that are read. A repository with more has sets for its machines and not for people.

@@ -16,11 +16,11 @@ use super::{
 use crate::{
     format::NOT_UNRESERVED,
     harvest::{
-        Cancelled,
         client::{ClientContext, PlaceClient, PlaceSettings, REPOSITORY, RawResponse, RequestError},
         text,
     },
     http_client::{ClientError, OutboundUrl, is_transient},
+    transfer::Cancelled,
 };
 
 /// Client of one repository.

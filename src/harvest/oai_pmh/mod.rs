@@ -40,8 +40,8 @@ use self::{
     position::{Place, PositionSettings},
     response::PageLimits,
 };
-use super::{Cancelled, Harvester, HarvesterContext, HarvesterSettings, ObjectsDigest, SetupError, Timeouts, text};
-use crate::{http_client::OutboundUrl, model::SourceName};
+use super::{Harvester, HarvesterContext, HarvesterSettings, ObjectsDigest, SetupError, Timeouts, text};
+use crate::{http_client::OutboundUrl, model::SourceName, transfer::Cancelled};
 
 named_values! {
     /// Request that lists the records.

@@ -24,7 +24,7 @@ pub(super) use self::{
     record::{ListText, RawRecord},
     size::PageLimits,
 };
-use crate::{format::oai_pmh::NAMESPACE, harvest::Cancelled};
+use crate::{format::oai_pmh::NAMESPACE, transfer::Cancelled};
 
 /// Number of characters of a foreign response that an error shows.
 const SHOWN_CHARS: usize = 200;

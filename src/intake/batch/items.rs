@@ -15,7 +15,7 @@ impl Batch {
     /// the same items have the same digest, whatever their object, their time and their description are.
     #[must_use]
     pub fn item_digests(&self) -> Vec<(usize, String)> {
-        let drafts = self.read.iter().flatten().map(|one| item_digest(&one.submission.drafts));
+        let drafts = self.read.iter().flatten().map(|one| item_digest(&one.message.submission.drafts));
         let unreadable: BTreeSet<_> = self.unreadable.iter().collect();
         (0..self.messages.len()).filter(|position| !unreadable.contains(position)).zip(drafts).collect()
     }

@@ -102,8 +102,9 @@ async fn position_is_written_after_the_refused_message_is_quarantined() {
     };
     // The object already has its only item, so the journal refuses the second message.
     let mut batch = Batch::read(&source, vec![message("a"), message("b")]);
-    let submissions =
-        |batch: &mut Batch| batch.read.take().unwrap().into_iter().map(|one| one.submission).collect::<Vec<_>>();
+    let submissions = |batch: &mut Batch| {
+        batch.read.take().unwrap().into_iter().map(|one| one.message.submission).collect::<Vec<_>>()
+    };
     let position = SourcePosition { source: name, position: "1".into() };
     let outcomes = journal.append_positioned(submissions(&mut batch), position).await.unwrap();
     assert_eq!(outcomes[1], [DraftOutcome::TooManyItems]);

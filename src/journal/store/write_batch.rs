@@ -4,6 +4,7 @@ use super::{EventKey, NewChange, UriSet};
 use crate::{
     journal::{
         harvest::{HarvestProgress, SourcePosition},
+        ingest::IngestJob,
         registry::ObjectState,
         seed::{CrawlProgress, RegistryDelta},
     },
@@ -34,6 +35,8 @@ pub struct WriteBatch {
     pub harvests: Vec<HarvestProgress>,
     /// Positions of sources that read brokers.
     pub positions: Vec<SourcePosition>,
+    /// New and modified jobs of sources of datasets.
+    pub jobs: Vec<IngestJob>,
 }
 
 /// New facts about one object from a crawl.
@@ -66,7 +69,7 @@ impl WriteBatch {
     pub fn nothing(received: Timestamp) -> Self {
         let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (completed, seeds, crawls) = (Vec::new(), Vec::new(), Vec::new());
-        let (harvests, positions) = (Vec::new(), Vec::new());
-        Self { changes, unchanged, received, objects, cursors, completed, seeds, crawls, harvests, positions }
+        let (harvests, positions, jobs) = (Vec::new(), Vec::new(), Vec::new());
+        Self { changes, unchanged, received, objects, cursors, completed, seeds, crawls, harvests, positions, jobs }
     }
 }

@@ -116,7 +116,6 @@ async fn a_former_holder_moves_no_position_of_a_harvest() {
         position: position.into(),
         run: new_harvest_run(&source),
         listed: ListedRecords::default(),
-        jobs: Vec::new(),
     };
     let former = fixture.take(&DutyName::source(&source));
     fixture.release(former);

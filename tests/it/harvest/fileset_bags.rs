@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sha2::{Digest, Sha512};
-use tidings::harvest::fileset::{IngestSettings, RetryRule};
+use tidings::filesets::{IngestSettings, RetryRule};
 
 use crate::support::{
     ingest_fixture::{IngestFixture, sha256, table},

@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Instant};
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
 use serde_json::{Value, json};
-use tidings::harvest::fileset::Ingested;
+use tidings::filesets::Ingested;
 
 use crate::support::{
     folder_fixture::python,

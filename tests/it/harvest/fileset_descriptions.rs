@@ -1,7 +1,7 @@
 //! Bibliographic data of landing pages, and URLs of interfaces, which are none.
 
 use serde_json::{Value, json};
-use tidings::harvest::fileset::{IngestSettings, RetryRule};
+use tidings::filesets::{IngestSettings, RetryRule};
 use url::Url;
 
 use crate::support::{

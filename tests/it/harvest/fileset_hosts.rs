@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidings::harvest::fileset::{RetryRule, WaybackSettings};
+use tidings::filesets::{RetryRule, WaybackSettings};
 use url::Url;
 
 use super::fileset_wayback::{capture_at, index};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tidings::{
-    harvest::fileset::{ArchiveKeys, IngestSettings, Ingested, ItemSettings, RetryRule},
+    filesets::{ArchiveKeys, IngestSettings, Ingested, ItemSettings, RetryRule},
     web::Secret,
 };
 use url::Url;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use tidings::harvest::fileset::{IngestSettings, Ingested};
+use tidings::filesets::{IngestSettings, Ingested};
 
 use crate::support::{
     ingest_fixture::{IngestFixture, table},
@@ -69,7 +69,7 @@ async fn fileset_names_of_lost_files_leave_the_item() {
     for files in [vec![file("a", "1"), file("a/b", "2")], vec![file(long, "1")]] {
         let before = fixture.server.requests().len();
         let Ingested { result, retry, .. } = fixture.ingest(&files).await;
-        let is_final = retry == Some(tidings::harvest::fileset::RetryRule::Never);
+        let is_final = retry == Some(tidings::filesets::RetryRule::Never);
         assert!(result.status.as_str() == "unsafe-path" && is_final, "{:?}", result.error_message);
         let downloads = fixture.server.requests().split_off(before);
         assert!(downloads.iter().all(|request| !request.place.starts_with("/f/")), "before the download");

@@ -1,7 +1,7 @@
 //! Datasets at places that no platform is: bags, and DOIs whose files DataCite knows. Misbehaviour of platforms, in each step.
 
 use serde_json::{Value, json};
-use tidings::harvest::fileset::{Ingested, RetryRule};
+use tidings::filesets::{Ingested, RetryRule};
 
 use crate::support::{
     fatcat_judge::judge,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidings::{
+    filesets::{IngestSettings, PlatformToken, RetryRule, platform::TokenPlace},
     format::fileset::FilesetRequest,
-    harvest::fileset::{IngestSettings, PlatformToken, RetryRule, platform::TokenPlace},
     web::Secret,
 };
 

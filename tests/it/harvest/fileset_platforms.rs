@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tidings::{
+    filesets::{JobPlace, RetryRule},
     format::fileset::message::IngestStrategy,
-    harvest::fileset::{JobPlace, RetryRule},
 };
 use url::Url;
 

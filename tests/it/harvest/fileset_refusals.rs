@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tidings::harvest::fileset::{IngestSettings, PlatformToken, RetryRule, platform::TokenPlace};
+use tidings::filesets::{IngestSettings, PlatformToken, RetryRule, platform::TokenPlace};
 use url::Url;
 
 use crate::support::{

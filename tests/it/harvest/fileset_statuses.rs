@@ -8,8 +8,8 @@ use std::{
 
 use serde_json::{Value, json};
 use tidings::{
+    filesets::{IngestSettings, Ingested, RetryRule},
     format::{fileset::status::IngestStatus, format},
-    harvest::fileset::{IngestSettings, Ingested, RetryRule},
 };
 
 use crate::support::{

@@ -2,7 +2,7 @@
 //! lists, challenges, and identifiers of all versions.
 
 use serde_json::{Value, json};
-use tidings::harvest::fileset::{IngestSettings, Ingested, PlatformToken, RetryRule, platform::TokenPlace};
+use tidings::filesets::{IngestSettings, Ingested, PlatformToken, RetryRule, platform::TokenPlace};
 
 use crate::support::{
     ingest_fixture::{IngestFixture, md5, table},

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidings::{
-    harvest::fileset::{ArchiveKeys, IngestSettings, Ingested, RetryRule, WaybackSettings},
+    filesets::{ArchiveKeys, IngestSettings, Ingested, RetryRule, WaybackSettings},
     web::Secret,
 };
 use url::Url;

@@ -11,7 +11,7 @@ use serde_json::json;
 use tidings::{
     journal::{
         DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission,
-        harvest::{HarvestProgress, ListedRecords},
+        harvest::{JobProgress, SourcePosition},
         ingest::{IngestJob, JobId, JobState},
         quarantine::NewQuarantinedMessage,
         settle::SourcePolicy,
@@ -27,7 +27,6 @@ use crate::support::{
     breakable_proxy::BreakableProxy,
     journal_fixture::event,
     postgres::{self, Server, connection, options},
-    tested_store::new_harvest_run,
 };
 
 /// Time that everything needs in each direction.
@@ -53,8 +52,8 @@ fn source(name: &str) -> SourceName {
     SourceName::parse(name).unwrap()
 }
 
-/// Returns a page of a harvest with new jobs.
-fn page() -> HarvestProgress {
+/// Returns new jobs of a source of datasets.
+fn jobs() -> JobProgress {
     let job = |number: usize| {
         let dataset = format!("http://h/{number}");
         IngestJob {
@@ -72,12 +71,8 @@ fn page() -> HarvestProgress {
             updated: Timestamp::EPOCH,
         }
     };
-    HarvestProgress {
-        position: "1".into(),
-        run: new_harvest_run(&source("archive")),
-        listed: ListedRecords::default(),
-        jobs: (0..ROWS).map(job).collect(),
-    }
+    let position = SourcePosition { source: source("archive"), position: "1".into() };
+    JobProgress { position, jobs: (0..ROWS).map(job).collect() }
 }
 
 fn unreadable() -> Vec<NewQuarantinedMessage> {
@@ -105,13 +100,13 @@ async fn distant_database_a_page_of_many_rows_delays_others_little() {
     let (harvesting, _threads) = distant_node(folder.path(), "a");
     let (posting, _other_threads) = distant_node(folder.path(), "b");
     // Connections are open, and statements are prepared.
-    harvesting.append_page(Vec::new(), page()).await.unwrap();
+    harvesting.append_results(Vec::new(), jobs()).await.unwrap();
     harvesting.quarantine_all(unreadable()).await.unwrap();
     posting.append(post(0)).await.unwrap();
     let are_written = AtomicBool::new(false);
     let pages = async {
         for _ in 0..5 {
-            harvesting.append_page(Vec::new(), page()).await.unwrap();
+            harvesting.append_results(Vec::new(), jobs()).await.unwrap();
             harvesting.quarantine_all(unreadable()).await.unwrap();
         }
         are_written.store(true, Ordering::Release);

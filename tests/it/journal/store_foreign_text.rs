@@ -61,7 +61,8 @@ fn foreign_text_is_the_same_in_every_store() {
             finished: false,
         };
         let batch = WriteBatch {
-            harvests: vec![HarvestProgress { position: FOREIGN.into(), run, listed, jobs: vec![job] }],
+            harvests: vec![HarvestProgress { position: FOREIGN.into(), run, listed }],
+            jobs: vec![job],
             positions: vec![SourcePosition { source: other.clone(), position: FOREIGN.into() }],
             crawls: vec![crawl],
             ..empty_batch()

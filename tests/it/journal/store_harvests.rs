@@ -31,7 +31,6 @@ fn harvest_position_and_run_are_stored_with_the_batch() {
             position: position.into(),
             run: run.clone(),
             listed: ListedRecords::default(),
-            jobs: Vec::new(),
         };
         assert_eq!(store.harvest(&source).unwrap(), None);
         store.write_harvest(&source, &HarvestWrite::Request(Timestamp::from_millis(7).unwrap())).unwrap();
@@ -99,8 +98,7 @@ fn harvest_definition_and_pause_are_stored_until_the_harvest_is_removed() {
         store.write_harvest(&other, &HarvestWrite::SetPaused(true)).unwrap();
         define(&source, "{1}");
         let run = new_harvest_run(&source);
-        let harvests =
-            vec![HarvestProgress { position: "1".into(), run, listed: ListedRecords::default(), jobs: Vec::new() }];
+        let harvests = vec![HarvestProgress { position: "1".into(), run, listed: ListedRecords::default() }];
         write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
         define(&source, "{2}");
         drop(store);
@@ -129,7 +127,7 @@ fn listed_records_are_stored_with_the_position_and_found_when_they_are_missing()
         let time = |millis| Timestamp::from_millis(millis).unwrap();
         let list = |source: &SourceName, listed: ListedRecords| {
             let run = new_harvest_run(source);
-            let harvests = vec![HarvestProgress { position: "1".into(), run, listed, jobs: Vec::new() }];
+            let harvests = vec![HarvestProgress { position: "1".into(), run, listed }];
             write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
         };
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -174,7 +172,7 @@ fn validators_are_those_of_the_newest_list() {
             let present = records.iter().map(record).collect();
             let listed = ListedRecords { present, at: Timestamp::from_millis(at), ..ListedRecords::default() };
             let run = new_harvest_run(&source);
-            let harvests = vec![HarvestProgress { position: "1".into(), run, listed, jobs: Vec::new() }];
+            let harvests = vec![HarvestProgress { position: "1".into(), run, listed }];
             write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
         };
         list(10, &[("a", "1"), ("b", "2"), ("c", "")]);
@@ -203,7 +201,7 @@ fn records_that_several_sources_list_are_found_until_they_are_removed() {
             let at = Timestamp::from_millis(at);
             let listed = ListedRecords { former, present, at, ..ListedRecords::default() };
             let run = new_harvest_run(source);
-            let harvests = vec![HarvestProgress { position: "1".into(), run, listed, jobs: Vec::new() }];
+            let harvests = vec![HarvestProgress { position: "1".into(), run, listed }];
             write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
         };
         let claim = |identifier: &str, source: &str, validator: &str, is_listed| Claim {

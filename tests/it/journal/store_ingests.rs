@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use tidings::{
     journal::{
-        harvest::{HarvestProgress, HarvestWrite, ListedRecords},
+        harvest::{HarvestWrite, SourcePosition},
         ingest::{IngestJob, JobId, JobSelection, JobState},
         store::{NewChange, Store, StoreLimits, WriteBatch},
     },
     model::{JsonDocument, Report, Seq, SourceName, Timestamp, Uri},
 };
 
-use crate::support::tested_store::{STORES, change, empty_batch, every_store, new_harvest_run, object, write};
+use crate::support::tested_store::{STORES, change, empty_batch, every_store, object, write};
 
 fn time(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis).unwrap()
@@ -38,9 +38,8 @@ fn job(dataset: &str, state: JobState, due: Option<i64>) -> IngestJob {
 }
 
 fn write_jobs(store: &dyn Store, jobs: Vec<IngestJob>) {
-    let (position, run, listed) = ("1".into(), new_harvest_run(&source()), ListedRecords::default());
-    let harvests = vec![HarvestProgress { position, run, listed, jobs }];
-    write(store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
+    let positions = vec![SourcePosition { source: source(), position: "1".into() }];
+    write(store, &WriteBatch { positions, jobs, ..empty_batch() }).unwrap();
 }
 
 #[test]

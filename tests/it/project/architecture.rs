@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 32] = [
+const TABLE: [(&str, &[&str]); 34] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
@@ -32,7 +32,26 @@ const TABLE: [(&str, &[&str]); 32] = [
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "retry"]),
     ("files", &["http_client", "web"]),
-    ("harvest", &["files", "http_client", "intake", "format", "journal", "model", "retry", "text", "web"]),
+    ("transfer", &["files", "format", "http_client", "model"]),
+    ("filesets", &["transfer", "files", "http_client", "intake", "format", "journal", "model", "retry", "text", "web"]),
+    (
+        "harvest",
+        &[
+            "cluster",
+            "supervision",
+            "transfer",
+            "filesets",
+            "files",
+            "http_client",
+            "intake",
+            "format",
+            "journal",
+            "model",
+            "retry",
+            "text",
+            "web",
+        ],
+    ),
     (
         "delivery",
         &[
@@ -58,7 +77,10 @@ const TABLE: [(&str, &[&str]); 32] = [
     ("view", &["cache", "files", "journal", "model", "format", "web"]),
     (
         "admin",
-        &["broker", "cluster", "delivery", "harvest", "intake", "journal", "lookup", "model", "format", "view", "web"],
+        &[
+            "broker", "cluster", "delivery", "filesets", "harvest", "intake", "journal", "lookup", "model", "format",
+            "view", "web",
+        ],
     ),
     (
         "config",
@@ -69,6 +91,7 @@ const TABLE: [(&str, &[&str]); 32] = [
             "dbus",
             "delivery",
             "files",
+            "filesets",
             "harvest",
             "http_client",
             "journal",
@@ -94,6 +117,7 @@ const TABLE: [(&str, &[&str]); 32] = [
             "delivery",
             "files",
             "format",
+            "filesets",
             "harvest",
             "http_client",
             "intake",
@@ -104,6 +128,7 @@ const TABLE: [(&str, &[&str]); 32] = [
             "router",
             "source",
             "supervision",
+            "transfer",
             "view",
             "web",
         ],
@@ -120,6 +145,7 @@ const TABLE: [(&str, &[&str]); 32] = [
             "config",
             "delivery",
             "format",
+            "filesets",
             "harvest",
             "http_client",
             "intake",
@@ -133,6 +159,7 @@ const TABLE: [(&str, &[&str]); 32] = [
             "source",
             "supervision",
             "text",
+            "transfer",
             "view",
             "web",
         ],

@@ -14,7 +14,7 @@ fn code(path: &Path) -> String {
 
 /// Returns the sources of datasets below `src`, with their paths.
 fn fileset_sources() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/harvest/fileset");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/filesets");
     let all = sources(&root);
     all.iter().map(|path| (path.strip_prefix(&root).unwrap().display().to_string(), code(path))).collect()
 }
@@ -27,7 +27,7 @@ fn json_of_platforms_is_read_in_one_place() {
         let allowed = match file.as_str() {
             "json.rs" => &["Deserializer::from_"][..],
             // Records of workspaces and jobs, which the program itself has written.
-            "ingest.rs" | "files.rs" | "harvest.rs" => &["serde_json::from_"],
+            "ingest.rs" | "files.rs" | "job_loop.rs" | "job_claims.rs" => &["serde_json::from_"],
             _ => &[],
         };
         for pattern in parses.iter().filter(|pattern| !allowed.contains(pattern)) {
@@ -86,11 +86,11 @@ fn parsers_have_fuzz_targets() {
 /// Fuzzing and `tests/memory` read the documents that a module lists.
 #[test]
 fn documents_of_platforms_are_measured() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/harvest/fileset");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/filesets");
     let (readers, platforms) = (code(&folder.join("readers.rs")), code(&folder.join("platform/mod.rs")));
     for (file, code) in fileset_sources() {
         // Parts of documents, and records of the program itself.
-        if ["json.rs", "harvest.rs", "files.rs"].contains(&file.as_str()) || !code.contains("Deserialize)]") {
+        if ["json.rs", "job_loop.rs", "files.rs"].contains(&file.as_str()) || !code.contains("Deserialize)]") {
             continue;
         }
         assert!(code.contains("const DOCUMENTS: &[json::Reads]"), "{file} lists no DOCUMENTS");

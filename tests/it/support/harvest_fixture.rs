@@ -4,13 +4,11 @@ use std::{collections::BTreeMap, net::Ipv4Addr, path::Path, sync::Arc, time::Dur
 
 use serde_json::Value;
 use tidings::{
-    config::{Config, Flags},
     files::{FileLinks, FileStoreLocation},
-    format::{DIALECTS, Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
+    format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
-        Engine, HarvestBudget, HarvesterContext, HarvesterSettings, HarvestsHandle, Hosts, Hours, Mode, Schedule,
-        SharedClients, Timeouts, Waits,
-        fileset::IngestMonitor,
+        Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Hours, Mode, Schedule, SharedClients, Timeouts,
+        Waits,
         oai_pmh::{ListVerb, OaiPmhSettings},
         status::HarvestStatus,
     },
@@ -18,6 +16,7 @@ use tidings::{
     intake::Source,
     journal::harvest::{HarvestRun, RunState},
     model::{DraftItems, ItemChange, Seq, SourceName},
+    transfer::{HarvestBudget, Hosts},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -222,8 +221,6 @@ async fn engine(
         file_links: FileLinks::Gateway,
         public_url: "http://gateway.example".into(),
         file_policy: OutboundPolicy::public_files(Default::default()),
-        filesets: Arc::new(Config::load_with(None, [], &Flags::default(), DIALECTS).unwrap().filesets),
-        ingests: IngestMonitor::default(),
         harvests: HarvestsHandle::default(),
         callbacks: Some("http://gateway.example".into()),
     };

@@ -7,15 +7,13 @@ use sha2::{Digest, Sha256};
 use tidings::{
     config::{Config, Flags},
     files::{FileStore, FileStoreLocation},
+    filesets::{IngestContext, IngestProgress, IngestSettings, Ingested, Ingester},
     format::{
         DIALECTS,
         fileset::{FilesetRequest, dataset_url},
     },
-    harvest::{
-        HarvestBudget,
-        fileset::{IngestContext, IngestProgress, IngestSettings, Ingested, Ingester},
-    },
     http_client::{AllowList, OutboundPolicy},
+    transfer::HarvestBudget,
 };
 use url::Url;
 

@@ -2,16 +2,14 @@
 
 use serde_json::{Value, json};
 use tidings::{
-    format::fileset::message::{IngestStrategy, ManifestFile},
-    harvest::{
-        HarvestBudget, Hosts,
-        fileset::{
-            ClientLimits, IngestFailure, JobPlace, PlatformClient, PlatformToken,
-            platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, TokenPlace, dataset_of},
-            strategy::Thresholds,
-        },
+    filesets::{
+        ClientLimits, IngestFailure, JobPlace, PlatformClient, PlatformToken,
+        platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, TokenPlace, dataset_of},
+        strategy::Thresholds,
     },
+    format::fileset::message::{IngestStrategy, ManifestFile},
     http_client::{AllowList, OutboundPolicy},
+    transfer::{HarvestBudget, Hosts},
     web::Secret,
 };
 use url::Url;

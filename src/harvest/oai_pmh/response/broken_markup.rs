@@ -6,7 +6,7 @@ use super::{
     InvalidResponse, PageLimits, Parser, RawRecord, RecordContent, Response, namespace_bytes,
     size::{ListSize, MAX_RECORDS},
 };
-use crate::harvest::Cancelled;
+use crate::transfer::Cancelled;
 
 /// Divides a list with broken records at the tags of the records. `None` if the rest of the response is broken too.
 ///

@@ -7,8 +7,8 @@ use quick_xml::{escape::escape, events::BytesStart};
 use super::{char_boundary, raw_attribute};
 use crate::{
     format::oai_pmh::{NAMESPACE, datestamp_of},
-    harvest::BudgetShare,
     model::Timestamp,
+    transfer::BudgetShare,
 };
 
 /// A record, with the fields of its header.

@@ -1,7 +1,7 @@
 //! Responses, and their errors.
 
 use super::{InvalidResponse, ListText, PageLimits, Response, size::MAX_RECORDS};
-use crate::{format::oai_pmh::NAMESPACE, harvest::Cancelled};
+use crate::{format::oai_pmh::NAMESPACE, transfer::Cancelled};
 
 /// Limit on all records of a page.
 const ALL_BYTES: usize = 8 << 20;

@@ -135,7 +135,7 @@ pub(super) fn write_position_of(at: &SourcePosition) -> Statement<'_> {
 
 /// Returns the statements that write the progress of a harvest.
 pub(super) fn write_progress(progress: &HarvestProgress) -> Vec<Statement<'_>> {
-    let HarvestProgress { position, run, listed, jobs } = progress;
+    let HarvestProgress { position, run, listed } = progress;
     let HarvestRun { id, source, started, updated, state, reason, counts } = run;
     let RunCounts { pages, records, changes, quarantined, repaired } = *counts;
     let (id, state, reason) = (id.to_string(), state.name(), reason.as_ref());
@@ -146,6 +146,5 @@ pub(super) fn write_progress(progress: &HarvestProgress) -> Vec<Statement<'_>> {
         Statement::new(REMOVE_OLD_RUNS, values![source, KEPT_RUNS]),
     ];
     statements.extend(listed::write(source, listed));
-    statements.extend(jobs.iter().map(ingests::write_job));
     statements
 }

@@ -193,6 +193,7 @@ pub(super) fn of_batch(batch: &WriteBatch) -> Result<Vec<Statement<'_>>, StoreEr
     statements.extend(batch.harvests.iter().flat_map(harvests::write_progress));
     statements.extend(ingests::write_results(&batch.changes));
     statements.extend(batch.positions.iter().map(harvests::write_position_of));
+    statements.extend(batch.jobs.iter().map(ingests::write_job));
     Ok(statements)
 }
 
