@@ -68,7 +68,7 @@ pub(super) async fn open(
     }
     let made = configured.iter().map(|parts| parts.source.name().clone());
     let reserved = config.sources.keys().cloned().chain(made).collect();
-    Ok(Harvests::open(journal.clone(), (context, jobs), configured, reserved, reader(config)).await?)
+    Ok(Harvests::open(journal.clone(), context, jobs, configured, reserved, reader(config)).await?)
 }
 
 /// Returns the harvest that makes those of the sources that another system announces.

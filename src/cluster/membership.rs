@@ -89,7 +89,8 @@ pub(super) struct Membership {
 
 impl Membership {
     pub(super) fn new(
-        (table, observer): (Box<dyn NodeTable>, Observer),
+        table: Box<dyn NodeTable>,
+        observer: Observer,
         shared: Arc<Shared>,
         node: NewNode,
         lease: Duration,

@@ -127,8 +127,7 @@ impl Cluster {
         let mut observer = Observer::default();
         let registered = register(&mut *table, &mut observer, &node)?;
         tracing::info!(node = %node.name, lease_seconds = lease.as_secs(), "this node has joined the journal's nodes");
-        let membership =
-            Membership::new((table, observer), Arc::clone(&shared), node, lease, Box::new(head), registered);
+        let membership = Membership::new(table, observer, Arc::clone(&shared), node, lease, Box::new(head), registered);
         let thread = membership.start(supervisor).map_err(JoinError::Thread)?;
         Ok((Self(Kind::Shared(shared)), Some(thread)))
     }

@@ -219,7 +219,7 @@ impl Crawl {
         };
         // So the target frees the crawler at once. The draft demands it of a crawler that is invalidated.
         if !matches!(end, End::Failed(_)) {
-            let _ = connection.emit(&path, (CRAWLER_INTERFACE, "Invalidated"), "the crawler has ended").await;
+            let _ = connection.emit(&path, CRAWLER_INTERFACE, "Invalidated", "the crawler has ended").await;
         }
         end
     }

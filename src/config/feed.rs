@@ -39,7 +39,7 @@ settings! {
 /// Reads the settings from the table of a source.
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigErrors> {
     let FeedTable { url, ca, page_bytes, websub } = FeedTable::read_part(table)?;
-    let Place { url, ca } = place((&url, ca), table, environment)?;
+    let Place { url, ca } = place(&url, ca, table, environment)?;
     // Entries of another gateway are changes, which their dialect reads.
     let is_gateway = table.get::<Text>("dialect")?.is_some_and(|dialect| dialect == "content-change");
     let entries = if is_gateway { EntryMeaning::Changes } else { EntryMeaning::Objects };

@@ -37,7 +37,7 @@ settings! {
 /// Reads the settings from the table of a source.
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigErrors> {
     let GatewayTable { url, token, ca, page_bytes } = GatewayTable::read_part(table)?;
-    let Place { url, ca } = place((&url, ca), table, environment)?;
+    let Place { url, ca } = place(&url, ca, table, environment)?;
     if url.expose().query().is_some() {
         let reason = "it has a query; give the URL of the gateway, as in https://tidings.example.org";
         return Err(table.at("url").invalid(reason).into());

@@ -73,7 +73,7 @@ impl Choose for ListVerb {
 /// Reads the settings from the table of a source.
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigErrors> {
     let given = OaiPmhTable::read_part(table)?;
-    let Place { url, ca } = place((&given.url, given.ca), table, environment)?;
+    let Place { url, ca } = place(&given.url, given.ca, table, environment)?;
     if let Some(name) = url.expose().query_pairs().map(|(name, _)| name).find(|name| name == "verb") {
         let reason = format!("it has the parameter {name}; give the base URL, without the parameters of a request");
         return Err(table.at("url").invalid(reason).into());

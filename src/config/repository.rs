@@ -36,10 +36,18 @@ impl Choose for Mode {
     const WHAT: &'static str = "way to look up";
 }
 
+/// Dialect of a source with its settings.
+#[derive(Clone, Copy)]
+pub(super) struct SourceDialect<'a> {
+    pub(super) kind: &'static DialectKind,
+    pub(super) settings: &'a serde_json::Value,
+}
+
 /// Checks the lookup mode of a source and reads its repository. A repository may be configured without lookups.
 pub(super) fn read(
-    (mode, repository_table): (Mode, Option<RepositoryTable>),
-    (dialect, settings): (&DialectKind, &serde_json::Value),
+    mode: Mode,
+    repository_table: Option<RepositoryTable>,
+    SourceDialect { kind: dialect, settings }: SourceDialect<'_>,
     source: &Setting,
     environment: &[(OsString, OsString)],
 ) -> Result<Option<RepositorySettings>, ConfigErrors> {

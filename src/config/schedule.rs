@@ -56,7 +56,8 @@ pub(super) struct Place {
 
 /// Resolves `url` and `ca` of a source.
 pub(super) fn place(
-    (url, ca): (&Setting, Option<String>),
+    url: &Setting,
+    ca: Option<String>,
     table: &Setting,
     environment: &[(OsString, OsString)],
 ) -> Result<Place, ConfigErrors> {

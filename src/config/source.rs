@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, fmt};
 use super::{
     error::{ConfigError, ConfigErrors},
     http::{self, MessageRate},
-    repository::{self, RepositoryTable},
+    repository::{self, RepositoryTable, SourceDialect},
     transport::Transport,
     transports::{self, TRANSPORTS, TransportName},
 };
@@ -159,9 +159,10 @@ pub(super) fn read(
         dialect: dialect.name,
         reason: error.to_string(),
     })?;
-    let announcements = announcements(&name, table, (harvest, allow), (dialect, &settings))?;
+    let described = SourceDialect { kind: dialect, settings: &settings };
+    let announcements = announcements(&name, table, harvest, allow, described)?;
     let signature = http::signature(table, environment)?;
-    let repository = repository::read((lookup, repository), (dialect, &settings), table, environment)?;
+    let repository = repository::read(lookup, repository, described, table, environment)?;
     let transport = Transport { name: transport.name, connection: (transport.read)(table, environment)? };
     if let Some(harvested) = transport.dialect().filter(|name| *name != dialect.name) {
         let reason =
@@ -215,8 +216,9 @@ pub fn unknown_dialect(name: &str, known: &[&str]) -> String {
 fn announcements(
     name: &SourceName,
     table: &Setting,
-    (harvest, allow): (bool, Vec<UrlPattern>),
-    (dialect, settings): (&DialectKind, &serde_json::Value),
+    harvest: bool,
+    allow: Vec<UrlPattern>,
+    SourceDialect { kind: dialect, settings }: SourceDialect<'_>,
 ) -> Result<Option<AnnouncementSettings>, SettingError> {
     if !harvest {
         let needless = || table.at("allow").invalid("the events of the source make no harvests; set harvest = true");

@@ -191,7 +191,7 @@ impl Connection {
     ///
     /// # Errors
     /// Fails if the connection has ended.
-    pub async fn emit(&self, path: &Path, (interface, member): (&str, &str), text: &str) -> Result<(), CallError> {
+    pub async fn emit(&self, path: &Path, interface: &str, member: &str, text: &str) -> Result<(), CallError> {
         let sent = self.bus.emit_signal(None::<&str>, path.as_str(), interface, member, &text).await;
         sent.map_err(|_| CallError::Disconnected)
     }

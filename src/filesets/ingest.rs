@@ -169,7 +169,7 @@ impl Ingester {
         let mut result = FilesetResult::begin(request.clone());
         let workspace = self.workspace(request);
         let mut new_bytes = 0;
-        let work = Box::pin(self.run(&mut result, context, &workspace, (progress, &mut new_bytes)));
+        let work = Box::pin(self.run(&mut result, context, &workspace, progress, &mut new_bytes));
         let outcome = tokio::time::timeout(self.settings.max_time, work).await;
         let outcome = outcome.unwrap_or_else(|_| {
             let seconds = self.settings.max_time.as_secs();
@@ -244,7 +244,8 @@ impl Ingester {
         result: &mut FilesetResult,
         context: &IngestContext,
         workspace: &Workspace,
-        (progress, new_bytes): (&Arc<IngestProgress>, &mut u64),
+        progress: &Arc<IngestProgress>,
+        new_bytes: &mut u64,
     ) -> Result<IngestStatus, IngestFailure> {
         let start = Url::parse(result.request.base_url.as_str())
             .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;

@@ -255,7 +255,7 @@ impl Engine {
         }
         self.status.fail(Text::new(&reason));
         let batch = Batch::read(&self.source, Vec::new());
-        Ok(self.write_batch((batch, 0), progress, ListedRecords::default(), stop).await?.run)
+        Ok(self.write_batch(batch, progress, ListedRecords::default(), stop).await?.run)
     }
 
     /// Requests the page after a position.
@@ -360,16 +360,16 @@ impl Engine {
         mut progress: Progress,
         stop: &CancellationToken,
     ) -> Result<Progress, Interruption> {
-        let ReadPart { messages, unreadable, known, batch, listed, .. } = part;
+        let ReadPart { unreadable, known, batch, listed, .. } = part;
         progress.run.counts.quarantined += known;
         progress.has_new_unreadable |= unreadable > known;
-        self.write_batch((batch, messages), progress, listed, stop).await
+        self.write_batch(batch, progress, listed, stop).await
     }
 
-    /// Writes a batch of so many records with the progress of the run, and repeats a failed write until it succeeds.
+    /// Writes a batch of records with the progress of the run, and repeats a failed write until it succeeds.
     async fn write_batch(
         &self,
-        (mut batch, records): (Batch, usize),
+        mut batch: Batch,
         mut progress: Progress,
         listed: ListedRecords,
         stop: &CancellationToken,
@@ -379,7 +379,7 @@ impl Engine {
         loop {
             let (position, run) = (Arc::clone(&progress.position), progress.run.clone());
             let stored = HarvestProgress { position, run, listed: listed.clone() };
-            let turn = self.budget.turn(records).await;
+            let turn = self.budget.turn(batch.len()).await;
             let written = intake.accept_page(&self.source, &mut batch, stored).await;
             drop(turn);
             match written {

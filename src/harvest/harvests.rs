@@ -154,7 +154,8 @@ impl Harvests {
     /// Fails if the journal cannot be read, or a harvest of the configuration cannot be set up.
     pub async fn open(
         journal: Journal,
-        (context, jobs): (HarvesterContext, JobContext),
+        context: HarvesterContext,
+        jobs: JobContext,
         configured: Vec<HarvestParts>,
         reserved: BTreeSet<SourceName>,
         read: ReadDefinition,

@@ -106,6 +106,18 @@ impl Batch {
         Self { messages, read: Some(read), since: Instant::now(), rejected, unreadable, quarantined: 0, changes: 0 }
     }
 
+    /// Returns the number of messages.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Returns whether there is no message.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     /// Returns the positions of the messages that could not be read, in order.
     #[must_use]
     pub fn unreadable(&self) -> &[usize] {

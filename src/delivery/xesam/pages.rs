@@ -97,7 +97,7 @@ impl ChangeRecords {
         let whole = if incomplete.is_empty() { HashMap::default() } else { journal.objects(&incomplete)? };
         let visible = records::visible_objects(rows.iter().chain(&whole), selection);
         let read = |(seq, subjects): (Seq, ChangedSubjects)| {
-            let records = subjects.records(selection, (&rows, &visible))?;
+            let records = subjects.records(selection, &rows, &visible)?;
             Ok(Self { seq, received: subjects.received, records })
         };
         changes.into_iter().map(read).collect()

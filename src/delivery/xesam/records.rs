@@ -113,7 +113,8 @@ impl ChangedSubjects {
     pub(super) fn records(
         &self,
         selection: &Selection,
-        (rows, visible): (&HashMap<Uri, ObjectState>, &HashSet<Uri>),
+        rows: &HashMap<Uri, ObjectState>,
+        visible: &HashSet<Uri>,
     ) -> Result<Vec<Record>, StoreError> {
         let (object, unknown) = (&self.object, ObjectState::default());
         let state = rows.get(object).unwrap_or(&unknown);

@@ -92,7 +92,7 @@ async fn connect_until(crawlers: &Arc<Inner>, launches: &mut mpsc::Receiver<Laun
             biased;
             () = stop.cancelled() => return,
             opened = open(crawlers) => match opened {
-                Ok((connection, incoming)) => serve(crawlers, launches, (connection, incoming), stop, &mut backoff).await,
+                Ok((connection, incoming)) => serve(crawlers, launches, connection, incoming, stop, &mut backoff).await,
                 Err(error) => Err(error),
             },
         };
@@ -122,7 +122,8 @@ async fn connect_until(crawlers: &Arc<Inner>, launches: &mut mpsc::Receiver<Laun
 async fn serve(
     crawlers: &Arc<Inner>,
     launches: &mut mpsc::Receiver<Launch>,
-    (connection, mut incoming): (Connection, Incoming),
+    connection: Connection,
+    mut incoming: Incoming,
     stop: &CancellationToken,
     backoff: &mut Backoff,
 ) -> Result<(), BusError> {

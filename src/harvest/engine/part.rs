@@ -22,8 +22,6 @@ const NOTHING_READABLE: &str = "no record of the run can be read; the quarantine
 
 /// A part of a page, as it is written.
 pub(super) struct ReadPart {
-    /// Number of the messages.
-    pub(super) messages: usize,
     /// Number of the records that the repository has listed.
     pub(super) records: u64,
     /// Number of the records that cannot be read.
@@ -76,10 +74,9 @@ impl Engine {
         };
         let dropped: BTreeSet<_> = batch.item_digests().into_iter().filter_map(is_dropped).collect();
         batch.drop_readable(&dropped);
-        let messages = senders.len() - dropped.len();
         listed.present.extend(memberships.into_rows());
         let (unreadable, known) = (unreadable.len() as u64, known.len() as u64);
-        let part = ReadPart { messages, records: number, unreadable, known, batch, listed, oddities, _share: share };
+        let part = ReadPart { records: number, unreadable, known, batch, listed, oddities, _share: share };
         Ok((part, rest))
     }
 

@@ -11,7 +11,7 @@ use super::{
     FeedSettings,
     headers::{earliest, last_modified, request_headers, validators},
     position::{HubSubscription, Position, Validators, Walk},
-    read_document::{MAX_ENTRIES, ReadDocument},
+    read_document::{DigestedResponse, MAX_ENTRIES, ReadDocument},
 };
 use crate::{
     harvest::{
@@ -88,7 +88,7 @@ impl FeedHarvester {
             // A cache may still have the document from before the notification of the hub.
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
-        let (mut raw, digest) = self.request(&self.settings.url, &headers).await?;
+        let DigestedResponse { response: mut raw, digest } = self.request(&self.settings.url, &headers).await?;
         let mut remarks = Vec::from_iter(raw.remark.take());
         if raw.status == StatusCode::NOT_MODIFIED && condition != Validators::default() {
             position.unchanged += 1;
@@ -112,7 +112,7 @@ impl FeedHarvester {
             return Ok(page(&position, Vec::new(), PageEnd::Complete, remarks));
         }
         let is_delta = raw.status == StatusCode::IM_USED;
-        let (mut position, mut document) = self.read((raw, digest), position).await?;
+        let (mut position, mut document) = self.read(DigestedResponse { response: raw, digest }, position).await?;
         position.hub = self.hub_link(&document.links);
         remarks.append(&mut document.remarks);
         document.remarks = remarks;
@@ -198,7 +198,7 @@ impl FeedHarvester {
         &self,
         url: &OutboundUrl,
         headers: &HeaderMap,
-    ) -> Result<(RawResponse, String), HarvestError> {
+    ) -> Result<DigestedResponse, HarvestError> {
         let mut permit = self.client.permit().await;
         let raw = self.client.get(url, None, headers).await?;
         if raw.is_busy() {
@@ -207,7 +207,7 @@ impl FeedHarvester {
         drop(permit);
         let digested = self.client.budget().work(move |_| {
             let digest = hex::encode(Sha256::digest(&raw.body));
-            (raw, digest)
+            DigestedResponse { response: raw, digest }
         });
         digested.await.map_err(|error| HarvestError::fail(error.to_string()))
     }

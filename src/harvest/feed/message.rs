@@ -57,15 +57,16 @@ impl FeedText {
         entry: SelectedEntry,
         share: Option<&EntryShare>,
         feed_url: &str,
-        (date, max_bytes): (Timestamp, usize),
+        date: Timestamp,
+        max_bytes: usize,
     ) -> ReceivedMessage {
         let document = self.document(entry.parts, max_bytes);
-        message(document, (entry.key, share), (feed_url, self.any_scheme), (date, max_bytes))
+        message(document, entry.key, share, &MessageContext { feed_url, any_scheme: self.any_scheme, date, max_bytes })
     }
 
     /// Returns a document with these parts alone, and its size in bytes. One of more than `max_bytes` ends with the part that
     /// exceeds them.
-    fn document(&self, parts: Range<usize>, max_bytes: usize) -> (String, usize) {
+    fn document(&self, parts: Range<usize>, max_bytes: usize) -> EntryDocument {
         let spans = self.spans.get(parts).unwrap_or_default();
         let size = self.envelope.size() + spans.iter().map(|(from, to)| to - from).sum::<usize>();
         let mut shown = 0;
@@ -77,8 +78,27 @@ impl FeedText {
         });
         let document = self.envelope.around(&elements.collect::<Vec<_>>());
         let size = if shown > max_bytes { size } else { document.len() };
-        (document, size)
+        EntryDocument { text: document, size }
     }
+}
+
+/// Document with one entry.
+struct EntryDocument {
+    /// The document; only its beginning if it is too large.
+    text: String,
+    /// Size of the whole document, in bytes.
+    size: usize,
+}
+
+/// What the messages of a feed have in common.
+struct MessageContext<'a> {
+    feed_url: &'a str,
+    /// Whether an id with any scheme is the URI of an object.
+    any_scheme: bool,
+    /// Time of the response.
+    date: Timestamp,
+    /// Maximum size of a message, in bytes.
+    max_bytes: usize,
 }
 
 /// Returns the message that deletes an entry, or only what its share names.
@@ -88,24 +108,24 @@ pub(super) fn tombstone(uri: &str, feed_url: &str, when: Timestamp, share: Optio
          when=\"{when}\"/></feed>",
         escape(uri)
     );
-    let size = document.len();
+    let document = EntryDocument { size: document.len(), text: document };
     // The id is the URI of the object.
-    message((document, size), (None, share), (feed_url, true), (when, usize::MAX))
+    message(document, None, share, &MessageContext { feed_url, any_scheme: true, date: when, max_bytes: usize::MAX })
 }
 
-/// Returns an entry as a message for the dialect. `bytes` is its size; the document may be its beginning.
+/// Returns an entry as a message for the dialect.
 fn message(
-    (mut document, bytes): (String, usize),
-    (key, share): (Option<EntryKey>, Option<&EntryShare>),
-    (feed_url, any_scheme): (&str, bool),
-    (date, max_record_bytes): (Timestamp, usize),
+    EntryDocument { text: mut document, size }: EntryDocument,
+    key: Option<EntryKey>,
+    share: Option<&EntryShare>,
+    MessageContext { feed_url, any_scheme, date, max_bytes }: &MessageContext<'_>,
 ) -> ReceivedMessage {
-    let mut headers = vec![(FEED_URL, feed_url.to_owned()), (RESPONSE_DATE, date.to_string())];
+    let mut headers = vec![(FEED_URL, (*feed_url).to_owned()), (RESPONSE_DATE, date.to_string())];
     headers.extend(any_scheme.then(|| (ANY_SCHEME, "true".to_owned())));
     headers.extend(key.map(|key| (ENTRY_KEY, key.name().to_owned())));
     // Serialization cannot fail: every value has a JSON form.
     headers.extend(share.map(|share| (ENTRY_SHARE, serde_json::to_string(share).unwrap_or_default())));
-    let cut = (0..=document.len().min(max_record_bytes)).rev().find(|at| document.is_char_boundary(*at));
+    let cut = (0..=document.len().min(*max_bytes)).rev().find(|at| document.is_char_boundary(*at));
     document.truncate(cut.unwrap_or_default());
     let incoming = Incoming {
         content_type: Some("application/xml".to_owned()),
@@ -115,8 +135,8 @@ fn message(
         redelivered: false,
         set: None,
     };
-    if bytes > max_record_bytes {
-        let reason = format!("the entry has {bytes} bytes, and limits.body_bytes is {max_record_bytes}");
+    if size > *max_bytes {
+        let reason = format!("the entry has {size} bytes, and limits.body_bytes is {max_bytes}");
         let rejection = Rejection::unprocessable(Location::Message, reason);
         return ReceivedMessage::Unreadable { incoming, rejection, encoded: false };
     }

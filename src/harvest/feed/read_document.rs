@@ -73,15 +73,16 @@ impl FeedHarvester {
     /// Parses a document, and notes its ambiguous and unreadable entries in the position.
     pub(super) async fn read(
         &self,
-        (raw, digest): (RawResponse, String),
+        response: DigestedResponse,
         position: Position,
     ) -> Result<(Position, ReadDocument), HarvestError> {
-        let limits = ReadLimits { record_bytes: self.client.max_record_bytes(), page_bytes: self.client.page_bytes() };
-        let (feed_url, meaning) = (self.feed_url.clone(), self.settings.entries);
-        let read = self
-            .client
-            .budget()
-            .work(move |cancelled| read((raw, digest), position, &feed_url, (meaning, limits), cancelled));
+        let settings = ReadSettings {
+            meaning: self.settings.entries,
+            record_bytes: self.client.max_record_bytes(),
+            page_bytes: self.client.page_bytes(),
+        };
+        let feed_url = self.feed_url.clone();
+        let read = self.client.budget().work(move |cancelled| read(response, position, &feed_url, settings, cancelled));
         let read = read.await.map_err(|error| HarvestError::fail(error.to_string()))?;
         let (position, document) = read?;
         let (shown, shares) = self.shares(document.shown).await?;
@@ -91,9 +92,17 @@ impl FeedHarvester {
     }
 }
 
-/// Limits on a document.
+/// Response to the request of a document.
+pub(super) struct DigestedResponse {
+    pub(super) response: RawResponse,
+    /// Digest of the body.
+    pub(super) digest: String,
+}
+
+/// Meaning of a document's entries, and limits on it.
 #[derive(Clone, Copy)]
-struct ReadLimits {
+struct ReadSettings {
+    meaning: EntryMeaning,
     /// Maximum size of an entry, in bytes.
     record_bytes: usize,
     /// Maximum size of the document, in bytes.
@@ -101,25 +110,25 @@ struct ReadLimits {
 }
 
 fn read(
-    (raw, digest): (RawResponse, String),
+    DigestedResponse { response, digest }: DigestedResponse,
     mut position: Position,
     feed_url: &str,
-    (meaning, limits): (EntryMeaning, ReadLimits),
+    settings: ReadSettings,
     cancelled: &Cancelled,
 ) -> Result<(Position, ReadDocument), HarvestError> {
-    let charset = raw.charset().map(str::to_owned);
-    let RawResponse { headers, body, share, .. } = raw;
-    let read = text::read(body, charset.as_deref(), limits.page_bytes);
+    let charset = response.charset().map(str::to_owned);
+    let RawResponse { headers, body, share, .. } = response;
+    let read = text::read(body, charset.as_deref(), settings.page_bytes);
     let text::RepairedText { text, repairs } = read.map_err(|error| HarvestError::fail(error.to_string()))?;
     if text.trim().is_empty() {
         return Err(HarvestError::fail("the response is empty"));
     }
-    let all_bytes = limits.page_bytes.saturating_mul(2);
+    let all_bytes = settings.page_bytes.saturating_mul(2);
     let document = FeedDocument::parse(&text, all_bytes).map_err(|error| HarvestError::fail(error.to_string()))?;
     let Position { ambiguous, unreadable, looks, .. } = &mut position;
     let remembered = Remembered { ambiguous, unreadable, looks };
-    let selection = match meaning {
-        EntryMeaning::Objects => select(&document, feed_url, limits.record_bytes, remembered, cancelled),
+    let selection = match settings.meaning {
+        EntryMeaning::Objects => select(&document, feed_url, settings.record_bytes, remembered, cancelled),
         EntryMeaning::Changes => select_changes(&document, cancelled),
     };
     if cancelled.is_cancelled() {
@@ -136,7 +145,7 @@ fn read(
         files.retain(|file| *file != uri);
         Some(ListedEntry { uri, files, is_withheld })
     };
-    let shown: Vec<_> = match meaning {
+    let shown: Vec<_> = match settings.meaning {
         EntryMeaning::Objects => shown.into_iter().filter_map(listed).collect(),
         EntryMeaning::Changes => Vec::new(),
     };
@@ -154,15 +163,15 @@ fn read(
     };
     let FeedDocument { envelope, links, is_archive, is_complete, broken, parts, .. } = document;
     let content = FeedText::new(text, envelope, &parts, share, any_scheme);
-    let (feed_url, max_bytes) = (feed_url.to_owned(), limits.record_bytes);
+    let (feed_url, max_bytes) = (feed_url.to_owned(), settings.record_bytes);
     let known = Arc::clone(&shares);
     let message = move |entry: SelectedEntry| {
         let uri = entry.key_value.as_ref().and_then(|key| entry_uri(&feed_url, key, any_scheme).ok());
         let share = uri.as_ref().and_then(|uri| known.get()?.get(uri.as_str()));
         let message = match share {
             Some(None) => None,
-            Some(Some(share)) => Some(content.message(entry, Some(share), &feed_url, (date, max_bytes))),
-            None => Some(content.message(entry, None, &feed_url, (date, max_bytes))),
+            Some(Some(share)) => Some(content.message(entry, Some(share), &feed_url, date, max_bytes)),
+            None => Some(content.message(entry, None, &feed_url, date, max_bytes)),
         };
         HarvestedRecord { message, listing: None }
     };

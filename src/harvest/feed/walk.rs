@@ -171,9 +171,9 @@ impl FeedHarvester {
             Err(reason) => return Ok(Err(missing(&reason))),
         };
         let read = async {
-            let (raw, digest) = self.request(&target, &HeaderMap::new()).await?;
-            match raw.status {
-                StatusCode::OK => self.read((raw, digest), position).await,
+            let found = self.request(&target, &HeaderMap::new()).await?;
+            match found.response.status {
+                StatusCode::OK => self.read(found, position).await,
                 status if is_transient(status) => Err(HarvestError::retry(format!("the server has failed ({status})"))),
                 status => Err(HarvestError::fail(format!("the server does not return it ({status})"))),
             }

@@ -80,8 +80,7 @@ impl RepositoryClient {
         let (remark, is_busy, headers) = (raw.remark.take(), raw.is_busy(), raw.headers.clone());
         let (status, limits, page_bytes) = (raw.status, self.limits, self.client.page_bytes());
         let sets = Arc::clone(&self.sets);
-        let parsed =
-            self.client.budget().work(move |cancelled| parse(raw, page_bytes, (limits, &sets), cancelled)).await;
+        let parsed = self.client.budget().work(move |cancelled| parse(raw, page_bytes, limits, &sets, cancelled)).await;
         let parsed = parsed.map_err(|error| RequestError::Permanent(error.to_string()))?;
         match parsed {
             Ok((response, text, is_repaired)) if status.is_success() || !response.errors.is_empty() => {
@@ -122,7 +121,8 @@ impl Arguments<'_> {
 fn parse(
     raw: RawResponse,
     page_bytes: usize,
-    (limits, sets): (PageLimits, &[String]),
+    limits: PageLimits,
+    sets: &[String],
     cancelled: &Cancelled,
 ) -> Result<(Response, ListText, bool), InvalidResponse> {
     let charset = raw.charset().map(str::to_owned);

@@ -254,7 +254,7 @@ impl OaiPmhHarvester {
         let former = position.take_new_former().map_or(FormerRecords::Keep, FormerRecords::Rename);
         let records = self.with_listings(newest_of_each(records, &text), &position, &list);
         let place = self.place_of(&position);
-        let records = self.records(records, (text, namespaces), date, &place);
+        let records = self.records(records, text, namespaces, date, &place);
         let listed = ListedRecords { at: list.started, former, ..ListedRecords::default() };
         let end = match endless {
             // The next run begins anew at the mark of the last complete run.

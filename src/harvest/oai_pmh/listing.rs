@@ -24,7 +24,8 @@ impl OaiPmhHarvester {
     pub(super) fn records(
         &self,
         records: Vec<(RawRecord, Option<Listing>)>,
-        (text, namespaces): (ListText, Vec<(String, String)>),
+        text: ListText,
+        namespaces: Vec<(String, String)>,
         date: Option<Timestamp>,
         place: &Place,
     ) -> Records {

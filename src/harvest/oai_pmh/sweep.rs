@@ -300,7 +300,7 @@ impl OaiPmhHarvester {
             (record, Some(listing))
         });
         let place = self.place_of(position);
-        let records = self.records(records.collect(), (ListText::none(), Vec::new()), date, &place);
+        let records = self.records(records.collect(), ListText::none(), Vec::new(), date, &place);
         let listed = ListedRecords { at: Some(began), ..ListedRecords::default() };
         Page { listed, is_listed: false, ..Page::new(records, position.text(), PageEnd::More) }
     }

@@ -26,14 +26,14 @@ struct Progress {
 
 impl Lags {
     /// Notes the offset from which a partition is read.
-    pub(super) fn note_start(&self, (topic, partition): (&Arc<str>, i32), next: i64) {
+    pub(super) fn note_start(&self, topic: &Arc<str>, partition: i32, next: i64) {
         let progress = Progress { end: next, read: next, passed_on: next, written: next };
         self.lock().insert((Arc::clone(topic), partition), progress);
     }
 
     /// Notes the result of a fetch: the end of the partition, the offset after its last record, and the offset after its
     /// last message.
-    pub(super) fn note_read(&self, (topic, partition): (&Arc<str>, i32), end: i64, read: i64, message: Option<i64>) {
+    pub(super) fn note_read(&self, topic: &Arc<str>, partition: i32, end: i64, read: i64, message: Option<i64>) {
         let mut all = self.lock();
         let progress = all.entry((Arc::clone(topic), partition)).or_default();
         (progress.end, progress.read) = (end, read);
@@ -73,16 +73,16 @@ mod tests {
     #[test]
     fn records_that_are_no_messages_do_not_wait() {
         let (lags, topic) = (Lags::default(), Arc::from("t"));
-        lags.note_start((&topic, 0), 5);
+        lags.note_start(&topic, 0, 5);
         assert_eq!(lags.total(), 0);
         // Offsets 5 to 9, of which 9 is a tombstone, and 10 to 19 are still in the cluster.
-        lags.note_read((&topic, 0), 20, 10, Some(9));
+        lags.note_read(&topic, 0, 20, 10, Some(9));
         assert_eq!(lags.total(), 15);
         lags.note_written(&[OffsetToken { topic: Arc::clone(&topic), partition: 0, next: 7 }]);
         assert_eq!(lags.total(), 13);
         lags.note_written(&[OffsetToken { topic: Arc::clone(&topic), partition: 0, next: 9 }]);
         assert_eq!(lags.total(), 10);
-        lags.note_read((&topic, 0), 20, 20, None);
+        lags.note_read(&topic, 0, 20, 20, None);
         assert_eq!(lags.total(), 0);
     }
 }

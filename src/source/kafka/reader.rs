@@ -113,12 +113,12 @@ impl Readers {
 
     async fn read(&self, OpenPartition { mut partition, mut next }: OpenPartition) -> Ended {
         let topic: Arc<str> = partition.topic().into();
-        self.lags.note_start((&topic, partition.number()), next);
+        self.lags.note_start(&topic, partition.number(), next);
         loop {
             let began = Instant::now();
             match partition.fetch(next, self.partition_bytes, FETCH_WAIT).await {
                 Ok(fetched) if fetched.batches.is_empty() => {
-                    self.lags.note_read((&topic, partition.number()), fetched.high_watermark, next, None);
+                    self.lags.note_read(&topic, partition.number(), fetched.high_watermark, next, None);
                     if began.elapsed() < FETCH_WAIT / 2 {
                         tokio::time::sleep(EARLY_WAIT).await;
                     }
@@ -148,7 +148,7 @@ impl Readers {
             let Piece { entries, next: end, is_last } = piece;
             next = next.max(end);
             let messages: Vec<_> = entries.into_iter().filter_map(|entry| message(topic, number, entry)).collect();
-            self.lags.note_read((topic, number), high_watermark, next, messages.last().map(KafkaMessage::next));
+            self.lags.note_read(topic, number, high_watermark, next, messages.last().map(KafkaMessage::next));
             if !messages.is_empty() && self.sender.send(Ok(messages)).await.is_err() {
                 return Err(Ended::Closed);
             }

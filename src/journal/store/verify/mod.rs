@@ -68,7 +68,7 @@ pub(super) fn examine(
     let parts = objects / MAX_OBJECTS_IN_MEMORY + 1;
     report.objects = objects;
     for part in 0..parts {
-        let mut replay = JournalReplay::new(journal, &restores, (part, parts));
+        let mut replay = JournalReplay::new(journal, &restores, part, parts);
         replay.run(report, &mut |done| progress(part * total + done, parts * total))?;
         let rebuilt = replay.into_registry();
         registry::compare(journal, rebuilt, |uri| replay::part_of(uri, parts) == part, report)?;

@@ -35,7 +35,7 @@ pub(super) struct JournalReplay<'j> {
 
 impl<'j> JournalReplay<'j> {
     /// Prepares the pass for one of `parts` parts of the objects.
-    pub(super) fn new(journal: &'j dyn TableReader, restores: &'j [(i64, i64)], (part, parts): (u64, u64)) -> Self {
+    pub(super) fn new(journal: &'j dyn TableReader, restores: &'j [(i64, i64)], part: u64, parts: u64) -> Self {
         Self { journal, restores, part, parts, registry: Registry::default(), before: None }
     }
 
