@@ -148,7 +148,7 @@ print(count, time.monotonic() - began)
 ";
 
 fn sickle(url: &str, folder: &Path) -> (u64, Duration) {
-    let venv = Command::new("scripts/venv").args(["sickle", "Sickle==0.7.0"]).output().unwrap();
+    let venv = Command::new("scripts/venv").arg("sickle").output().unwrap();
     assert!(venv.status.success(), "{}", String::from_utf8_lossy(&venv.stderr));
     let python = format!("{}/bin/python", String::from_utf8(venv.stdout).unwrap().trim());
     let run = Command::new(python).args(["-c", SICKLE, url]).arg(folder.join("sickle.xml")).output().unwrap();

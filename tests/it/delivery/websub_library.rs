@@ -24,10 +24,7 @@ struct Subscriber {
 
 impl Subscriber {
     fn start(feed: &str, authority: &Path) -> Self {
-        let mut command = Command::new(python::environment(
-            "websub",
-            &["Flask-WebSub==0.4.1", "Flask==3.1.3", "Werkzeug==3.1.9", "requests==2.34.2"],
-        ));
+        let mut command = Command::new(python::environment("websub"));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/websub_subscriber.py");
         command.arg(script).arg(feed).env("REQUESTS_CA_BUNDLE", authority).env("NO_PROXY", "*");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

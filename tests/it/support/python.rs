@@ -38,10 +38,11 @@ pub(crate) fn publish_as_sfm(url: &str, messages: &[(impl AsRef<str>, Value)]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Returns the Python of an environment with these packages, and creates the environment on the first call.
-pub(crate) fn environment(name: &str, requirements: &[&str]) -> PathBuf {
+/// Returns the Python of an environment with the packages of `scripts/requirements/NAME.txt`, and creates the environment
+/// on the first call.
+pub(crate) fn environment(name: &str) -> PathBuf {
     let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/venv");
-    let made = Command::new(venv).arg(name).args(requirements).output().unwrap();
+    let made = Command::new(venv).arg(name).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     Path::new(String::from_utf8(made.stdout).unwrap().trim()).join("bin/python")
 }
@@ -49,8 +50,7 @@ pub(crate) fn environment(name: &str, requirements: &[&str]) -> PathBuf {
 /// Parses messages with the CloudEvents SDK. Each message is an object with a binding, headers, a content type
 /// and a body.
 pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
-    let requirements = ["cloudevents==2.2.0", "deprecation==2.1.0", "python-dateutil==2.9.0.post0"];
-    let mut reader = Command::new(environment("cloudevents", &requirements));
+    let mut reader = Command::new(environment("cloudevents"));
     reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/read_cloudevents.py"));
     let mut reader = reader.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut input = reader.stdin.take().unwrap();
@@ -65,8 +65,7 @@ pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
 
 /// Returns the files of a dataset with their MD5, as pooch lists them. The host of the URL plays the platform.
 pub(crate) fn pooch_registry(platform: &str, url: &str) -> BTreeMap<String, String> {
-    let requirements = ["pooch==1.9.0", "requests==2.32.5"];
-    let mut reader = Command::new(environment("pooch", &requirements));
+    let mut reader = Command::new(environment("pooch"));
     reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/pooch_registry.py"));
     let done = reader.args([platform, url]).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -76,8 +75,7 @@ pub(crate) fn pooch_registry(platform: &str, url: &str) -> BTreeMap<String, Stri
 /// Returns path, size, digest and URL of each file of a dataset, as datahugger lists them. The host of the URL plays the
 /// platform.
 pub(crate) fn datahugger_files(platform: &str, url: &str) -> Value {
-    let requirements = ["datahugger==0.13", "jsonpath-ng==1.7.0", "requests==2.32.5"];
-    let mut reader = Command::new(environment("datahugger", &requirements));
+    let mut reader = Command::new(environment("datahugger"));
     reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/datahugger_files.py"));
     let done = reader.args([platform, url]).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -87,7 +85,7 @@ pub(crate) fn datahugger_files(platform: &str, url: &str) -> Value {
 /// Reads a WARC file with warcio, and indexes it with cdxj-indexer. Returns the records with the digests of their bodies,
 /// whether the digests of the records are true, and the index.
 pub(crate) fn read_warc(warc: &Path) -> Value {
-    let mut reader = Command::new(environment("warc", &["warcio==1.8.1", "cdxj-indexer==1.5.0", "setuptools==80.9.0"]));
+    let mut reader = Command::new(environment("warc"));
     reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/read_warc.py"));
     let done = reader.arg(warc).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -96,7 +94,7 @@ pub(crate) fn read_warc(warc: &Path) -> Value {
 
 /// Returns the headers with which internetarchive, the client of archive.org, uploads the first file of an item.
 pub(crate) fn internetarchive_headers(metadata: &Value) -> Vec<(String, String)> {
-    let mut reader = Command::new(environment("internetarchive", &["internetarchive==5.12.1"]));
+    let mut reader = Command::new(environment("internetarchive"));
     reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/internetarchive_headers.py"));
     let done = reader.arg(metadata.to_string()).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

@@ -12,9 +12,6 @@ use super::{
     python,
 };
 
-/// Packages of the server. The others are requirements without a version of their own in its metadata.
-const REQUIREMENTS: [&str; 1] = ["moto[s3,server]==5.2.5"];
-
 pub(crate) const BUCKET: &str = "tidings";
 
 /// Key that the tests look for in logs and responses.
@@ -36,7 +33,7 @@ impl S3Server {
 
     fn launch(address: &str) -> Child {
         let (host, port) = address.split_once(':').unwrap();
-        let program = python::environment("moto", &REQUIREMENTS).with_file_name("moto_server");
+        let program = python::environment("moto").with_file_name("moto_server");
         let mut server = Command::new(program);
         server.args(["-H", host, "-p", port]).stdout(Stdio::null()).stderr(Stdio::null());
         let process = server.spawn().unwrap();
@@ -79,7 +76,7 @@ impl S3Server {
         let code = "import boto3, sys; boto3.client('s3', endpoint_url=sys.argv[1], region_name='us-east-1', \
                     aws_access_key_id='AKIDEXAMPLE', aws_secret_access_key='x').put_object(Bucket=sys.argv[2], \
                     Key=sys.argv[3], Body=sys.argv[4].encode())";
-        let mut put = Command::new(python::environment("moto", &REQUIREMENTS));
+        let mut put = Command::new(python::environment("moto"));
         let put = put.args(["-c", code, &self.url(), BUCKET, name, content]).output().unwrap();
         assert!(put.status.success(), "{put:?}");
     }

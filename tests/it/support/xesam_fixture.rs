@@ -25,9 +25,6 @@ pub(crate) const NAME: &str = "org.tidings.Tidings1";
 /// Path of the target.
 pub(crate) const TARGET: &str = "/org/freedesktop/xesam/pmh/Target";
 
-/// Packages of the crawlers.
-const REQUIREMENTS: [&str; 3] = ["jeepney==0.9.0", "dbus-fast==5.2.0", "dbus-next==0.2.3"];
-
 /// A gateway with its target on a private bus.
 pub(crate) struct Target {
     pub(crate) gateway: Gateway,
@@ -204,7 +201,7 @@ pub(crate) struct Crawler {
 
 /// Returns the Python that has the libraries of the crawlers.
 pub(crate) fn crawler_python() -> PathBuf {
-    python::environment("xesam", &REQUIREMENTS)
+    python::environment("xesam")
 }
 
 impl Crawler {
