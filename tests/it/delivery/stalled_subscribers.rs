@@ -40,7 +40,7 @@ async fn until_at(gateway: &Gateway, cursor: u64) -> u64 {
 
 #[tokio::test]
 async fn stalled_subscribers_delay_nobody_and_use_bounded_memory() {
-    let starved = Broker::start();
+    let starved = Broker::exclusive();
     let broker = Broker::shared();
     let (well, full) = (broker.vhost(), broker.vhost());
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();

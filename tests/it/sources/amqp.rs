@@ -243,7 +243,7 @@ async fn gateway_stop_or_kill_leaves_unread_messages_in_the_queue() {
 
 #[tokio::test]
 async fn broker_stop_or_kill_is_followed_by_a_reconnect() {
-    let mut broker = Broker::start();
+    let mut broker = Broker::exclusive();
     let url = broker.vhost().url();
     let folder = tempfile::tempdir().unwrap();
     let gateway = start(folder.path(), &url, "");

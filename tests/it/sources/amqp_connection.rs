@@ -126,7 +126,7 @@ async fn close_always_returns() {
 
 #[tokio::test]
 async fn heartbeat_detects_a_frozen_broker() {
-    let broker = Broker::start();
+    let broker = Broker::exclusive();
     let vhost = broker.vhost();
     let connection = connected(&vhost).await;
     let channel = connection.channel().await.unwrap();
@@ -153,7 +153,7 @@ async fn heartbeat_detects_a_frozen_broker() {
 // `starve` blocks its thread for seconds, and a connection without heartbeats would be lost meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_alarm_blocks_publishers_for_a_bounded_time() {
-    let broker = Broker::start();
+    let broker = Broker::exclusive();
     let vhost = broker.vhost();
     let (publishing, waiting) = (connected(&vhost).await, connected(&vhost).await);
     let (channel, other) = (publishing.channel().await.unwrap(), waiting.channel().await.unwrap());
@@ -187,7 +187,7 @@ async fn memory_alarm_blocks_publishers_for_a_bounded_time() {
 
 #[tokio::test]
 async fn killed_broker_is_reported_immediately_and_reconnected() {
-    let mut broker = Broker::start();
+    let mut broker = Broker::exclusive();
     let url = broker.vhost().url();
     let connection = connector(&url).connect().await.unwrap();
     let channel = connection.channel().await.unwrap();

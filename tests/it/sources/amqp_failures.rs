@@ -143,7 +143,7 @@ async fn silent_peer_costs_one_thread_and_delays_no_shutdown() {
 
 #[tokio::test]
 async fn frozen_broker_is_detected_and_memory_alarm_stops_no_reading() {
-    let broker = Broker::start();
+    let broker = Broker::exclusive();
     let vhost = broker.vhost();
     let folder = tempfile::tempdir().unwrap();
     let gateway = start(folder.path(), &vhost.url(), "");

@@ -2,7 +2,8 @@
 //! the tests. A RabbitMQ of the operating system is not touched.
 //!
 //! [`Broker::shared`] is for all tests that do not disturb the broker; each uses its own virtual host.
-//! [`Broker::start`] is for a test that stops, kills or starves its broker.
+//! [`Broker::exclusive`] is for a test that stops, kills or starves its broker. Such a test gets a broker that an earlier
+//! test has returned in good order, because a start takes nine seconds of a processor.
 
 #[path = "rabbitmq/client.rs"]
 mod client;
@@ -14,11 +15,12 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    ops::{Deref, DerefMut},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -33,8 +35,11 @@ pub(crate) use self::raw::{RawMessage, RawPublisher, nested};
 /// Folder of Debian's scripts that do not change the user.
 const BIN: &str = "/usr/lib/rabbitmq/bin";
 
-/// Number of virtual hosts that a broker starts with.
-const VHOSTS: usize = 48;
+/// Number of virtual hosts that the shared broker starts with.
+const SHARED_VHOSTS: usize = 48;
+
+/// Number of virtual hosts that another broker starts with. Each of them makes every start longer.
+const VHOSTS: usize = 8;
 
 /// Script that becomes the broker.
 const START: &str = r#". "${0%/*}/environment"; exec "$BIN/rabbitmq-server""#;
@@ -57,28 +62,51 @@ pub(crate) struct Broker {
     pub(crate) tls_port: u16,
     /// Process of the broker.
     pub(crate) process: BrokerProcess,
+    /// Number of virtual hosts that exist.
+    existing_vhosts: usize,
+    /// Number of virtual hosts that tests have got.
     vhosts: AtomicUsize,
+    /// True while the memory alarm is raised or the process is suspended.
+    is_disturbed: AtomicBool,
 }
 
 impl Broker {
     /// Returns the broker that all non-destructive tests share.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Broker> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
+        SHARED.get_or_init(|| Self::start_with(SHARED_VHOSTS))
+    }
+
+    /// Returns a broker that no other test uses at the same time.
+    #[allow(dead_code, reason = "the benches have no use for it")]
+    pub(crate) fn exclusive() -> ExclusiveBroker {
+        let idle = IDLE.lock().unwrap().pop();
+        ExclusiveBroker(Some(idle.unwrap_or_else(Self::start)))
     }
 
     /// Starts a broker and waits until it accepts connections.
     pub(crate) fn start() -> Self {
+        Self::start_with(VHOSTS)
+    }
+
+    fn start_with(existing_vhosts: usize) -> Self {
         assert!(
             Path::new(BIN).join("rabbitmq-server").exists(),
             "this test needs RabbitMQ: run scripts/test, which installs Debian's rabbitmq-server"
         );
         let folder = tempfile::Builder::new().prefix("tidings-rabbitmq-").tempdir().unwrap().keep();
         let ports = free_ports();
-        set_up(&folder, ports);
+        set_up(&folder, ports, existing_vhosts);
         let [port, tls_port, ..] = ports;
-        let mut broker =
-            Self { process: BrokerProcess::of(&folder), folder, port, tls_port, vhosts: AtomicUsize::new(0) };
+        let mut broker = Self {
+            process: BrokerProcess::of(&folder),
+            folder,
+            port,
+            tls_port,
+            existing_vhosts,
+            vhosts: AtomicUsize::new(0),
+            is_disturbed: AtomicBool::new(false),
+        };
         broker.start_again();
         broker
     }
@@ -115,22 +143,26 @@ impl Broker {
 
     /// Suspends the process; its connections stay open.
     pub(crate) fn freeze(&self) {
+        self.is_disturbed.store(true, Ordering::Relaxed);
         self.process.signal("STOP");
     }
 
     /// Resumes the suspended process.
     pub(crate) fn thaw(&self) {
         self.process.signal("CONT");
+        self.is_disturbed.store(false, Ordering::Relaxed);
     }
 
     /// Raises the memory alarm, under which the broker accepts no messages from publishers.
     pub(crate) fn starve(&self) {
+        self.is_disturbed.store(true, Ordering::Relaxed);
         self.ctl(&["set_vm_memory_high_watermark", "absolute", "1000"]);
     }
 
     /// Clears the memory alarm.
     pub(crate) fn feed(&self) {
         self.ctl(&["set_vm_memory_high_watermark", "absolute", "2GB"]);
+        self.is_disturbed.store(false, Ordering::Relaxed);
     }
 
     /// Runs `rabbitmqctl` and returns its output.
@@ -152,11 +184,42 @@ impl Broker {
     pub(crate) fn vhost(&self) -> Vhost<'_> {
         let number = self.vhosts.fetch_add(1, Ordering::Relaxed);
         let name = format!("v{number}");
-        if number >= VHOSTS {
+        if number >= self.existing_vhosts {
             self.ctl(&["add_vhost", &name]);
             self.ctl(&["set_permissions", "--vhost", &name, "guest", ".*", ".*", ".*"]);
         }
         Vhost { broker: self, name }
+    }
+}
+
+/// Brokers that tests have returned.
+static IDLE: Mutex<Vec<Broker>> = Mutex::new(Vec::new());
+
+/// A broker that one test uses. When the test has passed, the next one gets the broker, unless it is stopped, suspended or
+/// under an alarm.
+#[allow(dead_code, reason = "the benches have no use for it")]
+pub(crate) struct ExclusiveBroker(Option<Broker>);
+
+impl Deref for ExclusiveBroker {
+    type Target = Broker;
+
+    fn deref(&self) -> &Broker {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl DerefMut for ExclusiveBroker {
+    fn deref_mut(&mut self) -> &mut Broker {
+        self.0.as_mut().unwrap()
+    }
+}
+
+impl Drop for ExclusiveBroker {
+    fn drop(&mut self) {
+        let broker = self.0.take().unwrap();
+        if !std::thread::panicking() && !broker.is_disturbed.load(Ordering::Relaxed) && answers(broker.port) {
+            IDLE.lock().unwrap().push(broker);
+        }
     }
 }
 
@@ -173,7 +236,7 @@ fn answers(port: u16) -> bool {
     answer().is_ok_and(|first: [u8; 1]| first == method_frame)
 }
 
-fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
+fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4], vhosts: usize) {
     for name in ["home", "mnesia", "log"] {
         fs::create_dir(folder.join(name)).unwrap();
     }
@@ -200,7 +263,7 @@ fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
              disk_free_limit.absolute = 100MB\nload_definitions = {at}/definitions.json\n"
         ),
     );
-    let vhosts: Vec<_> = (0..VHOSTS).map(|number| format!("v{number}")).chain(["/".to_owned()]).collect();
+    let vhosts: Vec<_> = (0..vhosts).map(|number| format!("v{number}")).chain(["/".to_owned()]).collect();
     let permission = |vhost| json!({ "user": "guest", "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*" });
     let definitions = json!({
         "users": [{
