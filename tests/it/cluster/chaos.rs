@@ -56,7 +56,7 @@ fn number(name: &str, usual: u64) -> u64 {
 fn faults(random: &mut fastrand::Rng) -> Vec<Fault> {
     let kinds = std::env::var("TIDINGS_TEST_FAULT_KINDS");
     let kinds = kinds.map_or(Fault::ALL.to_vec(), |names| names.split(',').map(Fault::named).collect());
-    let count = usize::try_from(number("TIDINGS_TEST_FAULTS", 12)).unwrap();
+    let count = usize::try_from(number("TIDINGS_TEST_FAULTS", 8)).unwrap();
     let mut faults = kinds.clone();
     random.shuffle(&mut faults);
     faults
@@ -225,7 +225,7 @@ async fn until_ready(gateways: &[impl std::ops::Deref<Target = Gateway>]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_lose_nothing_while_they_and_the_database_fail() {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    let count = number("TIDINGS_TEST_CHANGES", 4000);
+    let count = number("TIDINGS_TEST_CHANGES", 2500);
     let mut random = fastrand::Rng::with_seed(seed);
     let faults = faults(&mut random);
     eprintln!("SEED={seed}, {count} messages, {faults:?}");

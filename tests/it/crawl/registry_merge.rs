@@ -29,6 +29,7 @@ use crate::{
     },
     support::{
         journal_fixture::{OpenJournal, journal_file, verify_ok},
+        run_length::lengthened,
         tested_store::{empty_batch, every_store, write},
     },
 };
@@ -97,7 +98,7 @@ fn crawl_result_at_any_time_among_events_gives_the_same_registry() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let opened = OpenJournal::at(folder.path());
-    let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: lengthened(60), failure_persistence: None, ..ProptestConfig::default() };
     let cases = (
         prop::collection::vec(operation(), 1..20),
         prop::collection::vec(any::<u64>(), 48),
@@ -151,7 +152,8 @@ fn crawl_result_at_any_time_among_events_gives_the_same_registry() {
 #[test]
 fn crawl_result_survives_a_crash_after_any_message() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = ProptestConfig { cases: 30, max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
+    let config =
+        ProptestConfig { cases: lengthened(30), max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
     let cases =
         (prop::collection::vec(prop::collection::vec(operation(), 1..10), 4), prop::collection::vec(any::<u64>(), 48));
     let seeds = std::cell::Cell::new(0);

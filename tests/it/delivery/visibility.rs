@@ -13,7 +13,10 @@ use tidings::{
     model::{ContentLocation, Filter, ItemChange, Seq, Uri, is_public},
 };
 
-use crate::journal::registry_order::{RegistryFixture, arrival_order, drafts, operation};
+use crate::{
+    journal::registry_order::{RegistryFixture, arrival_order, drafts, operation},
+    support::run_length::lengthened,
+};
 
 /// Copy of a subscriber: its items, and their content URLs if it has received them.
 #[derive(Default)]
@@ -51,7 +54,7 @@ fn after(fixture: &RegistryFixture, after: Seq) -> Vec<Arc<RecordedChange>> {
 #[test]
 fn visibility_subscriber_ends_with_the_public_items() {
     let fixture = RegistryFixture::new();
-    let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: lengthened(400), failure_persistence: None, ..ProptestConfig::default() };
     let histories = (prop::collection::vec(operation(), 1..24), prop::collection::vec(any::<u64>(), 48), any::<bool>());
     let (case, noted) = (Cell::new(0), Cell::new(0));
     let filter = Filter { visibility: true, ..Filter::default() };

@@ -8,7 +8,10 @@ use tidings::{
     model::{Change, Draft, DraftTime, Seq, Timestamp, Uri},
 };
 
-use crate::journal::registry_order::{RegistryFixture, arrival_order, drafts, operation, visible_items};
+use crate::{
+    journal::registry_order::{RegistryFixture, arrival_order, drafts, operation, visible_items},
+    support::run_length::lengthened,
+};
 
 /// Reads a change as the harvest of a gateway passes it to the dialect.
 fn relayed(change: &Change) -> Draft {
@@ -34,7 +37,7 @@ fn changes(registry: &RegistryFixture) -> Vec<Change> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: lengthened(20), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn relayed_journal_has_the_same_changes_and_registry(

@@ -15,9 +15,10 @@ use crate::support::{
     harvest_fixture::run_to_end,
     journal_fixture::{configuration, journal_file, verify_ok},
     python,
+    run_length::lengthened,
 };
 
-const KILLS: u64 = 10;
+const KILLS: u64 = 6;
 
 struct Provider {
     python: PathBuf,
@@ -28,7 +29,7 @@ struct Provider {
 
 impl Provider {
     async fn start(folder: &Path) -> Self {
-        let python = python::environment("pyoai", &["pyoai==2.5.0", "lxml==6.1.3", "six==1.17.0"]);
+        let python = python::environment("pyoai");
         let (address, state) = (free_address(), folder.join("records.json"));
         let child = Self::spawn(&python, &address, &state);
         let provider = Self { python, address, state, child };
@@ -125,7 +126,7 @@ async fn changing_repository_and_registry_agree_after_kills_of_both() {
         provider.address
     );
     let config = configuration(folder.path(), &source);
-    for kill in 0..KILLS {
+    for kill in 0..lengthened(KILLS) {
         let mut gateway = Gateway::start_with(folder.path(), &["--config", &config]);
         wait_for_pages(&gateway, 4 + 5 * (kill % 4)).await;
         if kill % 2 == 0 {

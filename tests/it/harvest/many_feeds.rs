@@ -5,11 +5,12 @@ use std::{fmt::Write as _, fs, time::Instant};
 use crate::support::{
     gateway::{Gateway, PATIENCE},
     journal_fixture::configuration,
+    run_length::lengthened,
     scripted_feed::{FeedFixture, item, rss},
 };
 
 /// Number of feeds. A gateway has been run with 10 000, which differ from these in their number alone.
-const FEEDS: u32 = 2000;
+const FEEDS: u32 = 1000;
 
 /// Maximum memory of a feed, in KiB: 25, and as much again for the memory that the allocator keeps after the first runs.
 /// With clients of their own, feeds need 95 each.
@@ -55,9 +56,10 @@ async fn memory_with(feeds: u32, fixture: &FeedFixture, most: u64) -> u64 {
 #[tokio::test]
 async fn a_feed_needs_little_memory() {
     let fixture = FeedFixture::start("").await;
-    for number in 0..FEEDS {
+    let feeds = lengthened(FEEDS);
+    for number in 0..feeds {
         fixture.put_at(&format!("/{number}.xml"), &rss(&[item(2 * number, "One"), item(2 * number + 1, "Two")]));
     }
     let few = memory_with(10, &fixture, u64::MAX).await;
-    memory_with(FEEDS, &fixture, few + u64::from(FEEDS) * MOST_KIB).await;
+    memory_with(feeds, &fixture, few + u64::from(feeds) * MOST_KIB).await;
 }

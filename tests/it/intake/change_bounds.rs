@@ -8,6 +8,7 @@ use tidings::model::{Draft, json_size};
 use crate::support::{
     arbitrary,
     gateway::Gateway,
+    run_length::lengthened,
     subscription_fixture::{self, gateway},
 };
 
@@ -124,8 +125,11 @@ async fn byte_limit_quarantines_the_message() {
 
 #[test]
 fn json_size_bound_holds_for_every_change() {
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: lengthened(500),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     runner
         .run(&arbitrary::change(), |change| {
             let json = serde_json::to_vec(&change).unwrap().len();

@@ -24,6 +24,7 @@ use crate::{
     support::{
         gateway::Gateway,
         journal_fixture::{copy_files, journal_file, verify_ok},
+        run_length::lengthened,
     },
 };
 
@@ -66,7 +67,8 @@ pub(crate) fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
 fn registry_survives_a_crash_after_any_message() {
     const OBJECTS: usize = 5;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = ProptestConfig { cases: 40, max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
+    let config =
+        ProptestConfig { cases: lengthened(40), max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
     let mut runner = TestRunner::new(config);
     let cases = (
         prop::collection::vec(prop::collection::vec(operation(), 1..12), OBJECTS),

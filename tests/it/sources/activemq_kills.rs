@@ -19,7 +19,7 @@ use crate::support::{
 };
 
 /// Number of messages, half of them in the queue and half in the topic.
-const MESSAGES: u64 = 20_000;
+const MESSAGES: u64 = 8000;
 
 /// Number of concurrent senders for each destination.
 const SENDERS: u64 = 2;

@@ -16,6 +16,7 @@ use crate::support::{
     journal_fixture::{configuration, journal_file, verify_ok},
     rabbitmq::{Broker, Client},
     reconnecting_client::{Progress, ReceivedMessage, consume, publish},
+    run_length::lengthened,
 };
 
 const EXCHANGE: &str = "sfm_exchange";
@@ -99,7 +100,7 @@ async fn survive(kind: &str, count: usize, mut victims: Vec<Victim>) {
     let mut moments: Vec<usize> = victims.iter().map(|_| random.usize(1..count - count / 10)).collect();
     moments.sort_unstable();
 
-    let mut broker = Broker::start();
+    let mut broker = Broker::exclusive();
     let url = broker.vhost().url();
     let folder = tempfile::tempdir().unwrap();
     configuration(folder.path(), &lines(&url, kind));
@@ -173,11 +174,12 @@ async fn assert_complete(gateway: &Gateway, count: usize, progress: &Progress) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rabbitmq_and_gateway_kills_lose_nothing() {
     use Victim::{Broker, Gateway};
-    survive("classic", 50_000, vec![Broker, Broker, Broker, Gateway, Gateway]).await;
+    let victims = [Broker, Broker, Gateway, Gateway].repeat(lengthened(1));
+    survive("classic", lengthened(12_000), victims).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rabbitmq_kills_lose_nothing_with_quorum_queues() {
     use Victim::{Broker, Gateway};
-    survive("quorum", 5_000, vec![Broker, Broker, Gateway]).await;
+    survive("quorum", lengthened(3000), [Broker, Gateway].repeat(lengthened(1))).await;
 }

@@ -27,6 +27,7 @@
 //! | a reader of streams; one that moves between nodes; of the feed | [`event_stream`]; [`moving_readers`]; [`feed_reader`] |
 //! | load while the gateway is killed; clients that connect again | [`chaos`], [`message_load`]; [`reconnecting_client`] |
 //! | messages | [`fixtures`], [`fedora3_messages`], [`hoarder_sfm_fixture`], [`arbitrary`] (random values), [`unsettled`] |
+//! | a search, a kill loop or a flood that a variable makes longer | [`run_length`] |
 //! | a browser, Python, xmllint | [`browser`], [`python`], [`xmllint`] |
 //! | crawlers on D-Bus | [`xesam_fixture`] |
 //! | memory, threads and files of a process | [`resource_watch`] |
@@ -82,6 +83,7 @@ pub(crate) mod python;
 pub(crate) mod rabbitmq;
 pub(crate) mod reconnecting_client;
 pub(crate) mod resource_watch;
+pub(crate) mod run_length;
 pub(crate) mod s3;
 pub(crate) mod scripted_dataset;
 pub(crate) mod scripted_feed;

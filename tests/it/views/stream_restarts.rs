@@ -1,4 +1,4 @@
-//! Ten thousand changes pass while each reader disconnects, restarts and slows down at random and the gateway
+//! Thousands of changes pass while each reader disconnects, restarts and slows down at random and the gateway
 //! is killed twice. Every reader gets every change in order, and repeats only under the same identifier.
 
 use std::{sync::Arc, time::Duration};
@@ -9,15 +9,19 @@ use crate::support::{
     chaos::{ChaosGateway, ReceivedChanges},
     event_stream::Stream,
     gateway::{PATIENCE, client},
+    run_length::lengthened,
 };
 
-const COUNT: u64 = 10_000;
+/// Number of changes.
+fn count() -> u64 {
+    lengthened(4000)
+}
 
 /// Follows the stream until every change has arrived. Like an indexer it stores its cursor now and then, so
 /// that later changes are repeated after its restart.
 async fn follow(url: String, received: Arc<ReceivedChanges>, mut random: fastrand::Rng) {
     let (mut stored, mut last) = (0, 0);
-    'connections: while last < COUNT {
+    'connections: while last < count() {
         let http = client();
         if random.u8(..4) == 0 {
             // Restart with the stored cursor.
@@ -38,7 +42,7 @@ async fn follow(url: String, received: Arc<ReceivedChanges>, mut random: fastran
             assert_eq!(change["seq"], block.number());
             last = block.number();
             received.record(last, change["id"].as_str().unwrap());
-            if last == COUNT {
+            if last == count() {
                 break 'connections;
             }
             if random.u8(..) == 0 {
@@ -59,7 +63,7 @@ async fn follow(url: String, received: Arc<ReceivedChanges>, mut random: fastran
 async fn poll(url: String, received: Arc<ReceivedChanges>, mut random: fastrand::Rng) {
     let http = client();
     let (mut stored, mut last) = (0, 0);
-    while last < COUNT {
+    while last < count() {
         if random.u8(..20) == 0 {
             last = stored;
         }
@@ -99,12 +103,12 @@ async fn stream_and_poll_readers_survive_restarts_without_loss() {
             _ => tokio::spawn(poll(url, received, random)),
         });
     }
-    let gateway = chaos.run(COUNT, 2, &received_by_reader).await;
+    let gateway = chaos.run(count(), 2, &received_by_reader).await;
     for reader in readers {
         reader.await.unwrap();
     }
     let changes = gateway.changes().await;
-    assert_eq!(changes.len() as u64, COUNT);
+    assert_eq!(changes.len() as u64, count());
     for received in received_by_reader {
         eprintln!("{} came again", received.assert_complete(&changes));
     }
