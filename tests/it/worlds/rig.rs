@@ -217,7 +217,16 @@ impl Rig {
             if subscriptions.iter().all(|one| one["cursor"].as_u64() == Some(head)) {
                 return self.copies.lock().unwrap().clone();
             }
-            assert!(looks.wait().await, "the subscribers do not get change {head}: {list:#}");
+            if !looks.wait().await {
+                let changes = self.gateway.changes().await;
+                let after: Vec<_> = changes.iter().filter(|change| change["seq"].as_u64() > Some(head)).collect();
+                panic!(
+                    "the source is quiet at change {head}, and the subscribers are not there: {list:#}\n{} changes have \
+                     followed: {:#?}",
+                    after.len(),
+                    after.iter().take(3).collect::<Vec<_>>()
+                );
+            }
         }
     }
 }
