@@ -66,7 +66,7 @@ struct HarvestSummary {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     remarks: Vec<String>,
-    /// The present or newest run; absent before the first one.
+    /// The present or newest run; absent before the first one, and for a source of datasets, which has jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = RunView)]
     run: Option<RunView>,

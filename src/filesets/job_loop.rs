@@ -199,7 +199,7 @@ impl Tenure<'_> {
         if step.is_empty() && is_end && Instant::now() >= self.next_look {
             self.begin_due(&mut step).await?;
             show(self.activity().await?);
-            self.next_look += if self.pool.running.is_empty() { IDLE_POLL } else { BUSY_POLL };
+            self.next_look = Instant::now() + if self.pool.running.is_empty() { IDLE_POLL } else { BUSY_POLL };
         }
         let is_far = self.position.after.0 >= self.written.after.0.saturating_add(POSITION_CHANGES);
         if !step.is_empty() || is_far || self.position.version != self.written.version {

@@ -71,11 +71,7 @@ impl Readers {
         tasks.extend(partitions.into_iter().map(|open| Box::pin(self.read(open)) as BoxFuture<'_, _>));
         while let Some(ended) = tasks.next().await {
             match ended {
-                Ended::Failed(error) => {
-                    // A closed channel means that the session has ended.
-                    let _ = self.sender.send(Err(error)).await;
-                    return;
-                }
+                Ended::Failed(error) => return report(tasks, &self.sender, error).await,
                 Ended::Closed => return,
                 Ended::Discovered(partitions) => {
                     known.extend(partitions.iter().map(place));
@@ -181,6 +177,20 @@ impl Readers {
     }
 }
 
+/// Ends the tasks, and passes the error of one of them on.
+///
+/// A reader that waits for a place in the channel is before the error in its queue, and nobody polls it any more: without its
+/// end, the place would be its own for ever.
+async fn report<T>(
+    tasks: FuturesUnordered<BoxFuture<'_, Ended>>,
+    sender: &mpsc::Sender<Result<T, KafkaError>>,
+    error: KafkaError,
+) {
+    drop(tasks);
+    // A closed channel means that the session has ended.
+    let _ = sender.send(Err(error)).await;
+}
+
 /// Decodes the next piece of a response on a blocking thread.
 async fn decode(mut batches: Batches) -> Result<(Batches, Piece), KafkaError> {
     let decoding = tokio::task::spawn_blocking(move || {
@@ -201,4 +211,34 @@ fn message(topic: &Arc<str>, partition: i32, entry: Entry) -> Option<KafkaMessag
         Entry::Unreadable { offset, end, reason } => (offset, offset..end, Content::Unreadable { end, reason }),
     };
     Some(KafkaMessage { topic: Arc::clone(topic), partition, offset, batch, content })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::{BoxFuture, Ended, FuturesUnordered, KafkaError, StreamExt, mpsc, report};
+
+    #[tokio::test]
+    async fn error_arrives_although_another_reader_waits_for_a_place() {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let mut tasks: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
+        for message in 1..=2 {
+            let sender = sender.clone();
+            tasks.push(Box::pin(async move {
+                let _ = sender.send(Ok(message)).await;
+                std::future::pending().await
+            }));
+        }
+        // The first message takes the place, and the second one waits.
+        assert!(tasks.next().now_or_never().is_none());
+        let receive = async {
+            assert_eq!(receiver.recv().await.unwrap().unwrap(), 1);
+            receiver.recv().await.unwrap()
+        };
+        let error = KafkaError::Unavailable("lost".to_owned());
+        let both = async { tokio::join!(report(tasks, &sender, error), receive) };
+        let ((), received) = tokio::time::timeout(std::time::Duration::from_secs(10), both).await.unwrap();
+        assert_eq!(received.unwrap_err().to_string(), KafkaError::Unavailable("lost".to_owned()).to_string());
+    }
 }

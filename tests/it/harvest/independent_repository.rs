@@ -18,7 +18,7 @@ use crate::support::{
     run_length::lengthened,
 };
 
-const KILLS: u64 = 6;
+const KILLS: u64 = 10;
 
 struct Provider {
     python: PathBuf,
