@@ -290,7 +290,7 @@ async fn run_tenure(
                     tracing::debug!(duty = %request.name(), "this node has lost a duty; its work has stopped");
                     break;
                 }
-                () = &mut work => break,
+                () = tenure.while_trusted(work.as_mut()) => break,
                 () = &mut recalled, if !tenure.stop().is_cancelled() => tenure.stop().cancel(),
                 () = shared.leaving.cancelled(), if !tenure.stop().is_cancelled() => tenure.stop().cancel(),
             }

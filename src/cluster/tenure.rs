@@ -7,7 +7,11 @@
 //! Once the trust has ended, a renewal that succeeds after all does not restore it: some of the work may have stopped.
 //! The duty is given back, and taken again in a new tenure.
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +70,16 @@ impl Tenure {
         !self.distrust.is_cancelled()
     }
 
+    /// Does work while the node trusts its lease, and never polls it afterwards. A process that was suspended finds the events
+    /// of its work, such as the response to a request, before it finds that the timer of [`Tenure::untrusted`] has run out.
+    pub(super) async fn while_trusted(&self, mut work: Pin<&mut impl Future<Output = ()>>) {
+        let poll = |context: &mut Context<'_>| match self.is_trusted() {
+            true => work.as_mut().poll(context),
+            false => Poll::Pending,
+        };
+        std::future::poll_fn(poll).await;
+    }
+
     /// Waits until the node does not trust its lease any more; for ever if it has the duty for ever.
     pub(super) async fn untrusted(&self) {
         let Some(mut until) = self.trusted_until.clone() else { return std::future::pending().await };
@@ -82,6 +96,11 @@ impl Tenure {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::pin,
+        sync::atomic::{AtomicU32, Ordering},
+    };
+
     use super::{CancellationToken, Duration, Instant, Tenure, Term, trusted_until, watch};
 
     #[test]
@@ -100,6 +119,34 @@ mod tests {
         tenure.untrusted().await;
         assert!(now.elapsed() >= Duration::from_millis(60) && !tenure.is_trusted());
         assert!(Tenure::permanent(CancellationToken::new()).is_trusted());
+    }
+
+    #[tokio::test]
+    async fn work_is_not_polled_after_a_suspension() {
+        let (_until, trust) = watch::channel(Instant::now() + Duration::from_millis(50));
+        let tenure = Tenure::of(Term(uuid::Uuid::new_v4()), CancellationToken::new(), trust);
+        let (event, steps) = (tokio::sync::Notify::new(), AtomicU32::new(0));
+        let mut work = pin!(async {
+            loop {
+                event.notified().await;
+                steps.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let suspension = async {
+            event.notify_one();
+            tokio::task::yield_now().await;
+            assert_eq!(steps.load(Ordering::Relaxed), 1);
+            // No timer runs meanwhile, as if the process had been suspended.
+            std::thread::sleep(Duration::from_millis(100));
+            event.notify_one();
+            tokio::task::yield_now().await;
+        };
+        tokio::select! {
+            biased;
+            () = tenure.while_trusted(work.as_mut()) => unreachable!(),
+            () = suspension => {}
+        }
+        assert_eq!(steps.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
