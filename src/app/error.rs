@@ -1,6 +1,6 @@
 //! The error of a gateway that cannot start or has stopped.
 
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr};
 
 use crate::{
     cluster::JoinError,
@@ -53,16 +53,14 @@ pub enum ServeError {
     Tls(#[from] TlsError),
     /// SIGHUP cannot be handled.
     #[error("cannot handle SIGHUP: {0}")]
-    Hangup(std::io::Error),
+    Hangup(io::Error),
     /// The socket address cannot be listened on.
-    #[error(
-        "cannot listen on {address}: {error}; stop the process that uses it, or choose another address with --listen"
-    )]
+    #[error("cannot listen on {address}: {error}; {}", listen_remedy(*address, error.kind()))]
     Listen {
         /// Socket address.
         address: SocketAddr,
         /// Error of the operating system.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// The node cannot join the other nodes of the journal.
     #[error(transparent)]
@@ -79,4 +77,18 @@ pub enum ServeError {
     /// The recorder of metrics cannot be installed.
     #[error("cannot set up the metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
+}
+
+/// Returns what lets the gateway listen.
+fn listen_remedy(address: SocketAddr, error: io::ErrorKind) -> String {
+    match error {
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+            "ports below 1024 need root; choose another port with --listen, or put a proxy in front".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("this machine has no address {}; choose one of its own with --listen", address.ip())
+        }
+        io::ErrorKind::AddrInUse => "stop the process that uses it, or choose another address with --listen".to_owned(),
+        _ => "choose another address with --listen".to_owned(),
+    }
 }

@@ -16,6 +16,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{Endpoint, InvalidCaCertificates, read_ca_certificates};
+use crate::web::plain_tls_error;
 
 /// A stream of octets in both directions.
 pub trait AnyStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -106,7 +107,8 @@ pub async fn open(
     }
     let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| SocketError::Tls(error.to_string()))?;
     let connector = TlsConnector::from(Arc::new(tls_config(ca.map(Path::to_owned)).await?));
-    let stream = connector.connect(name, socket).await.map_err(|error| SocketError::Tls(error.to_string()))?;
+    let failed = |error: io::Error| SocketError::Tls(plain_tls_error(&error).unwrap_or_else(|| error.to_string()));
+    let stream = connector.connect(name, socket).await.map_err(failed)?;
     Ok((Box::new(stream), guard))
 }
 

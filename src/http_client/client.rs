@@ -23,6 +23,7 @@ use super::{
     resolve::{GuardedResolver, NameResolver, SystemResolver},
     tls_roots::{self, TlsRootsError},
 };
+use crate::web::plain_tls_error;
 
 /// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
@@ -389,7 +390,10 @@ pub fn describe_error(error: &reqwest::Error) -> String {
     while let Some(cause) = next {
         // These layers of the client add nothing to the cause.
         if !["client error (Connect)", "tcp connect error"].contains(&cause.to_string().as_str()) {
-            line = format!("{line}: {cause}");
+            line = match plain_tls_error(cause) {
+                Some(plain) => format!("{line}: {plain}"),
+                None => format!("{line}: {cause}"),
+            };
         }
         next = cause.source();
     }
