@@ -86,7 +86,7 @@ pub struct Gateway {
     cluster: Cluster,
     membership: Option<MembershipThread>,
     /// Tasks that are aborted when the gateway is dropped.
-    _background: [AbortOnDropHandle<()>; 4],
+    _background: [AbortOnDropHandle<()>; 5],
     writer: JournalThreads,
 }
 
@@ -171,8 +171,11 @@ impl Gateway {
             hub: hub.as_ref().map(|(hub, _)| hub.clone()),
             crawlers: target.as_ref().map(|(crawlers, _)| crawlers.clone()),
             metrics: metrics.clone(),
+            tls: tls.clone(),
         };
         let surfaces = surfaces::build(config, public_url.as_str(), parts);
+        let status = surfaces.status.clone().watch(stop_accepting.clone());
+        let status = spawn(&supervisor, Worker::Status, status);
         let limits = &config.limits;
         let request_limits = router::RequestLimits {
             body: limits.body_bytes,
@@ -220,7 +223,7 @@ impl Gateway {
             retention,
             cluster,
             membership,
-            _background: [signals, certificate_reload, notifications, metrics_upkeep],
+            _background: [signals, certificate_reload, notifications, metrics_upkeep, status],
             writer,
         })
     }

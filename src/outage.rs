@@ -23,6 +23,8 @@ pub(crate) struct Outage {
 struct Begun {
     at: Instant,
     failures: u64,
+    /// The newest error.
+    error: String,
 }
 
 impl Outage {
@@ -39,11 +41,12 @@ impl Outage {
         match &mut *state {
             Some(begun) => {
                 begun.failures += 1;
+                begun.error = error.to_string();
                 tracing::debug!(%error, "still cannot {}", self.work);
                 false
             }
             None => {
-                *state = Some(Begun { at: Instant::now(), failures: 1 });
+                *state = Some(Begun { at: Instant::now(), failures: 1, error: error.to_string() });
                 tracing::warn!(%error, "cannot {}; retrying", self.work);
                 true
             }
@@ -57,11 +60,19 @@ impl Outage {
         }
         let ended = self.lock().take();
         self.is_on.store(false, Ordering::Release);
-        ended.is_some_and(|Begun { at, failures }| {
+        ended.is_some_and(|Begun { at, failures, .. }| {
             let seconds = at.elapsed().as_secs_f64();
             tracing::info!(seconds, failures, "can {} again", self.work);
             true
         })
+    }
+
+    /// Returns the newest error while the outage lasts.
+    pub(crate) fn error(&self) -> Option<String> {
+        if !self.is_on.load(Ordering::Acquire) {
+            return None;
+        }
+        self.lock().as_ref().map(|begun| begun.error.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Begun>> {
@@ -78,8 +89,10 @@ mod tests {
         let outage = Outage::of("work");
         assert!(!outage.works());
         for _ in 0..2 {
+            assert_eq!(outage.error(), None);
             assert!(outage.failed(&"broken"));
             assert!(!outage.failed(&"still broken"));
+            assert_eq!(outage.error().as_deref(), Some("still broken"));
             assert!(outage.works() && !outage.works());
         }
     }

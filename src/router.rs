@@ -25,6 +25,7 @@ use crate::{
         quarantine::{self, Quarantine},
         registry::{self, RegistrySeeder},
         sources::{self, Sources},
+        status::{Status, view},
         subscriptions,
     },
     cluster::Cluster,
@@ -75,6 +76,8 @@ pub struct Surfaces {
     pub quarantine: Quarantine,
     /// Readiness checks.
     pub readiness: Readiness,
+    /// The status.
+    pub status: Status,
     /// The sources.
     pub sources: Sources,
     /// The harvests.
@@ -125,6 +128,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(objects::one), |all| all.changes.clone())
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
+        .add(Admin, routes!(view::show), |all| all.status.clone())
         .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
         .add(Admin, routes!(sources::list), |all| all.sources.clone())
         .add(Admin, routes!(harvests::list, harvests::add), |all| all.harvests.clone())

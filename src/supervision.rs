@@ -53,6 +53,8 @@ named_values! {
         Node = "node",
         /// Task that aggregates the metrics.
         Metrics = "metrics",
+        /// Task that looks for problems of the gateway.
+        Status = "status",
     }
 }
 

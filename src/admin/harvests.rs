@@ -159,7 +159,7 @@ impl RunView {
 
 impl HarvestSummary {
     fn of(harvest: &Harvest, view: HarvestView, run: Option<RunView>) -> Self {
-        let HarvestView { state, next, last_error, remarks } = view;
+        let HarvestView { state, next, last_error, remarks, .. } = view;
         Self {
             source: harvest.source.name().to_string(),
             from: harvest.made_by,

@@ -8,11 +8,15 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{journal_problem, sources::Sources};
+use super::{
+    journal_problem,
+    sources::Sources,
+    status::{ProblemView, Status},
+};
 use crate::{
     broker::ConnectionState,
     delivery::{SubscriptionState, Subscriptions},
-    journal::Journal,
+    journal::{Journal, subscriptions::MadeBy},
     model::{Seq, SubscriptionName},
     web::{MayRead, Problem, ProblemCode, problems},
 };
@@ -20,8 +24,8 @@ use crate::{
 /// Health of the gateway.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Health {
-    /// `ok`, `ready`, or `degraded`: readers and hooks are served, but a source is not connected or a subscription
-    /// fails.
+    /// `ok`, `ready`, or `degraded`: readers and hooks are served, but a problem of the level `error` exists, for example a
+    /// source that is not read.
     pub(super) status: &'static str,
     /// Number of the newest change.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,12 +39,16 @@ pub(super) struct Health {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub(super) subscriptions: Vec<SubscriptionHealth>,
+    /// Problems of the gateway, the worst first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(super) problems: Vec<ProblemView>,
 }
 
 impl Health {
     /// Creates a status without details.
     fn of_status(status: &'static str) -> Self {
-        Self { status, head: None, sources: Vec::new(), subscriptions: Vec::new() }
+        Self { status, head: None, sources: Vec::new(), subscriptions: Vec::new(), problems: Vec::new() }
     }
 }
 
@@ -71,10 +79,12 @@ pub struct Readiness {
     pub sources: Sources,
     /// The subscriptions.
     pub subscriptions: Subscriptions,
+    /// The problems.
+    pub status: Status,
 }
 
 impl Readiness {
-    /// Checks that the journal can be read and written, and finds unconnected sources and failing subscriptions.
+    /// Checks that the journal can be read and written, and finds problems.
     ///
     /// # Errors
     /// `unavailable` if the gateway is not ready; the detail says why.
@@ -87,9 +97,9 @@ impl Readiness {
         }
         self.journal.check_writable().await.map_err(journal_problem)?;
         let (sources, subscriptions) = (self.sources(), self.failing_subscriptions());
-        let all_connected = sources.iter().all(|source| source.state.is_healthy());
-        let status = if all_connected && subscriptions.is_empty() { "ready" } else { "degraded" };
-        Ok(Health { status, head: Some(head), sources, subscriptions })
+        let problems: Vec<_> = self.status.problems().into_iter().map(ProblemView::from).collect();
+        let status = if problems.iter().any(ProblemView::is_error) { "degraded" } else { "ready" };
+        Ok(Health { status, head: Some(head), sources, subscriptions, problems })
     }
 
     fn sources(&self) -> Vec<SourceHealth> {
@@ -100,8 +110,9 @@ impl Readiness {
     }
 
     fn failing_subscriptions(&self) -> Vec<SubscriptionHealth> {
-        let failing = self.subscriptions.failing().into_iter();
-        failing.map(|(name, state)| SubscriptionHealth { name, state }).collect()
+        let failing = self.subscriptions.health().into_iter();
+        let failing = failing.filter(|health| health.is_failing && health.made_by != MadeBy::Hub);
+        failing.map(|health| SubscriptionHealth { name: health.name, state: health.state }).collect()
     }
 }
 
@@ -121,8 +132,8 @@ pub async fn alive() -> Response {
 }
 
 /// Reports whether the journal can be read and a message of usual size can be written. After a failed write, the
-/// gateway is not ready until a message or a probe is written. A disconnected source or a failing subscription does
-/// not make the gateway unready, because readers and hooks are served; the status is then `degraded`. With access
+/// gateway is not ready until a message or a probe is written. A source that is not read or a subscription that fails
+/// does not make the gateway unready, because readers and hooks are served; the status is then `degraded`. With access
 /// control, the response contains details only for tokens with the scope `read`.
 ///
 /// # Errors

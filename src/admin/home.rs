@@ -15,7 +15,10 @@ use quick_xml::escape::escape;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::health::{Health, Readiness};
+use super::{
+    health::{Health, Readiness},
+    status::ProblemView,
+};
 use crate::{
     model::Seq,
     web::{MayRead, Problem, ProblemCode, best_media_type, page_policy, problems},
@@ -54,9 +57,9 @@ struct HomeView {
     /// Version of the program, for clients that may read.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
-    /// `ready`, `degraded` (a source is not connected or a subscription fails) or `unavailable`.
+    /// `ready`, `degraded` (there is a problem of the level `error`) or `unavailable`.
     status: &'static str,
-    /// Reason why the status is not `ready`, for clients that may read.
+    /// Reason why the status is not `ready`: all problems of the level `error`, for clients that may read.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// Number of the newest change, for clients that may read.
@@ -103,15 +106,10 @@ impl HomeView {
     }
 }
 
-/// Returns the sources that are not connected and the subscriptions that fail; `None` if there are none.
+/// Returns the problems because of which the gateway is degraded; `None` if there are none.
 fn degradation(health: &Health) -> Option<String> {
-    let disconnected = health.sources.iter().filter(|source| !source.state.is_healthy());
-    let sources: Vec<_> = disconnected.map(|source| source.name.as_str()).collect();
-    let subscriptions: Vec<_> = health.subscriptions.iter().map(|failing| failing.name.as_str()).collect();
-    let parts = [("these sources are not connected", sources), ("these subscriptions fail", subscriptions)];
-    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
-    let parts: Vec<_> = parts.map(|(title, names)| format!("{title}: {}", names.join(", "))).collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
+    let errors: Vec<_> = health.problems.iter().filter(|problem| problem.is_error()).map(ProblemView::text).collect();
+    (!errors.is_empty()).then(|| errors.join("; "))
 }
 
 problems!(Problems: NotAcceptable);
@@ -156,10 +154,8 @@ pub async fn page(
 mod tests {
     use super::{Health, HomeView, Problem, ProblemCode};
     use crate::{
-        admin::health::{SourceHealth, SubscriptionHealth},
-        broker::ConnectionState,
-        delivery::SubscriptionState,
-        model::SubscriptionName,
+        admin::status::problem::{ProblemKind, StatusProblem, Thing},
+        model::Timestamp,
     };
 
     #[test]
@@ -169,15 +165,18 @@ mod tests {
         assert!(page.contains("<strong>unavailable</strong>: &lt;b&gt;full&lt;/b&gt;"), "{page}");
         let page = HomeView::new(unavailable(), false).html();
         assert!(page.contains("<strong>unavailable</strong></p>") && !page.contains("full"), "{page}");
-        let disconnected = SourceHealth { name: "secret".to_owned(), state: ConnectionState::Connecting };
-        let failing =
-            SubscriptionHealth { name: SubscriptionName::parse("index").unwrap(), state: SubscriptionState::Retrying };
+        let problem = |kind, thing| StatusProblem { kind, thing, facts: "refused".to_owned(), since: Timestamp::EPOCH };
+        let problems = vec![
+            problem(ProblemKind::SourceNotRead, Thing::Source("secret".to_owned())).into(),
+            problem(ProblemKind::SubscriptionFails, Thing::Subscription("index".to_owned())).into(),
+            problem(ProblemKind::Quarantine, Thing::Source("secret".to_owned())).into(),
+        ];
         let health =
-            Health { status: "degraded", head: None, sources: vec![disconnected], subscriptions: vec![failing] };
+            Health { status: "degraded", head: None, sources: Vec::new(), subscriptions: Vec::new(), problems };
         let degraded = HomeView::new(Ok(health), true);
         assert_eq!(
             degraded.reason.unwrap(),
-            "these sources are not connected: secret; these subscriptions fail: index"
+            "the source secret is not read: refused; the subscription index does not deliver: refused"
         );
     }
 }

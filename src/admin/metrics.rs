@@ -171,6 +171,7 @@ mod tests {
                 "_subscriptions",
                 "_crawlers",
                 "_duties",
+                "_problems",
                 "_paused",
                 "_head",
                 "_up",

@@ -13,6 +13,7 @@ pub mod notifications;
 pub mod quarantine;
 pub mod registry;
 pub mod sources;
+pub mod status;
 pub mod subscriptions;
 
 use crate::{journal::JournalError, web::Problem};

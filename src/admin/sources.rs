@@ -32,6 +32,8 @@ pub struct ConfiguredSource {
     pub transport: &'static str,
     /// State of its connection to a broker, if it has one.
     pub connection: Option<Arc<ConnectionStatus>>,
+    /// Warning about its settings, if they may lose messages or secrets.
+    pub warning: Option<&'static str>,
     /// Whether senders post messages to `/hooks/NAME`.
     pub has_hook: bool,
 }
@@ -68,7 +70,7 @@ impl Sources {
 impl ConfiguredSource {
     fn harvested(harvest: &Harvest) -> Self {
         let (source, transport) = (Arc::clone(&harvest.source), harvest.transport);
-        Self { source, transport, connection: None, has_hook: false }
+        Self { source, transport, connection: None, warning: None, has_hook: false }
     }
 }
 
@@ -160,8 +162,8 @@ pub async fn list(State(sources): State<Sources>) -> Response {
 
 impl LookupView {
     fn of(status: EnrichmentStatus) -> Self {
-        let EnrichmentStatus { mode, url, waiting, incomplete, health: Health { circuit_open_for, last_error } } =
-            status;
+        let EnrichmentStatus { mode, url, waiting, incomplete, health } = status;
+        let Health { circuit_open_for, last_error, .. } = health;
         Self {
             mode: mode.name(),
             repository: url,

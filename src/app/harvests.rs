@@ -11,9 +11,8 @@ use crate::{
     files::{FileStore, FileStoreLocation},
     filesets::{IngestMonitor, JobContext},
     harvest::{
-        HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests, HarvestsHandle, Hours,
-        InvalidHarvest, Mode, ReadDefinition, Schedule, SharedClients, WorkSettings,
-        announcements::AnnouncementSettings,
+        HarvestLaunch, HarvestParts, HarvestSettings, HarvesterContext, Harvests, HarvestsHandle, InvalidHarvest, Mode,
+        ReadDefinition, Schedule, SharedClients, WorkSettings, announcements::AnnouncementSettings,
     },
     http_client::OutboundPolicy,
     intake::Source,
@@ -75,10 +74,7 @@ pub(super) async fn open(
 fn announcement_harvest(source: &SourceConfig, settings: &AnnouncementSettings) -> Result<HarvestParts, ServeError> {
     let refuse = |reason: String| ServeError::Source { name: settings.of.clone(), reason };
     let name = AnnouncementSettings::name(&settings.of).map_err(refuse)?;
-    let (schedule, kind) = (
-        Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() },
-        settings.clone(),
-    );
+    let (schedule, kind) = (Schedule::new(Mode::Periodic, EVERY, EVERY / 10), settings.clone());
     let limits = Default::default();
     // It reports nothing itself, so the dialect reads no message.
     let source = Source::new(name, source.dialect, source.settings.clone(), false, limits);

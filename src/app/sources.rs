@@ -107,7 +107,9 @@ pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Configure
         let status = || Arc::new(ConnectionStatus::new(format!("sources.{name}")));
         let connection = transport.broker().is_some().then(status);
         let has_hook = matches!(transport.connection, Connection::Hook);
-        let listed = ConfiguredSource { source: Arc::new(source), transport: transport.name, connection, has_hook };
+        let warning = transport.broker().and_then(|broker| broker.warning());
+        let (source, transport) = (Arc::new(source), transport.name);
+        let listed = ConfiguredSource { source, transport, connection, warning, has_hook };
         sources.insert(name.to_string(), listed);
     }
     Ok(sources)

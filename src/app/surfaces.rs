@@ -11,6 +11,7 @@ use crate::{
         quarantine::Quarantine,
         registry::RegistrySeeder,
         sources::{ConfiguredSource, Sources},
+        status::{Status, StatusParts},
     },
     config::{self, Config, MessageRate, SourceConfig},
     delivery::{Subscriptions, websub::Hub, xesam::Crawlers},
@@ -29,6 +30,7 @@ use crate::{
         live_readers::LiveReaders,
         service::{Hook, Service},
     },
+    web::Tls,
 };
 
 /// Parts of the gateway that routes show.
@@ -44,6 +46,7 @@ pub(super) struct SurfaceParts {
     pub(super) hub: Option<Hub>,
     pub(super) crawlers: Option<Crawlers>,
     pub(super) metrics: Metrics,
+    pub(super) tls: Option<Tls>,
 }
 
 /// Creates the view of the feed.
@@ -66,6 +69,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         hub,
         crawlers,
         metrics,
+        tls,
     } = parts;
     let intake = Intake::new(journal.clone());
     let http_sources: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.has_hook).collect();
@@ -78,6 +82,17 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     let http_sources =
         http_sources.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
     let sources = Sources { configured: Arc::new(sources), harvests: harvests.clone() };
+    let status = Status::new(StatusParts {
+        journal: journal.clone(),
+        sources: sources.clone(),
+        subscriptions: subscriptions.clone(),
+        nodes: nodes.clone(),
+        crawlers: crawlers.clone(),
+        access: Arc::new(config.access.clone()),
+        tls,
+        folder: config.journal.data.clone(),
+        public_url: public_url.to_owned(),
+    });
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
         source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
     };
@@ -94,7 +109,9 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
             journal: journal.clone(),
             sources: sources.clone(),
             subscriptions: subscriptions.clone(),
+            status: status.clone(),
         },
+        status,
         sources,
         subscriptions,
         harvests,

@@ -35,11 +35,13 @@ pub(super) struct GatewayError {
     pub(super) reason: String,
     /// Whether the same request may succeed later.
     pub(super) is_transient: bool,
+    /// Status of the response, if there was one.
+    pub(super) status: Option<StatusCode>,
 }
 
 impl GatewayError {
     fn permanent(reason: String) -> Self {
-        Self { reason, is_transient: false }
+        Self { reason, is_transient: false, status: None }
     }
 
     /// The response is not the JSON of a Tidings gateway.
@@ -48,7 +50,7 @@ impl GatewayError {
     }
 
     fn connection(error: &reqwest::Error) -> Self {
-        Self { reason: describe_error(error), is_transient: true }
+        Self { reason: describe_error(error), is_transient: true, status: None }
     }
 }
 
@@ -167,6 +169,7 @@ impl Gateway {
             _ if !status.is_success() => Err(GatewayError {
                 reason: describe_response(status, &response_body),
                 is_transient: is_transient(status),
+                status: Some(status),
             }),
             _ if response_body.is_empty() => Ok(Value::Null),
             _ => serde_json::from_slice(&response_body).map_err(|error| GatewayError::unexpected_body(&error)),

@@ -22,11 +22,13 @@ mod migrate;
 mod nodes;
 mod output;
 mod progress;
+mod quarantine;
 mod replay;
 mod repository;
 mod restore;
 mod seed_registry;
 mod serve;
+mod status;
 mod stop_signal;
 mod store_location;
 mod subscriptions;
@@ -62,8 +64,9 @@ Exit codes:
 
 /// Content change notification gateway: repository events in, one durable ordered journal, feeds out.
 ///
-/// Repositories send events over HTTP, AMQP or STOMP, each in its own dialect. Tidings converts every event to one
-/// model and appends it to its journal. It serves the changes as feeds and streams, and pushes them to subscribers.
+/// Repositories send events over HTTP, AMQP, STOMP or Kafka, each in its own dialect; Tidings harvests the others. It
+/// converts every event to one model and appends it to its journal. It serves the changes as feeds and streams, and
+/// pushes them to subscribers.
 #[derive(Parser)]
 #[command(name = "tidings", version = version(), after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
@@ -78,6 +81,8 @@ enum Command {
     Replay(replay::Replay),
     Tail(tail::Tail),
     Subscriptions(subscriptions::Subscriptions),
+    Status(status::Status),
+    Quarantine(quarantine::Quarantine),
     Nodes(nodes::Nodes),
     Harvests(harvests::Harvests),
     Files(files::Files),
@@ -143,6 +148,9 @@ enum Failure {
     /// The configuration is wrong: exit code 2.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    /// The command has printed what is wrong, and ends with this exit code.
+    #[error("what is wrong is printed")]
+    Printed(u8),
 }
 
 impl Failure {
@@ -150,6 +158,7 @@ impl Failure {
         match self {
             Self::Failed(_) => 1,
             Self::Usage(_) | Self::Config(_) => 2,
+            Self::Printed(code) => *code,
         }
     }
 }
@@ -162,6 +171,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Replay(replay) => replay.run(),
         Command::Tail(tail) => tail.run(),
         Command::Subscriptions(subscriptions) => subscriptions.run(),
+        Command::Status(status) => status.run(),
+        Command::Quarantine(quarantine) => quarantine.run(),
         Command::Nodes(nodes) => nodes.run(),
         Command::Harvests(harvests) => harvests.run(),
         Command::Files(files) => files.run(),
@@ -179,7 +190,9 @@ pub(crate) fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            say(&failure.to_string());
+            if !matches!(failure, Failure::Printed(_)) {
+                say(&failure.to_string());
+            }
             ExitCode::from(failure.exit_code())
         }
     }

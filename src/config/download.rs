@@ -8,7 +8,7 @@ use super::{
     value::Sources,
 };
 use crate::{
-    harvest::{HarvestSettings, Hours, Mode, Schedule, download::DownloadSettings},
+    harvest::{HarvestSettings, Mode, Schedule, download::DownloadSettings},
     model::{MediaRange, UrlPattern},
     settings::{Flag, List, Setting, Table, Text, Whole, settings},
 };
@@ -47,6 +47,6 @@ settings! {
 fn read(table: &Setting) -> Result<HarvestSettings, ConfigErrors> {
     let DownloadTable { of, urls, media_types, max_bytes, total_bytes, robots } = DownloadTable::read_part(table)?;
     let settings = DownloadSettings { of, urls, media_types, max_bytes, total_bytes, robots };
-    let schedule = Schedule { mode: Mode::Periodic, every: EVERY, jitter: EVERY / 10, hours: Hours::default() };
+    let schedule = Schedule::new(Mode::Periodic, EVERY, EVERY / 10);
     Ok(HarvestSettings { objects: None, schedule, kind: Arc::new(settings) })
 }

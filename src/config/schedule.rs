@@ -39,13 +39,17 @@ settings! {
         /// Hours in which runs begin, in UTC: "22:00-06:00", "mon-fri 20:00-24:00" or "sat,sun 00:00-24:00".
         /// Runs on request begin at once, and a run in progress continues. Default: all.
         hours: RunHours = Hours::default(),
+        /// Time since the end of the last complete run after which the harvest is overdue, which `/readyz` and
+        /// `tidings status` then show. Default: 48 hours more than `every`.
+        overdue_after: Option<Time>,
     }
 }
 
 /// Reads the schedule from the table of a source.
 pub(super) fn schedule(table: &Setting) -> Result<Schedule, SettingErrors> {
-    let ScheduleTable { mode, every, jitter, hours } = ScheduleTable::read_part(table)?;
-    Ok(Schedule { mode, every, jitter: jitter.unwrap_or(every / 10), hours })
+    let ScheduleTable { mode, every, jitter, hours, overdue_after } = ScheduleTable::read_part(table)?;
+    let default = Schedule::new(mode, every, jitter.unwrap_or(every / 10));
+    Ok(Schedule { hours, overdue_after: overdue_after.unwrap_or(default.overdue_after), ..default })
 }
 
 /// Place that is harvested.

@@ -40,7 +40,7 @@ pub use engine::EngineTimeouts;
 pub use runner::Runner;
 pub use start_position::{InvalidStartPosition, StartPosition};
 pub use status::{StatusSnapshot, SubscriptionState};
-pub use subscriptions::{MAX_SUBSCRIPTIONS, OperationError, SubscriptionInfo, Subscriptions};
+pub use subscriptions::{MAX_SUBSCRIPTIONS, OperationError, SubscriptionHealth, SubscriptionInfo, Subscriptions};
 
 use crate::{
     format::FormatKind,

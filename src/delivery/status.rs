@@ -11,29 +11,31 @@ use utoipa::ToSchema;
 use super::rate::DeliveryRate;
 use crate::model::{Seq, Timestamp};
 
-/// State of a subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schema(as = SubscriptionState)]
-pub enum SubscriptionState {
-    /// The subscription connects to its receiver, for the first time or after a failure.
-    Connecting,
-    /// The subscription delivers, or waits for changes.
-    Running,
-    /// The last attempt failed; it waits for the next one.
-    Retrying,
-    /// The subscription was paused.
-    Paused,
-    /// Its receiver wants no further messages.
-    Ended,
-    /// Retention has removed changes that it has not delivered.
-    FellBehind,
-    /// The configuration no longer defines it; its cursor is retained.
-    Orphaned,
-    /// Another node delivers it.
-    Elsewhere,
-    /// Its definition does not work, or its engine has failed because of a fault in the gateway.
-    Failed,
+named_values! {
+    /// State of a subscription.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+    #[serde(rename_all = "kebab-case")]
+    #[schema(as = SubscriptionState)]
+    pub enum SubscriptionState {
+        /// The subscription connects to its receiver, for the first time or after a failure.
+        Connecting = "connecting",
+        /// The subscription delivers, or waits for changes.
+        Running = "running",
+        /// The last attempt failed; it waits for the next one.
+        Retrying = "retrying",
+        /// The subscription was paused.
+        Paused = "paused",
+        /// Its receiver wants no further messages.
+        Ended = "ended",
+        /// Retention has removed changes that it has not delivered.
+        FellBehind = "fell-behind",
+        /// The configuration no longer defines it; its cursor is retained.
+        Orphaned = "orphaned",
+        /// Another node delivers it.
+        Elsewhere = "elsewhere",
+        /// Its definition does not work, or its engine has failed because of a fault in the gateway.
+        Failed = "failed",
+    }
 }
 
 /// Status of a subscription at one moment.

@@ -79,6 +79,25 @@ pub struct SubscriptionInfo {
     pub status: StatusSnapshot,
 }
 
+/// How a subscription does, without its definition.
+#[derive(Clone, Debug)]
+pub struct SubscriptionHealth {
+    /// Name.
+    pub name: SubscriptionName,
+    /// Origin of the definition.
+    pub made_by: MadeBy,
+    /// State.
+    pub state: SubscriptionState,
+    /// Whether the subscription should deliver and does not.
+    pub is_failing: bool,
+    /// Whether it was ended by its receiver, or paused because the receiver failed for too long.
+    pub is_ended: bool,
+    /// Number of dead letters.
+    pub dead_letters: u64,
+    /// Last error.
+    pub last_error: Option<String>,
+}
+
 /// Error of an operation on a subscription.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
@@ -174,14 +193,10 @@ impl Subscriptions {
         self.0.entries().iter().map(|(name, entry)| entry.info(name)).collect()
     }
 
-    /// Returns the failing subscriptions and their states, sorted by name. Omits paused subscriptions, and
-    /// those of WebSub subscribers, because the operator is not responsible for them.
+    /// Returns how all subscriptions do, sorted by name.
     #[must_use]
-    pub fn failing(&self) -> Vec<(SubscriptionName, SubscriptionState)> {
-        let entries = self.0.entries();
-        let of_others = entries.iter().filter(|(_, entry)| entry.made_by != MadeBy::Hub);
-        let states = of_others.map(|(name, entry)| (name.clone(), entry.status.snapshot()));
-        states.filter(|(_, status)| status.is_failing()).map(|(name, status)| (name, status.state)).collect()
+    pub fn health(&self) -> Vec<SubscriptionHealth> {
+        self.0.entries().iter().map(|(name, entry)| entry.health(name)).collect()
     }
 
     /// Returns one subscription.

@@ -136,6 +136,7 @@ impl Engine {
         self.pauses().wait_until_resumed(stop).await?;
         let newest = self.journal.harvest_runs(name.clone(), None, RECENT_RUNS).await?;
         metrics::last_complete(name, &newest);
+        self.status.learn(&newest);
         let interrupted = newest.first().filter(|run| run.state == RunState::Running);
         if interrupted.is_none() && self.wait_for_run(&newest, stop).await? == RunStart::Paused {
             return Ok(());
@@ -170,6 +171,9 @@ impl Engine {
         };
         self.log_end(&ended);
         metrics::ended(&ended);
+        if ended.state == RunState::Completed {
+            self.status.complete(ended.updated);
+        }
         Ok(())
     }
 

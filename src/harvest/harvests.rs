@@ -21,8 +21,9 @@ pub use self::{
     operations::HarvestOperationError,
 };
 use super::{
-    Engine, HarvestSettings, Harvester, HarvesterContext, Schedule, SetupError, Waits, datasets::JobRunner,
-    status::HarvestStatus,
+    Engine, HarvestSettings, Harvester, HarvesterContext, Schedule, SetupError, Waits,
+    datasets::JobRunner,
+    status::{HarvestState, HarvestStatus, HarvestView},
 };
 use crate::{
     cluster::workers::{WorkerHandle, WorkerLaunch},
@@ -32,7 +33,7 @@ use crate::{
         Journal, JournalError,
         subscriptions::{DefinitionText, MadeBy},
     },
-    model::SourceName,
+    model::{SourceName, Timestamp},
     transfer::HarvestBudget,
 };
 
@@ -123,6 +124,21 @@ impl Harvest {
     #[must_use]
     pub fn has_runs(&self) -> bool {
         self.harvester().is_some()
+    }
+
+    /// Returns the end of the last complete run, or the begin of the first run, if no run has been complete for too long.
+    #[must_use]
+    pub fn overdue_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let Work::Pages { schedule, .. } = &self.work else { return None };
+        let HarvestView { state, complete, .. } = self.status.view();
+        let has_more = matches!(state, HarvestState::Waiting | HarvestState::Running | HarvestState::Retrying);
+        complete.filter(|complete| has_more && schedule.is_overdue(*complete, now))
+    }
+
+    /// Returns by how many records the repository and the journal differed when their numbers were last compared.
+    #[must_use]
+    pub fn difference(&self) -> Option<u64> {
+        self.harvester()?.difference()
     }
 
     fn harvester(&self) -> Option<&Arc<dyn Harvester>> {

@@ -203,6 +203,12 @@ pub trait Harvester: Send + Sync {
         None
     }
 
+    /// Returns by how many records the repository and the journal differed when their numbers were last compared, if this
+    /// kind of harvest compares them.
+    fn difference(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns the time before which no run may begin after a complete one, because the server has asked for that.
     /// Runs on request begin earlier.
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {

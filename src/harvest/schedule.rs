@@ -14,6 +14,9 @@ const FIRST_FAILURE_WAIT: Duration = Duration::from_secs(60);
 /// Maximum wait after failed runs.
 const LONGEST_FAILURE_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Time beyond `every` after which a harvest is overdue by default.
+const OVERDUE_AFTER: Duration = Duration::from_secs(48 * 60 * 60);
+
 named_values! {
     /// Number of runs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +39,17 @@ pub struct Schedule {
     pub jitter: Duration,
     /// Hours in which runs begin, unless they are requested.
     pub hours: Hours,
+    /// Time since the last complete run after which the harvest is overdue.
+    pub overdue_after: Duration,
 }
 
 impl Schedule {
+    /// Creates a schedule without limits on the hours. A harvest is overdue two days after the next run was due.
+    #[must_use]
+    pub fn new(mode: Mode, every: Duration, jitter: Duration) -> Self {
+        Self { mode, every, jitter, hours: Hours::default(), overdue_after: every + OVERDUE_AFTER }
+    }
+
     /// Returns the time of the next run after the newest runs (newest first, none of them running); `None` if none is
     /// due without a request. `random` is between 0 and 1.
     #[must_use]
@@ -55,6 +66,12 @@ impl Schedule {
             }
         }
     }
+
+    /// Returns whether no run has been complete for too long, if the last complete one ended at this time.
+    #[must_use]
+    pub fn is_overdue(&self, complete: Timestamp, now: Timestamp) -> bool {
+        now > later(complete, self.overdue_after)
+    }
 }
 
 /// Returns the time `wait` after `time`.
@@ -65,7 +82,7 @@ fn later(time: Timestamp, wait: Duration) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, HarvestRun, Hours, Mode, RunState, Schedule, Timestamp};
+    use super::{Duration, HarvestRun, Mode, RunState, Schedule, Timestamp};
     use crate::{
         journal::harvest::{RunCounts, RunId},
         model::SourceName,
@@ -87,12 +104,7 @@ mod tests {
     }
 
     fn next(mode: Mode, states: &[RunState], random: f64) -> Option<i64> {
-        let schedule = Schedule {
-            mode,
-            every: Duration::from_secs(3600),
-            jitter: Duration::from_secs(360),
-            hours: Hours::default(),
-        };
+        let schedule = Schedule::new(mode, Duration::from_secs(3600), Duration::from_secs(360));
         let runs: Vec<_> = states.iter().copied().map(run).collect();
         schedule.next_run(&runs, random).map(Timestamp::millis)
     }

@@ -7,7 +7,10 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use crate::model::{Text, Timestamp};
+use crate::{
+    journal::harvest::{HarvestRun, RunState},
+    model::{Text, Timestamp},
+};
 
 named_values! {
     /// State of a harvest at this node.
@@ -42,6 +45,10 @@ pub struct HarvestView {
     pub last_error: Option<(Text, Timestamp)>,
     /// Facts about the repository that an administrator should know, from the newest run.
     pub remarks: Vec<Text>,
+    /// Last failure since a page was on disk, or since a run was complete, whatever runs have begun since.
+    pub failure: Option<(Text, Timestamp)>,
+    /// End of the last complete run, or the begin of the first one if none was complete.
+    pub complete: Option<Timestamp>,
 }
 
 /// Shared state of a harvest.
@@ -86,19 +93,38 @@ impl HarvestStatus {
     }
 
     pub(super) fn fail(&self, reason: Text) {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner).last_error = Some((reason, Timestamp::now()));
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.last_error = Some((reason, Timestamp::now()));
+        view.failure = view.last_error.clone();
     }
 
     /// Forgets a failure that no longer prevents progress.
     pub(super) fn recover(&self) {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner).last_error = None;
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        (view.last_error, view.failure) = (None, None);
     }
 
     /// Forgets the failures and remarks of earlier runs.
     pub(super) fn begin_run(&self) {
         self.is_urgent.store(false, Ordering::Relaxed);
-        *self.view.lock().unwrap_or_else(PoisonError::into_inner) =
-            HarvestView { state: HarvestState::Running, ..HarvestView::default() };
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let (failure, complete) = (view.failure.take(), view.complete.or_else(|| Some(Timestamp::now())));
+        *view = HarvestView { state: HarvestState::Running, failure, complete, ..HarvestView::default() };
+    }
+
+    /// Notes what the newest runs (newest first) say, if this node has not harvested since.
+    pub(super) fn learn(&self, newest: &[HarvestRun]) {
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let complete = newest.iter().find(|run| run.state == RunState::Completed).map(|run| run.updated);
+        view.complete = complete.or_else(|| newest.last().map(|run| run.started)).or(view.complete);
+        if let Some(run) = newest.first().filter(|run| run.state == RunState::Failed && view.failure.is_none()) {
+            view.failure = Some((run.reason.clone().unwrap_or_default(), run.updated));
+        }
+    }
+
+    /// Notes that a run is complete.
+    pub(super) fn complete(&self, at: Timestamp) {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).complete = Some(at);
     }
 
     /// Adds a remark; returns whether it is new.

@@ -74,6 +74,29 @@ pub(super) fn dropped(messages: u64) {
     counter!(QUARANTINE_DROPPED).increment(messages);
 }
 
+/// Reasons of failed calls.
+const REASONS: [&str; 11] = [
+    "full",
+    "read-only",
+    "io",
+    "displaced",
+    "unavailable",
+    "duty-lost",
+    "missing",
+    "damaged",
+    "refused",
+    "busy",
+    "closed",
+];
+
+/// Shows the series of failures, because a `rate()` query needs the initial zero.
+pub(super) fn register() {
+    for reason in REASONS {
+        counter!(FAILURES, "reason" => reason).increment(0);
+    }
+    counter!(QUARANTINE_DROPPED).increment(0);
+}
+
 pub(super) fn failed(error: &JournalError) {
     let reason = match error {
         JournalError::Store(StoreError::Full) => "full",
@@ -92,5 +115,6 @@ pub(super) fn failed(error: &JournalError) {
         // An outdated cursor is no failure of the journal.
         JournalError::Gone { .. } => return,
     };
+    debug_assert!(REASONS.contains(&reason));
     counter!(FAILURES, "reason" => reason).increment(1);
 }

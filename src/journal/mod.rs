@@ -158,6 +158,7 @@ impl Journal {
     ) -> Result<(Self, JournalThreads), StoreError> {
         let head = store.head()?;
         let tail = Arc::new(Tail::load(&*store, head, settings.tail)?);
+        metrics::register();
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
         let facts = Arc::new(JournalFacts::new(store.first()?, store.skipped_ranges()?));
@@ -355,6 +356,12 @@ impl Journal {
         self.store.identity()
     }
 
+    /// Returns the newest error while the journal cannot be read or written.
+    #[must_use]
+    pub fn outage(&self) -> Option<String> {
+        self.outages.error()
+    }
+
     /// Returns whether the writer is alive and its queue has room.
     #[must_use]
     pub fn accepts_commands(&self) -> bool {
@@ -367,7 +374,12 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub async fn check_writable(&self) -> Result<(), JournalError> {
-        self.read(Store::check_in_place).await?;
+        let store = Arc::clone(&self.store);
+        let check = tokio::task::spawn_blocking(move || store.check_in_place());
+        if let Err(error) = check.await.map_err(|_| JournalError::Closed)? {
+            return self.outages.read(Err(error.into()));
+        }
+        // Files in their place do not prove that the journal can be read, so they end no outage.
         if self.writable.is_proven() {
             return Ok(());
         }

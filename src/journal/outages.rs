@@ -18,6 +18,11 @@ impl Default for Outages {
 }
 
 impl Outages {
+    /// Returns the newest error while the journal cannot be read or written.
+    pub(super) fn error(&self) -> Option<String> {
+        self.writes.error().or_else(|| self.reads.error())
+    }
+
     /// Notes the outcome of a read, and returns it.
     pub(super) fn read<T>(&self, result: Result<T, JournalError>) -> Result<T, JournalError> {
         note(&self.reads, result)

@@ -46,6 +46,15 @@ pub struct QuarantineSize {
     pub bytes: u64,
 }
 
+/// Messages of one source in the quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuarantineShare {
+    /// Their size.
+    pub size: QuarantineSize,
+    /// Time of receipt of the newest one.
+    pub newest: Timestamp,
+}
+
 /// A message in the quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedMessage {

@@ -7,10 +7,10 @@ use foldhash::HashMap;
 
 use super::{
     Journal, JournalError, RecordedChange, metrics,
-    quarantine::{QuarantineId, QuarantinedMessage},
+    quarantine::{QuarantineId, QuarantineShare, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
     seed::CrawlProgress,
-    store::{IncompleteChange, IncompleteStore, ObjectSelection, Store, StoreError, StoredChange},
+    store::{IncompleteChange, IncompleteStore, ObjectSelection, QuarantineStore, Store, StoreError, StoredChange},
 };
 use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
 
@@ -205,6 +205,22 @@ impl Journal {
         limit: usize,
     ) -> Result<Vec<QuarantinedMessage>, JournalError> {
         self.read(move |store| store.quarantined_before(before, limit)).await
+    }
+
+    /// Returns the size of the quarantine.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn quarantine_size(&self) -> Result<QuarantineSize, JournalError> {
+        self.read(Store::quarantine_size).await
+    }
+
+    /// Returns the share of each source that has messages in the quarantine, by name. It reads the whole quarantine.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn quarantine_shares(&self) -> Result<BTreeMap<String, QuarantineShare>, JournalError> {
+        self.read(QuarantineStore::quarantine_shares).await
     }
 
     /// Returns one message of the quarantine with its body.

@@ -16,7 +16,10 @@ mod ldp;
 mod settings;
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -30,7 +33,7 @@ pub use settings::{BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySetting
 use self::{cache::ResponseCache, cached_requests::CachedRequests};
 use crate::{
     format::{Limits, RepositoryApi},
-    model::{Draft, LookupMark, MissingFacts},
+    model::{Draft, LookupMark, MissingFacts, Uri},
 };
 
 /// Health of a repository, for administrators.
@@ -40,6 +43,19 @@ pub struct Health {
     pub circuit_open_for: Option<Duration>,
     /// The last error and its time.
     pub last_error: Option<(String, DateTime<Utc>)>,
+    /// Whether a draft was looked up since the start.
+    pub has_asked: bool,
+    /// Objects since the start that are outside of the repository, if there are any.
+    pub foreign: Option<ForeignObjects>,
+}
+
+/// Objects that cannot be looked up, because they are outside of the repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignObjects {
+    /// Number of their events.
+    pub number: u64,
+    /// The first one.
+    pub example: Uri,
 }
 
 /// Lookups in the repository of one source.
@@ -49,6 +65,8 @@ pub struct Lookup {
     cache: ResponseCache,
     limits: Limits,
     last_error: Mutex<Option<(String, DateTime<Utc>)>>,
+    has_asked: AtomicBool,
+    foreign: Mutex<Option<ForeignObjects>>,
 }
 
 impl Lookup {
@@ -56,7 +74,8 @@ impl Lookup {
     #[must_use]
     pub fn new(mode: Mode, repository: Repository, limits: Limits) -> Self {
         let cache = ResponseCache::new(repository.settings().cached_answers);
-        Self { mode, repository, cache, limits, last_error: Mutex::default() }
+        let (last_error, has_asked, foreign) = (Mutex::default(), AtomicBool::default(), Mutex::default());
+        Self { mode, repository, cache, limits, last_error, has_asked, foreign }
     }
 
     /// Returns the policy for lookups that fail.
@@ -80,14 +99,24 @@ impl Lookup {
         if draft.lookup.missing == MissingFacts::Nothing {
             return Ok(());
         }
-        match self.request(draft, since).await {
+        let result = match self.request(draft, since).await {
             // A URI outside the repository can never be looked up, so do not wait for it.
             Err(LookupError::OutsideRepository) => {
                 draft.lookup.mark = Some(LookupMark::Foreign);
                 Ok(())
             }
             result => result.map_err(|error| self.failed(error)),
+        };
+        match draft.lookup.mark {
+            Some(LookupMark::Foreign) => self.note_foreign(&draft.object),
+            _ => self.has_asked.store(true, Ordering::Relaxed),
         }
+        result
+    }
+
+    fn note_foreign(&self, object: &Uri) {
+        let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        foreign.get_or_insert_with(|| ForeignObjects { number: 0, example: object.clone() }).number += 1;
     }
 
     /// Records an error for [`Lookup::health`] and returns it.
@@ -102,7 +131,9 @@ impl Lookup {
     #[must_use]
     pub fn health(&self) -> Health {
         let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Health { circuit_open_for: self.repository.circuit_open_for(), last_error }
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let has_asked = self.has_asked.load(Ordering::Relaxed);
+        Health { circuit_open_for: self.repository.circuit_open_for(), last_error, has_asked, foreign }
     }
 
     async fn request(&self, draft: &mut Draft, since: Instant) -> Result<(), LookupError> {

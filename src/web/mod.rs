@@ -31,6 +31,7 @@ mod site;
 mod spool;
 mod telemetry;
 mod tls;
+mod tls_errors;
 
 pub use accept::{accepts_gzip, best_media_type};
 pub use access::{Access, Rule, Scope, Token};
@@ -54,3 +55,4 @@ pub use site::{HostName, OwnSite};
 pub use spool::{MAX_IN_MEMORY, RenderPermit, Spool, SpoolWriter, spool_problem};
 pub use telemetry::{REQUEST_SECONDS, REQUESTS};
 pub use tls::{Tls, TlsError};
+pub use tls_errors::plain_tls_error;

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use chrono::{DateTime, Utc};
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -12,6 +13,7 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 use tokio_rustls::{Accept, TlsAcceptor};
+use x509_cert::{Certificate, der::Decode};
 
 /// Reason why a certificate and key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +59,15 @@ fn cause(error: &pem::Error) -> String {
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
-    current: Arc<RwLock<Arc<ServerConfig>>>,
+    current: Arc<RwLock<Loaded>>,
+}
+
+/// A certificate that is in use.
+#[derive(Clone, Debug)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// End of the certificate; `None` if it is unknown.
+    expires: Option<DateTime<Utc>>,
 }
 
 impl Tls {
@@ -80,16 +90,23 @@ impl Tls {
         Ok(())
     }
 
+    /// Returns the end of the certificate; `None` if it is unknown.
+    #[must_use]
+    pub fn expires(&self) -> Option<DateTime<Utc>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).expires
+    }
+
     /// Starts the handshake of a new connection.
     pub(super) fn accept(&self, stream: TcpStream) -> Accept<TcpStream> {
-        let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config);
         TlsAcceptor::from(current).accept(stream)
     }
 }
 
-fn load_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+fn load_config(certificate: &Path, key: &Path) -> Result<Loaded, TlsError> {
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| TlsError::Certificate { path: certificate.to_owned(), error })?;
+    let expires = chain.first().and_then(|first| expiry(first));
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::Key { path: key.to_owned(), error })?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -97,5 +114,12 @@ fn load_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsE
     let mut config =
         config.map_err(|error| TlsError::Pair { certificate: certificate.to_owned(), key: key.to_owned(), error })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Loaded { config: Arc::new(config), expires })
+}
+
+/// Returns the end of a certificate; `None` if it cannot be parsed.
+fn expiry(certificate: &CertificateDer<'_>) -> Option<DateTime<Utc>> {
+    let parsed = Certificate::from_der(certificate).ok()?;
+    let end = parsed.tbs_certificate.validity.not_after.to_unix_duration();
+    DateTime::from_timestamp(i64::try_from(end.as_secs()).ok()?, 0)
 }

@@ -20,6 +20,7 @@ mod lookups;
 mod project;
 mod shutdown;
 mod sources;
+mod status;
 mod support;
 mod telemetry;
 mod views;

@@ -2,6 +2,7 @@
 
 use super::{BUILD_INFO, Kind, Metric, START_TIME};
 use crate::{
+    admin::status,
     broker,
     cluster::metrics as cluster,
     delivery::{metrics as delivery, xesam::metrics as xesam},
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 51] = [
+pub const METRICS: [Metric; 52] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -294,6 +295,12 @@ pub const METRICS: [Metric; 51] = [
         kind: Kind::Gauge,
         labels: &[],
         about: "Number of changes of other nodes that this node has not read yet.",
+    },
+    Metric {
+        name: status::PROBLEMS,
+        kind: Kind::Gauge,
+        labels: &["code"],
+        about: "Present problems of this node, by code; docs/status.md lists them.",
     },
     Metric { name: BUILD_INFO, kind: Kind::Gauge, labels: &["version"], about: "Always 1; its label is the version." },
     Metric {

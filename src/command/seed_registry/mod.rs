@@ -144,7 +144,7 @@ impl SeedRegistry {
         })?;
         let stop = CancellationToken::new();
         let mut uploader = Uploader::new(gateway, name, self.publish.emit, self.retries, stop.clone());
-        let start = uploader.start(self.restart).await.map_err(|GatewayError { reason, is_transient }| {
+        let start = uploader.start(self.restart).await.map_err(|GatewayError { reason, is_transient, .. }| {
             let advice =
                 if is_transient { "; is it running? `tidings serve` starts it, --gateway names another" } else { "" };
             Failure::Failed(format!("cannot get the position of the crawl from the gateway at {url}: {reason}{advice}"))

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use super::SubscriptionInfo;
+use super::{SubscriptionHealth, SubscriptionInfo};
 use crate::{
     cluster::workers::WorkerHandle,
     delivery::{
@@ -97,6 +97,20 @@ impl Entry {
     /// Returns whether this node has the duty of the subscription.
     pub(super) fn is_held(&self) -> bool {
         self.is_held.load(Ordering::Relaxed)
+    }
+
+    /// Returns how the subscription does.
+    pub(super) fn health(&self, name: &SubscriptionName) -> SubscriptionHealth {
+        let status = self.status.snapshot();
+        SubscriptionHealth {
+            name: name.clone(),
+            made_by: self.made_by,
+            state: status.state,
+            is_failing: status.is_failing(),
+            is_ended: self.ended,
+            dead_letters: status.dead_letters,
+            last_error: status.last_error.map(|(_, error)| error),
+        }
     }
 
     /// Returns the subscription as the HTTP interface shows it.

@@ -74,7 +74,7 @@ impl Inner {
     /// Marks a subscription as paused after its engine has paused it.
     pub(in crate::delivery) fn pause_failed(&self, name: &SubscriptionName, reason: &str) {
         let _ = self.with(name, |entry| {
-            entry.paused = true;
+            (entry.paused, entry.ended) = (true, true);
             entry.status.set_stopped(SubscriptionState::Paused, reason);
         });
     }

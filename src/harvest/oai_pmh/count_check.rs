@@ -2,7 +2,7 @@
 //!
 //! A mark in the dates of the repository misses records that appear with old dates. A difference begins a complete list.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use super::{client::Arguments, harvest::OaiPmhHarvester, position::Position};
 use crate::{
@@ -77,7 +77,9 @@ impl OaiPmhHarvester {
                 differences
             }
         };
-        metrics::difference(&self.source, differences.iter().map(|difference| difference.records).sum());
+        let records = differences.iter().map(|difference| difference.records).sum();
+        self.difference.store(records, Ordering::Relaxed);
+        metrics::difference(&self.source, records);
         if differences.is_empty() {
             return Ok(false);
         }

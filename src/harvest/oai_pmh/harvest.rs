@@ -1,6 +1,9 @@
 //! The next request of a harvest, and the position after its response.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
@@ -46,11 +49,17 @@ pub(super) struct OaiPmhHarvester {
     pub(super) journal: Journal,
     pub(super) client: RepositoryClient,
     pub(super) max_record_bytes: usize,
+    /// Difference that the last count check has found, in records.
+    pub(super) difference: AtomicU64,
 }
 
 impl Harvester for OaiPmhHarvester {
     fn describe(&self) -> String {
         super::HarvesterSettings::describe(&self.settings)
+    }
+
+    fn difference(&self) -> Option<u64> {
+        Some(self.difference.load(Ordering::Relaxed))
     }
 
     fn page<'a>(&'a self, position: &'a str, attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>> {
@@ -165,7 +174,8 @@ impl OaiPmhHarvester {
             || self.is_full_list_due(&identity.deleted_record, position.full)
             || self.differs_in_number(position, &identity.deleted_record, &mut remarks).await?;
         if is_full {
-            position.counted = Some(Timestamp::now());
+            // If the numbers differed, the run after the list tells whether it has found the difference.
+            position.counted = (self.difference.load(Ordering::Relaxed) == 0).then(Timestamp::now);
         }
         let waiting = self.journal.listed_counts(self.source.clone(), pending_before()).await?.missing;
         let start = position.from.filter(|_| !is_full);

@@ -25,7 +25,7 @@ mod sweep;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -166,7 +166,15 @@ impl HarvesterSettings for OaiPmhSettings {
                 adoptable: (settings.formerly.is_none() && settings.public_url() != settings.url_without_query())
                     .then(|| settings.digest_of(&settings.url_without_query())),
             };
-            let harvester = OaiPmhHarvester { settings, place, source, journal, client, max_record_bytes };
+            let harvester = OaiPmhHarvester {
+                settings,
+                place,
+                source,
+                journal,
+                client,
+                max_record_bytes,
+                difference: AtomicU64::default(),
+            };
             Ok(Arc::new(harvester) as Arc<dyn Harvester>)
         })
     }

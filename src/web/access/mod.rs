@@ -16,7 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 
 use self::{signature::Signature, token::Credentials};
 use super::{
@@ -87,6 +87,11 @@ impl Access {
         let now = Utc::now();
         let is_expired = move |token: &&Token| token.expires.is_some_and(|expires| expires <= now);
         self.tokens.iter().filter(is_expired).map(|token| token.name.as_str())
+    }
+
+    /// Returns the tokens that expire, each with its end.
+    pub fn expiries(&self) -> impl Iterator<Item = (&str, DateTime<Utc>)> {
+        self.tokens.iter().filter_map(|token| Some((token.name.as_str(), token.expires?)))
     }
 
     /// Returns `true` if a token that has not expired grants this scope.

@@ -140,6 +140,12 @@ async fn trial(fault: Fault, lease: Duration) -> (Vec<Duration>, Duration) {
     until_spread(&journal, SUBSCRIPTIONS + 1, &["a", "b", "c"]).await;
     let (status, answer) = a.post("content-change", "application/json", event(1_000_000).to_string()).await;
     assert!(status == 200 || status == 201, "{status}: {answer}");
+    // After a silence of the database, readers try again after a pause.
+    let is_ready = async || {
+        let ready = a.http.get(format!("{}/readyz", a.url)).send().await.unwrap();
+        ready.status().is_success()
+    };
+    until("the node reads the journal", is_ready).await;
     let changes = a.changes().await;
     let numbers: Vec<_> = changes.iter().map(|change| change["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "no number is missing or given twice");

@@ -3,6 +3,7 @@
 mod check;
 mod gateway_url;
 mod help_and_exit_codes;
+mod quarantine;
 mod replay;
 mod subscriptions;
 mod tail;

@@ -7,8 +7,7 @@ use tidings::{
     files::{FileLinks, FileStoreLocation},
     format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
-        Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Hours, Mode, Schedule, SharedClients, Timeouts,
-        Waits,
+        Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Mode, Schedule, SharedClients, Timeouts, Waits,
         oai_pmh::{ListVerb, OaiPmhSettings},
         status::HarvestStatus,
     },
@@ -105,12 +104,7 @@ pub(crate) async fn run_once(
     max_record_bytes: usize,
     status: &Arc<HarvestStatus>,
 ) -> HarvestRun {
-    let schedule = Schedule {
-        mode: Mode::Once,
-        every: Duration::from_secs(3600),
-        jitter: Duration::ZERO,
-        hours: Hours::default(),
-    };
+    let schedule = Schedule::new(Mode::Once, Duration::from_secs(3600), Duration::ZERO);
     run_until(journal, settings, max_record_bytes, status, schedule, |_| true).await
 }
 
@@ -152,12 +146,7 @@ pub(crate) async fn run_until(
 /// Begins a run, and stops it when the stored position contains a text.
 pub(crate) async fn stop_at(journal: &OpenJournal, settings: &dyn HarvesterSettings, text: &str) {
     journal.journal.request_harvest(source()).await.unwrap();
-    let schedule = Schedule {
-        mode: Mode::Once,
-        every: Duration::from_secs(3600),
-        jitter: Duration::ZERO,
-        hours: Hours::default(),
-    };
+    let schedule = Schedule::new(Mode::Once, Duration::from_secs(3600), Duration::ZERO);
     let status = Arc::<HarvestStatus>::default();
     status.hurry();
     let engine = engine(journal, settings, 1 << 20, &status, schedule).await;

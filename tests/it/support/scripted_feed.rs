@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tidings::{
     harvest::{
-        Hours, Mode, Schedule, Timeouts,
+        Mode, Schedule, Timeouts,
         feed::{EntryMeaning, FeedSettings},
         status::{HarvestState, HarvestStatus},
     },
@@ -190,12 +190,7 @@ impl FeedFixture {
 
     /// Executes one run of a harvest with a run each second; returns the time of the next run.
     pub(crate) async fn next_run(&self) -> Timestamp {
-        let schedule = Schedule {
-            mode: Mode::Periodic,
-            every: Duration::from_secs(1),
-            jitter: Duration::ZERO,
-            hours: Hours::default(),
-        };
+        let schedule = Schedule::new(Mode::Periodic, Duration::from_secs(1), Duration::ZERO);
         let next = Mutex::new(None);
         run_until(&self.journal, &self.settings, self.max_record_bytes, &Arc::default(), schedule, |status| {
             let view = status.view();

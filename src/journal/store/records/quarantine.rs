@@ -1,6 +1,8 @@
 //! The table `quarantine`: its statements, and the reading of its messages. Each store counts the messages, and makes room
 //! for new ones, in its own way.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
 use super::{
@@ -8,7 +10,7 @@ use super::{
     value::{Cells, values},
 };
 use crate::journal::{
-    quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
+    quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineShare, QuarantineSize, QuarantinedMessage},
     store::{
         rows,
         shares::{OldestOf, QuarantineShares},
@@ -21,7 +23,8 @@ statements! {
     DELETE = "DELETE FROM quarantine WHERE id = $1 RETURNING source, size";
     /// The oldest messages of a source after an identifier.
     OLDEST = "SELECT id, size FROM quarantine WHERE source = $1 AND id > $2 ORDER BY id LIMIT $3";
-    SHARES = "SELECT source, count(*), CAST(sum(size) AS bigint) FROM quarantine GROUP BY source";
+    SHARES = "SELECT source, count(*), CAST(sum(size) AS bigint), max(received) FROM quarantine GROUP BY source
+        ORDER BY source";
     BEFORE = "SELECT id, received, source, content_type, headers, location, reason, size FROM quarantine
         WHERE id < $1 ORDER BY id DESC LIMIT $2";
     ONE = "SELECT id, received, source, content_type, headers, location, reason, size, body FROM quarantine
@@ -42,6 +45,18 @@ pub trait QuarantineStore: Records {
     ) -> Result<Vec<QuarantinedMessage>, StoreError> {
         let bound = before.map_or(u64::MAX, |id| id.0);
         read_all(self, &[Statement::new(BEFORE, values![bound, limit])], |row| read(row, Bytes::new()))
+    }
+
+    /// Returns the share of each source that has messages in the quarantine, by name. It reads the whole table.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn quarantine_shares(&self) -> Result<BTreeMap<String, QuarantineShare>, StoreError> {
+        let shares = read_all(self, &[shares()], |row| {
+            let size = QuarantineSize { messages: row.unsigned(1)?, bytes: row.unsigned(2)? };
+            Ok((row.text(0)?.to_owned(), QuarantineShare { size, newest: row.time(3)? }))
+        })?;
+        Ok(shares.into_iter().collect())
     }
 
     /// Returns one message of the quarantine with its body.

@@ -1,0 +1,94 @@
+//! Soundings: what no part publishes, and the gateway must ask a disk or the journal for. They are taken at intervals, so
+//! that a request for the status waits for neither.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::journal::{
+    Journal, JournalError,
+    quarantine::{QuarantineShare, QuarantineSize},
+};
+
+/// Least room on a disk, in bytes.
+const LEAST_ROOM: u64 = 1_000_000_000;
+
+/// Least share of a small disk that must be free: one of so many parts.
+const LEAST_PART: u64 = 10;
+
+/// What was found at the last sounding.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Soundings {
+    /// Room on the disk of the data folder; `None` if it is unknown.
+    pub(super) disk: Option<DiskRoom>,
+    /// Messages in the quarantine, by the names of their sources.
+    pub(super) quarantine: BTreeMap<String, QuarantineShare>,
+    /// Size of the quarantine for which the shares were read.
+    quarantine_size: QuarantineSize,
+}
+
+/// Room on a disk, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DiskRoom {
+    /// Room that this process can use.
+    pub(super) free: u64,
+    /// Size of the disk.
+    pub(super) size: u64,
+}
+
+impl DiskRoom {
+    /// Returns the room on the disk of a folder; `None` if it is unknown.
+    #[cfg(unix)]
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let disk = rustix::fs::statvfs(folder).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        Some(Self { free: bytes(disk.f_bavail), size: bytes(disk.f_blocks) })
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn of(_: &Path) -> Option<Self> {
+        None
+    }
+
+    /// Returns whether the room is a problem: less than 1 GB, and less than a tenth of a disk of up to 10 GB.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.free < LEAST_ROOM.min(self.size / LEAST_PART)
+    }
+}
+
+impl Soundings {
+    /// Asks the disk and the journal. Where one of them fails, the last answer stays, and the journal notes its outage.
+    pub(super) async fn take(&mut self, journal: &Journal, folder: &Path) {
+        let folder = folder.to_owned();
+        if let Ok(disk) = tokio::task::spawn_blocking(move || DiskRoom::of(&folder)).await {
+            self.disk = disk;
+        }
+        // The journal notes a failure as its outage, which is a problem by itself.
+        let _ = self.count_quarantine(journal).await;
+        if journal.outage().is_some() {
+            // A probe before the first failure would prove less than a message, and make the gateway ready without one.
+            let _ = journal.check_writable().await;
+        }
+    }
+
+    async fn count_quarantine(&mut self, journal: &Journal) -> Result<(), JournalError> {
+        // The size can be in memory, and would then prove that the journal can be read.
+        journal.stored_head().await?;
+        let size = journal.quarantine_size().await?;
+        if size != self.quarantine_size {
+            self.quarantine = journal.quarantine_shares().await?;
+            self.quarantine_size = size;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DiskRoom;
+
+    #[test]
+    fn room_is_scarce_below_a_gigabyte_or_a_tenth_of_a_small_disk() {
+        let is_scarce = |free, size| DiskRoom { free, size }.is_scarce();
+        assert!(is_scarce(999_999_999, 100_000_000_000) && !is_scarce(1_000_000_000, 100_000_000_000));
+        assert!(is_scarce(6_000_000, 64_000_000) && !is_scarce(7_000_000, 64_000_000));
+    }
+}

@@ -1,0 +1,173 @@
+//! The survey: the one place that finds problems, from the states that the parts of the gateway publish. It waits for
+//! nothing, and asks neither a disk nor a database.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{
+    StatusParts,
+    problem::{ProblemKind, Thing},
+    soundings::Soundings,
+};
+use crate::{
+    admin::sources::ConfiguredSource,
+    broker::ConnectionView,
+    delivery::{SubscriptionHealth, SubscriptionState},
+    harvest::{Harvest, status::HarvestState},
+    intake::EnrichmentStatus,
+    journal::subscriptions::MadeBy,
+    model::Timestamp,
+};
+
+/// Time before the end of a certificate or token at which it is a problem.
+const EXPIRES_SOON: TimeDelta = TimeDelta::days(14);
+
+/// A problem before it is known since when it exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) kind: ProblemKind,
+    pub(super) thing: Thing,
+    pub(super) facts: String,
+}
+
+impl Finding {
+    fn new(kind: ProblemKind, thing: Thing, facts: impl Into<String>) -> Self {
+        Self { kind, thing, facts: facts.into() }
+    }
+}
+
+/// Finds all present problems.
+pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime<Utc>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    found.extend(
+        parts.journal.outage().map(|reason| Finding::new(ProblemKind::JournalUnavailable, Thing::Gateway, reason)),
+    );
+    found.extend(disk(soundings));
+    found.extend(certificate(parts, now));
+    found.extend(tokens(parts, now));
+    for (name, configured) in &parts.sources.all() {
+        found.extend(source(name, configured, soundings));
+    }
+    found.extend(parts.sources.harvests.list().iter().flat_map(|listed| harvest(listed, now)));
+    found.extend(parts.subscriptions.health().iter().flat_map(subscription));
+    if let Some(crawlers) = &parts.crawlers {
+        let connection = crawlers.connection();
+        let facts = reason(&connection);
+        found.extend(
+            (!connection.state.is_healthy())
+                .then(|| Finding::new(ProblemKind::DbusDisconnected, Thing::Gateway, facts)),
+        );
+    }
+    found
+}
+
+fn disk(soundings: &Soundings) -> Option<Finding> {
+    let disk = soundings.disk.filter(super::soundings::DiskRoom::is_scarce)?;
+    Some(Finding::new(ProblemKind::DiskNearlyFull, Thing::Gateway, format!("{} MB are free", disk.free / 1_000_000)))
+}
+
+fn certificate(parts: &StatusParts, now: DateTime<Utc>) -> Option<Finding> {
+    let end = parts.tls.as_ref()?.expires()?;
+    let kind = expiry(end, now, ProblemKind::CertificateExpired, ProblemKind::CertificateExpires)?;
+    Some(Finding::new(kind, Thing::Gateway, format!("it ends on {}", end.format("%F at %R UTC"))))
+}
+
+fn tokens(parts: &StatusParts, now: DateTime<Utc>) -> Vec<Finding> {
+    let ending = parts.access.expiries().filter_map(|(name, end)| {
+        let kind = expiry(end, now, ProblemKind::TokenExpired, ProblemKind::TokenExpires)?;
+        Some(Finding::new(kind, Thing::Token(name.to_owned()), format!("it ends on {}", end.format("%F at %R UTC"))))
+    });
+    ending.collect()
+}
+
+/// Returns the kind of problem of something that ends at a time, if it is one.
+fn expiry(end: DateTime<Utc>, now: DateTime<Utc>, expired: ProblemKind, expires: ProblemKind) -> Option<ProblemKind> {
+    if end <= now { Some(expired) } else { (end - now <= EXPIRES_SOON).then_some(expires) }
+}
+
+fn source(name: &str, configured: &ConfiguredSource, soundings: &Soundings) -> Vec<Finding> {
+    let thing = || Thing::Source(name.to_owned());
+    let mut found = Vec::new();
+    if let Some(connection) = configured.connection.as_ref().map(|connection| connection.view()) {
+        if !connection.state.is_healthy() {
+            found.push(Finding::new(ProblemKind::SourceNotRead, thing(), reason(&connection)));
+        }
+        let warning = connection.warning.or_else(|| configured.warning.map(str::to_owned));
+        found.extend(warning.map(|warning| Finding::new(ProblemKind::SourceWarning, thing(), warning)));
+    }
+    if let Some(lookup) = configured.source.enrichment_status() {
+        found.extend(lookup_problem(&lookup).map(|(kind, facts)| Finding::new(kind, thing(), facts)));
+    }
+    if let Some(share) = soundings.quarantine.get(name) {
+        let (messages, newest) = (share.size.messages, share.newest);
+        let facts = format!("{}, the newest from {newest}", number(messages, "message"));
+        found.push(Finding::new(ProblemKind::Quarantine, thing(), facts));
+    }
+    found
+}
+
+/// Returns the last error of a connection, or its state.
+fn reason(connection: &ConnectionView) -> String {
+    match &connection.last_error {
+        Some(failure) => failure.reason.clone(),
+        None => connection.state.name().to_owned(),
+    }
+}
+
+fn lookup_problem(lookup: &EnrichmentStatus) -> Option<(ProblemKind, String)> {
+    let EnrichmentStatus { url, health, .. } = lookup;
+    if health.circuit_open_for.is_some() {
+        let reason = health.last_error.as_ref().map_or("", |(reason, _)| reason.as_str());
+        return Some((ProblemKind::LookupUnanswered, format!("{url}: {reason}")));
+    }
+    let foreign = health.foreign.as_ref().filter(|_| !health.has_asked)?;
+    Some((
+        ProblemKind::LookupForeign,
+        format!("{} such as {}, and the repository is {url}", number(foreign.number, "object"), foreign.example),
+    ))
+}
+
+fn harvest(harvest: &Harvest, now: DateTime<Utc>) -> Vec<Finding> {
+    let thing = || Thing::Source(harvest.source.name().to_string());
+    let view = harvest.status.view();
+    let mut found = Vec::new();
+    if matches!(view.state, HarvestState::Elsewhere | HarvestState::Stopped) {
+        return found;
+    }
+    found.extend(view.failure.map(|(reason, _)| Finding::new(ProblemKind::HarvestFails, thing(), reason.as_str())));
+    if let Some(since) = harvest.overdue_since(Timestamp::from_datetime(now)) {
+        found.push(Finding::new(
+            ProblemKind::HarvestOverdue,
+            thing(),
+            format!("the last complete run ended at {since}"),
+        ));
+    }
+    if let Some(records) = harvest.difference().filter(|records| *records > 0) {
+        found.push(Finding::new(ProblemKind::CountDiffers, thing(), format!("the numbers differ by {records}")));
+    }
+    found
+}
+
+/// Returns a number with its noun, in the plural if needed.
+fn number(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+fn subscription(health: &SubscriptionHealth) -> Vec<Finding> {
+    // The operator is not responsible for the subscribers of the hub.
+    if health.made_by == MadeBy::Hub {
+        return Vec::new();
+    }
+    let thing = || Thing::Subscription(health.name.to_string());
+    let reason = health.last_error.clone().unwrap_or_default();
+    let mut found = Vec::new();
+    if health.is_failing {
+        found.push(Finding::new(ProblemKind::SubscriptionFails, thing(), reason));
+    } else if health.state == SubscriptionState::Ended || (health.state == SubscriptionState::Paused && health.is_ended)
+    {
+        found.push(Finding::new(ProblemKind::SubscriptionEnded, thing(), reason));
+    }
+    if health.dead_letters > 0 {
+        found.push(Finding::new(ProblemKind::DeadLetters, thing(), number(health.dead_letters, "message")));
+    }
+    found
+}

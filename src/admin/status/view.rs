@@ -1,0 +1,200 @@
+//! `GET /status`: the document with everything that tells how the gateway does.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    Status, lock,
+    problem::{Level, ProblemKind, StatusProblem},
+};
+use crate::{
+    model::{Seq, Timestamp},
+    web::{Tls, problems},
+};
+
+/// How the gateway does.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Status)]
+#[serde(rename_all = "camelCase")]
+struct StatusView {
+    /// `ready`, or `degraded` while there is a problem of the level `error`.
+    status: &'static str,
+    /// Problems, the worst first.
+    problems: Vec<ProblemView>,
+    /// Version of the program.
+    version: &'static str,
+    /// Commit of the program, if its build knew it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    commit: Option<&'static str>,
+    /// Time of the start of this process.
+    started: Timestamp,
+    /// URL of the gateway for readers.
+    url: String,
+    /// Whether everybody may read, post and administer.
+    open: bool,
+    /// End of the certificate, if the gateway has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Timestamp, required = false)]
+    certificate_expires: Option<Timestamp>,
+    /// Tokens that expire.
+    tokens: Vec<TokenView>,
+    /// The journal.
+    journal: JournalView,
+    /// Sources with messages in the quarantine.
+    quarantine: Vec<QuarantineShareView>,
+    /// Number of sources with a broker, by the state of their connection.
+    connections: BTreeMap<&'static str, u64>,
+    /// Number of harvests, by state.
+    harvests: BTreeMap<&'static str, u64>,
+    /// Number of subscriptions, those of WebSub subscribers included, by state.
+    subscriptions: BTreeMap<&'static str, u64>,
+    /// Number of live nodes.
+    nodes: u64,
+}
+
+/// Something that an administrator should mend.
+#[derive(Serialize, ToSchema)]
+#[schema(as = StatusProblem)]
+pub struct ProblemView {
+    /// `error` if something does not work, or `warning`.
+    level: Level,
+    /// Code; docs/status.md lists them.
+    code: ProblemKind,
+    /// What it concerns: `gateway`, `source/NAME`, `subscription/NAME` or `token/NAME`.
+    thing: String,
+    /// Time at which this node has noticed it.
+    since: Timestamp,
+    /// One sentence about the problem.
+    text: String,
+    /// What mends it.
+    action: String,
+}
+
+/// Token that expires.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ExpiringToken)]
+struct TokenView {
+    /// Name of the token.
+    name: String,
+    /// Its end.
+    expires: Timestamp,
+}
+
+/// State of the journal.
+#[derive(Serialize, ToSchema)]
+#[schema(as = JournalStatus)]
+#[serde(rename_all = "camelCase")]
+struct JournalView {
+    /// Number of the oldest change.
+    first: Seq,
+    /// Number of the newest change.
+    head: Seq,
+    /// Room on the disk of the data folder, in bytes, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    free_bytes: Option<u64>,
+}
+
+/// Messages of a source in the quarantine.
+#[derive(Serialize, ToSchema)]
+#[schema(as = QuarantineShare)]
+struct QuarantineShareView {
+    /// Name of the source.
+    source: String,
+    /// Number of messages.
+    messages: u64,
+    /// Size of their bodies, in bytes.
+    bytes: u64,
+    /// Time of receipt of the newest message.
+    newest: Timestamp,
+}
+
+impl From<StatusProblem> for ProblemView {
+    fn from(problem: StatusProblem) -> Self {
+        let (text, action) = (problem.text(), problem.action());
+        let StatusProblem { kind, thing, since, .. } = problem;
+        Self { level: kind.level(), code: kind, thing: thing.to_string(), since, text, action }
+    }
+}
+
+impl ProblemView {
+    /// Returns whether something does not work because of the problem.
+    pub(in crate::admin) fn is_error(&self) -> bool {
+        self.level == Level::Error
+    }
+
+    /// Returns one sentence about the problem.
+    pub(in crate::admin) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Status {
+    fn view(&self) -> StatusView {
+        let problems: Vec<ProblemView> = self.problems().into_iter().map(ProblemView::from).collect();
+        let super::Inner { parts, started, soundings, .. } = &*self.0;
+        let soundings = lock(soundings).clone();
+        let quarantine = soundings.quarantine.into_iter().map(|(source, share)| QuarantineShareView {
+            source,
+            messages: share.size.messages,
+            bytes: share.size.bytes,
+            newest: share.newest,
+        });
+        let connections = parts.sources.configured.values().filter_map(|listed| listed.connection.as_ref());
+        let harvests = parts.sources.harvests.list();
+        StatusView {
+            status: if problems.iter().any(ProblemView::is_error) { "degraded" } else { "ready" },
+            problems,
+            version: env!("CARGO_PKG_VERSION"),
+            commit: option_env!("TIDINGS_COMMIT").filter(|commit| !commit.is_empty()),
+            started: *started,
+            url: parts.public_url.clone(),
+            open: parts.access.is_open(),
+            certificate_expires: parts.tls.as_ref().and_then(Tls::expires).map(Timestamp::from_datetime),
+            tokens: parts
+                .access
+                .expiries()
+                .map(|(name, end)| TokenView { name: name.to_owned(), expires: Timestamp::from_datetime(end) })
+                .collect(),
+            journal: JournalView {
+                first: parts.journal.first(),
+                head: parts.journal.head(),
+                free_bytes: soundings.disk.map(|disk| disk.free),
+            },
+            quarantine: quarantine.collect(),
+            connections: numbers(connections.map(|connection| connection.view().state.name())),
+            harvests: numbers(harvests.iter().map(|harvest| harvest.status.view().state.name())),
+            subscriptions: numbers(parts.subscriptions.health().iter().map(|health| health.state.name())),
+            nodes: parts.nodes.overview().nodes.len() as u64,
+        }
+    }
+}
+
+/// Counts equal names.
+fn numbers<N: Ord>(names: impl Iterator<Item = N>) -> BTreeMap<N, u64> {
+    let mut numbers = BTreeMap::new();
+    names.for_each(|name| *numbers.entry(name).or_default() += 1);
+    numbers
+}
+
+problems!(Problems:);
+
+/// The status of the gateway: what it does, and a list of all problems.
+#[utoipa::path(
+    get,
+    path = "/status",
+    operation_id = "getStatus",
+    tag = "administration",
+    responses((status = 200, description = "The status.", body = StatusView), Problems),
+)]
+pub async fn show(State(status): State<Status>) -> Response {
+    Json(status.view()).into_response()
+}

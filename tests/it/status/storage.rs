@@ -1,0 +1,35 @@
+//! The disk, the journal and the quarantine.
+
+use std::fs;
+
+use super::ObservedGateway;
+use crate::support::{small_disk::SmallDisk, subscription_fixture::event};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_disk_is_a_problem_before_and_after_the_last_byte() {
+    let disk = SmallDisk::of(64);
+    let observed = ObservedGateway::start_in(tempfile::tempdir().unwrap(), disk.path(), "");
+    fs::write(disk.path().join("large"), vec![0; 58 << 20]).unwrap();
+    observed.shows("disk-nearly-full", "gateway", "MB are free").await;
+    let filling = disk.fill();
+    let body = event(1).to_string();
+    let (status, answer) = observed.gateway.post("content-change", "application/json", body).await;
+    assert_eq!(status, 503, "{answer}");
+    observed.shows("journal-unavailable", "gateway", "full").await;
+    fs::remove_file(filling).unwrap();
+    fs::remove_file(disk.path().join("large")).unwrap();
+    observed.ends("journal-unavailable", "gateway").await;
+    observed.ends("disk-nearly-full", "gateway").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quarantined_message_is_a_problem_until_it_is_removed() {
+    let observed = ObservedGateway::start("");
+    let (status, answer) = observed.gateway.post("content-change", "application/json", "{").await;
+    assert_eq!(status, 400, "{answer}");
+    observed.shows("quarantine", "source/content-change", "1 message, the newest from").await;
+    let id = observed.gateway.json("/quarantine").await["messages"][0]["id"].as_u64().unwrap();
+    let message = format!("{}/quarantine/{id}", observed.gateway.url);
+    assert!(observed.gateway.http.delete(message).send().await.unwrap().status().is_success());
+    observed.ends("quarantine", "source/content-change").await;
+}
