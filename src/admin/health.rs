@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{
     journal_problem,
     sources::Sources,
-    status::{ProblemView, Status},
+    status::{ProblemView, Status, problem::StatusProblem},
 };
 use crate::{
     broker::ConnectionState,
@@ -39,7 +39,7 @@ pub(super) struct Health {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub(super) subscriptions: Vec<SubscriptionHealth>,
-    /// Problems of the gateway, the worst first.
+    /// Problems of the gateway, the worst first. `GET /status` has more about each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub(super) problems: Vec<ProblemView>,
@@ -97,7 +97,8 @@ impl Readiness {
         }
         self.journal.check_writable().await.map_err(journal_problem)?;
         let (sources, subscriptions) = (self.sources(), self.failing_subscriptions());
-        let problems: Vec<_> = self.status.problems().into_iter().map(ProblemView::from).collect();
+        let problems = self.status.problems().into_iter().map(StatusProblem::without_facts);
+        let problems: Vec<_> = problems.map(ProblemView::from).collect();
         let status = if problems.iter().any(ProblemView::is_error) { "degraded" } else { "ready" };
         Ok(Health { status, head: Some(head), sources, subscriptions, problems })
     }

@@ -22,7 +22,7 @@ use chrono::Utc;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    problem::{Level, ProblemKind, StatusProblem, Thing},
+    problem::{ProblemKind, StatusProblem, Thing},
     soundings::Soundings,
 };
 use super::sources::Sources;
@@ -163,10 +163,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn log_begin(problem: &StatusProblem) {
     let (code, text, action) = (problem.kind.name(), problem.text(), problem.action());
-    match problem.kind.level() {
-        Level::Error => tracing::error!(code, action, "problem: {text}"),
-        Level::Warning => tracing::warn!(code, action, "problem: {text}"),
-    }
+    tracing::warn!(code, action, "problem: {text}");
 }
 
 fn log_end(kind: ProblemKind, thing: &Thing, since: Timestamp, now: Timestamp) {

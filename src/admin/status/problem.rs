@@ -220,6 +220,12 @@ impl StatusProblem {
         self.kind.action().replace("NAME", self.thing.name())
     }
 
+    /// Returns the problem without facts, which can name hosts that only an administrator should know.
+    #[must_use]
+    pub fn without_facts(self) -> Self {
+        Self { facts: String::new(), ..self }
+    }
+
     /// Returns one sentence about the problem, without a full stop.
     #[must_use]
     pub fn text(&self) -> String {
