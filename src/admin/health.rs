@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{
     journal_problem,
     sources::Sources,
-    status::{ProblemView, Status, problem::StatusProblem},
+    status::{self, ProblemView, Status, problem::StatusProblem},
 };
 use crate::{
     broker::ConnectionState,
@@ -99,7 +99,7 @@ impl Readiness {
         let (sources, subscriptions) = (self.sources(), self.failing_subscriptions());
         let problems = self.status.problems().into_iter().map(StatusProblem::without_facts);
         let problems: Vec<_> = problems.map(ProblemView::from).collect();
-        let status = if problems.iter().any(ProblemView::is_error) { "degraded" } else { "ready" };
+        let status = status::state(&problems);
         Ok(Health { status, head: Some(head), sources, subscriptions, problems })
     }
 

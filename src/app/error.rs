@@ -92,3 +92,18 @@ fn listen_remedy(address: SocketAddr, error: io::ErrorKind) -> String {
         _ => "choose another address with --listen".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ServeError, io};
+
+    #[test]
+    fn remedy_fits_the_error_of_the_port() {
+        let message = |address: &str, kind: io::ErrorKind| {
+            ServeError::Listen { address: address.parse().unwrap(), error: kind.into() }.to_string()
+        };
+        assert!(message("127.0.0.1:80", io::ErrorKind::PermissionDenied).contains("ports below 1024 need root"));
+        assert!(message("10.9.9.9:8395", io::ErrorKind::AddrNotAvailable).contains("has no address 10.9.9.9"));
+        assert!(message("127.0.0.1:8395", io::ErrorKind::AddrInUse).contains("stop the process that uses it"));
+    }
+}

@@ -153,7 +153,7 @@ impl Action {
     async fn run(self, gateway: &Gateway) -> Result<(), CommandError> {
         match self {
             Self::List { filter, limit, json } => {
-                let messages = filter.messages(gateway, limit).await?;
+                let messages = filter.select(gateway, limit, Some).await?;
                 Ok(match json {
                     true => print(&Output::Json(&lines(&messages))),
                     false => print(&Output::Text(&table(&messages))),
@@ -193,13 +193,19 @@ impl Filter {
             && self.before.is_none_or(|before| received().is_some_and(|received| received < before))
     }
 
-    /// Returns at most `limit` selected messages, newest first.
-    async fn messages(&self, gateway: &Gateway, limit: usize) -> Result<Vec<Value>, GatewayError> {
+    /// Returns `part` of at most `limit` selected messages, newest first.
+    async fn select<T>(
+        &self,
+        gateway: &Gateway,
+        limit: usize,
+        part: impl Fn(Value) -> Option<T>,
+    ) -> Result<Vec<T>, GatewayError> {
         let (mut selected, mut path) = (Vec::new(), format!("/quarantine?limit={PAGE}"));
         loop {
             let mut page = gateway.request(Method::GET, &path, None).await?;
             let messages = page["messages"].as_array_mut().map(std::mem::take).unwrap_or_default();
-            selected.extend(messages.into_iter().filter(|message| self.selects(message)).take(limit - selected.len()));
+            let messages = messages.into_iter().filter(|message| self.selects(message));
+            selected.extend(messages.filter_map(&part).take(limit - selected.len()));
             match page["next"].as_u64() {
                 Some(next) if selected.len() < limit => path = format!("/quarantine?limit={PAGE}&before={next}"),
                 _ => return Ok(selected),
@@ -218,8 +224,10 @@ impl Selection {
             let reason = "name the messages: give identifiers, --source, --reason, --since, --before or --all";
             return Err(Failure::Usage(reason.to_owned()).into());
         }
-        let messages = self.filter.messages(gateway, usize::MAX).await?;
-        Ok(messages.iter().rev().filter_map(|message| message["id"].as_u64()).collect())
+        // Of a message only the identifier stays in memory.
+        let mut ids = self.filter.select(gateway, usize::MAX, |message| message["id"].as_u64()).await?;
+        ids.reverse();
+        Ok(ids)
     }
 }
 

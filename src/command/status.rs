@@ -9,7 +9,7 @@ use super::{
     columns::text,
     gateway::GatewayArgs,
     output::{cell, print},
-    runtime,
+    runtime, say,
 };
 
 const EXAMPLES: &str = "\
@@ -26,7 +26,7 @@ Exit codes:
   1  there are warnings
   2  something does not work, the gateway refused or cannot be reached, or the command is used wrongly";
 
-/// Show what is wrong with a gateway, and what mends it.
+/// Show the problems of a gateway, each with its remedy.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Status {
@@ -45,7 +45,13 @@ impl Status {
         let status = runtime.block_on(gateway.request(Method::GET, "/status", None));
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
-        let status = status.map_err(|error| Failure::Usage(format!("{at}: {}", error.reason)))?;
+        let status = match status {
+            Ok(status) => status,
+            Err(error) => {
+                say(&format!("{at}: {}", error.reason));
+                return Err(Failure::Printed(2));
+            }
+        };
         match json {
             true => print(&Output::Json(&format!("{status:#}\n"))),
             false => print(&Output::Text(&summary(&status))),

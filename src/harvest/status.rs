@@ -117,8 +117,15 @@ impl HarvestStatus {
         let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
         let complete = newest.iter().find(|run| run.state == RunState::Completed).map(|run| run.updated);
         view.complete = complete.or_else(|| newest.last().map(|run| run.started)).or(view.complete);
-        if let Some(run) = newest.first().filter(|run| run.state == RunState::Failed && view.failure.is_none()) {
-            view.failure = Some((run.reason.clone().unwrap_or_default(), run.updated));
+        // Another node may have harvested since.
+        let Some(run) = newest.first().filter(|run| view.failure.as_ref().is_none_or(|(_, at)| *at < run.updated))
+        else {
+            return;
+        };
+        match run.state {
+            RunState::Failed => view.failure = Some((run.reason.clone().unwrap_or_default(), run.updated)),
+            RunState::Completed => view.failure = None,
+            RunState::Running => {}
         }
     }
 

@@ -74,47 +74,49 @@ pub(super) fn dropped(messages: u64) {
     counter!(QUARANTINE_DROPPED).increment(messages);
 }
 
-/// Reasons of failed calls.
-const REASONS: [&str; 11] = [
-    "full",
-    "read-only",
-    "io",
-    "displaced",
-    "unavailable",
-    "duty-lost",
-    "missing",
-    "damaged",
-    "refused",
-    "busy",
-    "closed",
-];
+named_values! {
+    /// Reason of a failed call.
+    #[derive(Clone, Copy, Debug)]
+    enum FailureReason {
+        Full = "full",
+        ReadOnly = "read-only",
+        Io = "io",
+        Displaced = "displaced",
+        Unavailable = "unavailable",
+        DutyLost = "duty-lost",
+        Missing = "missing",
+        Damaged = "damaged",
+        Refused = "refused",
+        Busy = "busy",
+        Closed = "closed",
+    }
+}
 
 /// Shows the series of failures, because a `rate()` query needs the initial zero.
 pub(super) fn register() {
-    for reason in REASONS {
-        counter!(FAILURES, "reason" => reason).increment(0);
+    for reason in FailureReason::ALL {
+        counter!(FAILURES, "reason" => reason.name()).increment(0);
     }
     counter!(QUARANTINE_DROPPED).increment(0);
 }
 
 pub(super) fn failed(error: &JournalError) {
     let reason = match error {
-        JournalError::Store(StoreError::Full) => "full",
-        JournalError::Store(StoreError::ReadOnly(..)) => "read-only",
-        JournalError::Store(StoreError::Io(_)) => "io",
-        JournalError::Store(StoreError::Displaced(_)) => "displaced",
-        JournalError::Store(StoreError::Unavailable(_)) => "unavailable",
-        JournalError::Store(StoreError::DutyLost) => "duty-lost",
-        JournalError::Store(StoreError::Missing(_)) => "missing",
+        JournalError::Store(StoreError::Full) => FailureReason::Full,
+        JournalError::Store(StoreError::ReadOnly(..)) => FailureReason::ReadOnly,
+        JournalError::Store(StoreError::Io(_)) => FailureReason::Io,
+        JournalError::Store(StoreError::Displaced(_)) => FailureReason::Displaced,
+        JournalError::Store(StoreError::Unavailable(_)) => FailureReason::Unavailable,
+        JournalError::Store(StoreError::DutyLost) => FailureReason::DutyLost,
+        JournalError::Store(StoreError::Missing(_)) => FailureReason::Missing,
         JournalError::Store(
             StoreError::DamagedChange { .. } | StoreError::DamagedObject { .. } | StoreError::Damaged(_),
-        ) => "damaged",
-        JournalError::Store(StoreError::TooLarge(_) | StoreError::Refused(_)) => "refused",
-        JournalError::Busy(_) => "busy",
-        JournalError::Closed => "closed",
+        ) => FailureReason::Damaged,
+        JournalError::Store(StoreError::TooLarge(_) | StoreError::Refused(_)) => FailureReason::Refused,
+        JournalError::Busy(_) => FailureReason::Busy,
+        JournalError::Closed => FailureReason::Closed,
         // An outdated cursor is no failure of the journal.
         JournalError::Gone { .. } => return,
     };
-    debug_assert!(REASONS.contains(&reason));
-    counter!(FAILURES, "reason" => reason).increment(1);
+    counter!(FAILURES, "reason" => reason.name()).increment(1);
 }

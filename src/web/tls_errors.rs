@@ -26,11 +26,12 @@ pub fn plain_tls_error(error: &(dyn Error + 'static)) -> Option<String> {
             format!("its certificate begins on {}; is the clock of this machine right?", begin.format("%F"))
         }
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "its certificate is not signed by an authority that this machine knows".to_owned()
+            "its certificate is not signed by a trusted authority".to_owned()
         }
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the server does not speak TLS at this port".to_owned()
         }
+        // The library has no value of its own for this one.
         rustls::Error::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             "its certificate is that of a CA; make one for the server, or trust this one as a CA".to_owned()
         }

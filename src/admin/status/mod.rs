@@ -42,8 +42,8 @@ pub const PROBLEMS: &str = "tidings_problems";
 /// Interval at which problems are looked for, so that the log and the metrics have them although nobody asks.
 const SURVEY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of surveys between two soundings.
-const SURVEYS_PER_SOUNDING: u32 = 3;
+/// Wait between two soundings.
+const SOUNDING_WAIT: Duration = Duration::from_secs(3);
 
 /// Age at which a problem is logged, because a connection that opens is none for long.
 const LOG_AFTER_MILLIS: i64 = 2000;
@@ -103,9 +103,10 @@ impl Status {
     pub fn problems(&self) -> Vec<StatusProblem> {
         let now = Utc::now();
         let soundings = lock(&self.0.soundings).clone();
+        // Before the survey, so that no older one follows and ends a problem that exists.
+        let mut known = lock(&self.0.known);
         let found = survey::findings(&self.0.parts, &soundings, now);
         let now = Timestamp::from_datetime(now);
-        let mut known = lock(&self.0.known);
         let former = std::mem::take(&mut *known);
         let mut problems: Vec<_> = found
             .into_iter()
@@ -134,26 +135,34 @@ impl Status {
 
     /// Looks for problems, and asks the disk and the journal, until `stop` is cancelled.
     pub async fn watch(self, stop: CancellationToken) {
-        let _ = stop.run_until_cancelled(self.survey_at_intervals()).await;
+        // Side by side, because a disk or a database that does not answer holds up no survey.
+        let both = async { tokio::join!(self.survey_at_intervals(), self.sound_at_intervals()) };
+        let _ = stop.run_until_cancelled(both).await;
     }
 
     async fn survey_at_intervals(&self) {
         let mut ticks = tokio::time::interval(SURVEY_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut until_sounding = 0;
         loop {
             ticks.tick().await;
-            if until_sounding == 0 {
-                until_sounding = SURVEYS_PER_SOUNDING;
-                let mut soundings = lock(&self.0.soundings).clone();
-                soundings.take(&self.0.parts.journal, &self.0.parts.folder).await;
-                *lock(&self.0.soundings) = soundings;
-            }
-            until_sounding -= 1;
             // For the log and the metrics.
             drop(self.problems());
         }
     }
+
+    async fn sound_at_intervals(&self) {
+        let mut soundings = Soundings::default();
+        loop {
+            soundings.take(&self.0.parts.journal, &self.0.parts.folder).await;
+            lock(&self.0.soundings).clone_from(&soundings);
+            tokio::time::sleep(SOUNDING_WAIT).await;
+        }
+    }
+}
+
+/// Returns `degraded` if something does not work, and otherwise `ready`.
+pub(super) fn state(problems: &[ProblemView]) -> &'static str {
+    if problems.iter().any(ProblemView::is_error) { "degraded" } else { "ready" }
 }
 
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {

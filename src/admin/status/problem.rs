@@ -66,7 +66,7 @@ named_values! {
     }
 }
 
-/// What a problem concerns.
+/// Thing that has a problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thing {
     /// The gateway itself.
@@ -84,9 +84,9 @@ pub enum Thing {
 pub struct StatusProblem {
     /// Code.
     pub kind: ProblemKind,
-    /// What it concerns.
+    /// The thing that has it.
     pub thing: Thing,
-    /// What is known about it, such as the error of a broker. It follows the text after a colon.
+    /// Details, such as the error of a broker. They follow the text after a colon.
     pub facts: String,
     /// Time at which this node has noticed it.
     pub since: Timestamp,

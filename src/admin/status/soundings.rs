@@ -14,7 +14,7 @@ const LEAST_ROOM: u64 = 1_000_000_000;
 /// Least share of a small disk that must be free: one of so many parts.
 const LEAST_PART: u64 = 10;
 
-/// What was found at the last sounding.
+/// Facts of the last sounding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Soundings {
     /// Room on the disk of the data folder; `None` if it is unknown.

@@ -16,10 +16,14 @@ use crate::{
     intake::EnrichmentStatus,
     journal::subscriptions::MadeBy,
     model::Timestamp,
+    text,
 };
 
 /// Time before the end of a certificate or token at which it is a problem.
 const EXPIRES_SOON: TimeDelta = TimeDelta::days(14);
+
+/// Maximum length of the facts about a problem, in characters.
+const MAX_FACTS: usize = 500;
 
 /// A problem before it is known since when it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +34,9 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn new(kind: ProblemKind, thing: Thing, facts: impl Into<String>) -> Self {
-        Self { kind, thing, facts: facts.into() }
+    /// Creates a finding. Facts can come from partners, so they are one line of a bounded length.
+    fn new(kind: ProblemKind, thing: Thing, facts: impl AsRef<str>) -> Self {
+        Self { kind, thing, facts: text::line(facts.as_ref(), MAX_FACTS).to_string() }
     }
 }
 
@@ -45,8 +50,9 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     found.extend(certificate(parts, now));
     found.extend(tokens(parts, now));
     for (name, configured) in &parts.sources.all() {
-        found.extend(source(name, configured, soundings));
+        found.extend(source(name, configured));
     }
+    found.extend(quarantine(soundings));
     found.extend(parts.sources.harvests.list().iter().flat_map(|listed| harvest(listed, now)));
     found.extend(parts.subscriptions.health().iter().flat_map(subscription));
     if let Some(crawlers) = &parts.crawlers {
@@ -84,7 +90,15 @@ fn expiry(end: DateTime<Utc>, now: DateTime<Utc>, expired: ProblemKind, expires:
     if end <= now { Some(expired) } else { (end - now <= EXPIRES_SOON).then_some(expires) }
 }
 
-fn source(name: &str, configured: &ConfiguredSource, soundings: &Soundings) -> Vec<Finding> {
+/// Finds the sources with messages in the quarantine, also those that are no longer configured.
+fn quarantine(soundings: &Soundings) -> impl Iterator<Item = Finding> {
+    soundings.quarantine.iter().map(|(source, share)| {
+        let facts = format!("{}, the newest from {}", number(share.size.messages, "message"), share.newest);
+        Finding::new(ProblemKind::Quarantine, Thing::Source(source.clone()), facts)
+    })
+}
+
+fn source(name: &str, configured: &ConfiguredSource) -> Vec<Finding> {
     let thing = || Thing::Source(name.to_owned());
     let mut found = Vec::new();
     if let Some(connection) = configured.connection.as_ref().map(|connection| connection.view()) {
@@ -96,11 +110,6 @@ fn source(name: &str, configured: &ConfiguredSource, soundings: &Soundings) -> V
     }
     if let Some(lookup) = configured.source.enrichment_status() {
         found.extend(lookup_problem(&lookup).map(|(kind, facts)| Finding::new(kind, thing(), facts)));
-    }
-    if let Some(share) = soundings.quarantine.get(name) {
-        let (messages, newest) = (share.size.messages, share.newest);
-        let facts = format!("{}, the newest from {newest}", number(messages, "message"));
-        found.push(Finding::new(ProblemKind::Quarantine, thing(), facts));
     }
     found
 }
@@ -130,7 +139,8 @@ fn harvest(harvest: &Harvest, now: DateTime<Utc>) -> Vec<Finding> {
     let thing = || Thing::Source(harvest.source.name().to_string());
     let view = harvest.status.view();
     let mut found = Vec::new();
-    if matches!(view.state, HarvestState::Elsewhere | HarvestState::Stopped) {
+    // The node that harvests shows its problems, and a pause is what an administrator wants.
+    if matches!(view.state, HarvestState::Elsewhere | HarvestState::Stopped | HarvestState::Paused) {
         return found;
     }
     found.extend(view.failure.map(|(reason, _)| Finding::new(ProblemKind::HarvestFails, thing(), reason.as_str())));
@@ -138,7 +148,7 @@ fn harvest(harvest: &Harvest, now: DateTime<Utc>) -> Vec<Finding> {
         found.push(Finding::new(
             ProblemKind::HarvestOverdue,
             thing(),
-            format!("the last complete run ended at {since}"),
+            format!("no run has been complete since {since}"),
         ));
     }
     if let Some(records) = harvest.difference().filter(|records| *records > 0) {

@@ -1,4 +1,4 @@
-//! `GET /status`: the document with everything that tells how the gateway does.
+//! `GET /status`: the document about the whole gateway.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,14 @@ use utoipa::ToSchema;
 use super::{
     Status, lock,
     problem::{Level, ProblemKind, StatusProblem},
+    state,
 };
 use crate::{
     model::{Seq, Timestamp},
     web::{Tls, problems},
 };
 
-/// How the gateway does.
+/// Status of the gateway and of its parts.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Status)]
 #[serde(rename_all = "camelCase")]
@@ -68,13 +69,13 @@ pub struct ProblemView {
     level: Level,
     /// Code; docs/status.md lists them.
     code: ProblemKind,
-    /// What it concerns: `gateway`, `source/NAME`, `subscription/NAME` or `token/NAME`.
+    /// The thing that has the problem: `gateway`, `source/NAME`, `subscription/NAME` or `token/NAME`.
     thing: String,
     /// Time at which this node has noticed it.
     since: Timestamp,
     /// One sentence about the problem.
     text: String,
-    /// What mends it.
+    /// Remedy.
     action: String,
 }
 
@@ -151,7 +152,7 @@ impl Status {
         let connections = parts.sources.configured.values().filter_map(|listed| listed.connection.as_ref());
         let harvests = parts.sources.harvests.list();
         StatusView {
-            status: if problems.iter().any(ProblemView::is_error) { "degraded" } else { "ready" },
+            status: state(&problems),
             problems,
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("TIDINGS_COMMIT").filter(|commit| !commit.is_empty()),

@@ -79,7 +79,7 @@ const TABLE: [(&str, &[&str]); 34] = [
         "admin",
         &[
             "broker", "cluster", "delivery", "filesets", "harvest", "intake", "journal", "lookup", "model", "format",
-            "view", "web",
+            "text", "view", "web",
         ],
     ),
     (

@@ -33,3 +33,14 @@ async fn quarantined_message_is_a_problem_until_it_is_removed() {
     assert!(observed.gateway.http.delete(message).send().await.unwrap().status().is_success());
     observed.ends("quarantine", "source/content-change").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quarantine_of_a_source_that_is_no_longer_configured_is_a_problem() {
+    let data = tempfile::tempdir().unwrap();
+    let former = "[sources.former]\ntransport = \"http\"\ndialect = \"content-change\"\n";
+    let before = ObservedGateway::start_in(tempfile::tempdir().unwrap(), data.path(), former);
+    assert_eq!(before.gateway.post("former", "application/json", "{").await.0, 400);
+    assert!(before.gateway.stop().success());
+    let observed = ObservedGateway::start_in(tempfile::tempdir().unwrap(), data.path(), "");
+    observed.shows("quarantine", "source/former", "1 message").await;
+}
