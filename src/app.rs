@@ -11,19 +11,22 @@ mod harvests;
 mod hub;
 mod journal;
 mod nodes;
+mod process;
+mod reload;
 mod signals;
 mod sources;
 mod surfaces;
 
-use std::{io::Write, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use self::process::ProcessParts;
 use self::surfaces::SurfaceParts;
-pub use self::{error::ServeError, journal::connection_options};
+pub use self::{error::ServeError, journal::connection_options, process::serve, reload::ConfigSource};
 use crate::{
-    admin::metrics::Metrics,
+    admin::{metrics::Metrics, reload::ReloadConfig},
     cluster::{Cluster, MembershipThread},
     config::Config,
     delivery::{EngineTimeouts, Subscriptions},
@@ -48,20 +51,6 @@ const MAX_DELIVERY_DRAIN_TIME: Duration = Duration::from_secs(3);
 
 /// Interval at which measurements are aggregated into their histograms.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Runs the gateway until `stop` is cancelled.
-///
-/// # Errors
-/// When the gateway cannot start, or one of its threads or tasks has died.
-pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), ServeError> {
-    let gateway = Gateway::build(config, stop.cancelled_owned()).await?;
-    {
-        let mut out = std::io::stdout().lock();
-        // An unread standard output is no reason not to serve.
-        let _ = writeln!(out, "tidings is listening on {}", gateway.url()).and_then(|()| out.flush());
-    }
-    gateway.run().await
-}
 
 /// The journal, and the nodes that share it: what work under a duty needs.
 #[derive(Clone)]
@@ -100,6 +89,14 @@ impl Gateway {
         config: Config,
         stop_signal: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Self, ServeError> {
+        Self::build_in(config, &mut ProcessParts::default(), stop_signal).await
+    }
+
+    async fn build_in(
+        config: Config,
+        process: &mut ProcessParts,
+        stop_signal: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, ServeError> {
         let stop = CancellationToken::new();
         let supervisor = Supervisor::new(stop.child_token());
         let stop_accepting = supervisor.stop_token().clone();
@@ -108,25 +105,27 @@ impl Gateway {
             stop_accepting.cancel();
         };
         let signals = spawn(&supervisor, Worker::Signals, signals);
-        let result = Self::start(&config, stop, supervisor.clone(), signals).await;
+        let result = Self::start(&config, process, stop, supervisor.clone(), signals).await;
         // Any error may be the consequence of a death.
         result.map_err(|error| supervisor.death().map_or(error, |death| ServeError::Died(death.clone())))
     }
 
     async fn start(
         config: &Config,
+        process: &mut ProcessParts,
         stop: CancellationToken,
         supervisor: Supervisor,
         signals: AbortOnDropHandle<()>,
     ) -> Result<Self, ServeError> {
         let stop_accepting = supervisor.stop_token();
         let metrics = Metrics::install()?;
-        let sources = sources::set_up(config).await?;
+        let mut sources = sources::set_up(config).await?;
         let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
-        let certificate_reload = signals::reload_on_hangup(tls.clone(), &supervisor)?;
+        let reload = signals::reload_on_hangup(process.reloader.clone(), tls.clone(), &supervisor)?;
         let (journal, writer) = journal::open(config, &supervisor).await?;
+        sources::add_controls(&mut sources, &journal);
         let address = config.server.listen;
-        let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+        let listener = process.listen(address).await.map_err(|error| ServeError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
         let public_url = config.server.public_url_at(address);
         let (cluster, membership) = nodes::join(config, &journal, &sources, &supervisor).await?;
@@ -172,6 +171,10 @@ impl Gateway {
             crawlers: target.as_ref().map(|(crawlers, _)| crawlers.clone()),
             metrics: metrics.clone(),
             tls: tls.clone(),
+            reload: process.reloader.clone().map(|reloader| {
+                let tls = tls.clone();
+                Arc::new(move || signals::reload(&reloader, tls.as_ref())) as ReloadConfig
+            }),
         };
         let surfaces = surfaces::build(config, public_url.as_str(), parts);
         let status = surfaces.status.clone().watch(stop_accepting.clone());
@@ -223,7 +226,7 @@ impl Gateway {
             retention,
             cluster,
             membership,
-            _background: [signals, certificate_reload, notifications, metrics_upkeep, status],
+            _background: [signals, reload, notifications, metrics_upkeep, status],
             writer,
         })
     }

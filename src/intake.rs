@@ -50,6 +50,7 @@ use crate::{
         settle::SourcePolicy,
     },
     lookup::{Lookup, LookupError},
+    message_rate::MessageRate,
     model::{Draft, Text, Timestamp},
 };
 use enrichment::{Enricher, WaitPolicy};
@@ -66,6 +67,7 @@ pub struct Source {
     dialect: Box<dyn Dialect>,
     limits: Limits,
     counts: Counts,
+    rate: Mutex<MessageRate>,
     /// Enrichment from the source's repository; `None` if lookups are off.
     enricher: Option<Enricher>,
     /// Counters of [`EVENTS`] by outcome, cached because finding a series costs more than incrementing it.
@@ -149,7 +151,8 @@ impl Source {
             (outcome, counter)
         });
         let (counts, series) = (Counts::default(), series.into());
-        Ok(Self { policy, kind, dialect, limits, counts, enricher: None, series, rejected_sets: Mutex::default() })
+        let (rate, rejected_sets) = (Mutex::new(MessageRate::new(Instant::now().into_std())), Mutex::default());
+        Ok(Self { policy, kind, dialect, limits, counts, rate, enricher: None, series, rejected_sets })
     }
 
     /// Enables lookups in the source's repository.
@@ -175,6 +178,17 @@ impl Source {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Returns the recent number of messages per second on this node.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.lock_rate().per_second(Instant::now().into_std())
+    }
+
+    fn lock_rate(&self) -> MutexGuard<'_, MessageRate> {
+        // Every change is complete before the lock is released, even if a thread panics.
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_rejected_sets(&self) -> MutexGuard<'_, RejectedSets> {
@@ -244,6 +258,7 @@ impl Source {
             Outcome::Quarantined => &self.counts.quarantined,
         };
         count.fetch_add(messages, Ordering::Relaxed);
+        self.lock_rate().count(Instant::now().into_std(), messages);
         if let Some(counter) = self.series.get(&outcome) {
             counter.increment(messages);
         }

@@ -80,6 +80,7 @@ pub mod files;
 pub mod filesets;
 pub mod http_client;
 pub mod kafka;
+pub mod message_rate;
 pub mod retry;
 pub mod settings;
 pub mod stomp;

@@ -24,6 +24,8 @@ use crate::{
         nodes, notifications,
         quarantine::{self, Quarantine},
         registry::{self, RegistrySeeder},
+        reload::{self, ReloadConfig},
+        single_changes,
         sources::{self, Sources},
         status::{Status, view},
         subscriptions,
@@ -76,6 +78,8 @@ pub struct Surfaces {
     pub quarantine: Quarantine,
     /// Readiness checks.
     pub readiness: Readiness,
+    /// The reload of the configuration, if there is one.
+    pub reload: Option<ReloadConfig>,
     /// The status.
     pub status: Status,
     /// The sources.
@@ -129,8 +133,13 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(view::show), |all| all.status.clone())
+        .add(Admin, routes!(reload::reload), |all| all.reload.clone())
         .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
         .add(Admin, routes!(sources::list), |all| all.sources.clone())
+        .add(Admin, routes!(sources::one), |all| all.sources.clone())
+        .add(Admin, routes!(sources::pause), |all| all.sources.clone())
+        .add(Admin, routes!(sources::resume), |all| all.sources.clone())
+        .add(Admin, routes!(sources::reconnect), |all| all.sources.clone())
         .add(Admin, routes!(harvests::list, harvests::add), |all| all.harvests.clone())
         .add(Admin, routes!(harvests::one, harvests::remove), |all| all.harvests.clone())
         .add(Admin, routes!(harvests::pause), |all| all.harvests.clone())
@@ -153,6 +162,8 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(subscriptions::pause), |all| all.subscriptions.clone())
         .add(Admin, routes!(subscriptions::resume), |all| all.subscriptions.clone())
         .add(Admin, routes!(subscriptions::rewind), |all| all.subscriptions.clone())
+        .add(Admin, routes!(single_changes::send), |all| all.subscriptions.clone())
+        .add(Admin, routes!(single_changes::skip), |all| all.subscriptions.clone())
         .add(Admin, routes!(attempts::list), |all| all.subscriptions.clone())
         .add(Admin, routes!(dead_letters::list, dead_letters::delete_all), |all| all.subscriptions.clone())
         .add(Admin, routes!(dead_letters::replay_all), |all| all.subscriptions.clone())

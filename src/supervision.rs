@@ -27,8 +27,8 @@ named_values! {
         JournalFollower = "journal-follower",
         /// Task that waits for the request to stop.
         Signals = "signals",
-        /// Task that reloads the certificate at SIGHUP.
-        CertificateReload = "certificate-reload",
+        /// Task that reloads the configuration at SIGHUP.
+        Reload = "reload",
         /// Task that reads a source from its broker.
         Source = "source",
         /// Task that starts the harvests.

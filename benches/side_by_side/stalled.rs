@@ -143,7 +143,7 @@ impl Bench {
 
     fn pause(&self) {
         for stalled in STALLED {
-            self.runtime.block_on(self.subscriptions.pause(&name(stalled))).unwrap();
+            self.runtime.block_on(self.subscriptions.pause(&name(stalled), "the bench".into())).unwrap();
         }
     }
 

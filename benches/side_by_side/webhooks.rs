@@ -68,7 +68,7 @@ pub(crate) fn measure() {
     let stop = CancellationToken::new();
     let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10), Supervisor::default()));
     for name in ["ordered", "parallel"] {
-        runtime.block_on(subscriptions.pause(&self::name(name))).unwrap();
+        runtime.block_on(subscriptions.pause(&self::name(name), "the bench".into())).unwrap();
     }
     for (name, at_once) in [("ordered", 1), ("parallel", WINDOW)] {
         compare(
@@ -143,7 +143,7 @@ fn turn(runtime: &Runtime, journal: &Journal, subscriptions: &Subscriptions, whi
         std::thread::sleep(Duration::from_millis(1));
     }
     let took = began.elapsed();
-    runtime.block_on(subscriptions.pause(&name)).unwrap();
+    runtime.block_on(subscriptions.pause(&name, "the bench".into())).unwrap();
     (TURN, took)
 }
 

@@ -12,6 +12,8 @@ pub mod nodes;
 pub mod notifications;
 pub mod quarantine;
 pub mod registry;
+pub mod reload;
+pub mod single_changes;
 pub mod sources;
 pub mod status;
 pub mod subscriptions;

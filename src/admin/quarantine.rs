@@ -51,6 +51,9 @@ pub struct ListQuery {
     #[serde(default)]
     #[param(value_type = u64, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+    /// Name of a source whose messages to list. Default: those of all sources.
+    #[serde(default)]
+    source: Option<SourceName>,
 }
 
 /// A page of the quarantine.
@@ -125,7 +128,7 @@ pub async fn list(State(quarantine): State<Quarantine>, Query(query): Query<List
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
     }
     let before = query.before.map(QuarantineId);
-    let messages = quarantine.journal.quarantined_before(before, limit).await.map_err(journal_problem)?;
+    let messages = quarantine.journal.quarantined_before(before, query.source, limit).await.map_err(journal_problem)?;
     let full = messages.len() == limit;
     let next = messages.last().filter(|_| full).map(|message| message.id);
     let messages = messages.iter().map(|message| view(message, None)).collect();

@@ -1,8 +1,10 @@
-//! `GET /sources`: the sources and the outcomes of their messages.
+//! The sources: `GET /sources` and `GET /sources/{name}` show them, and `POST …/pause`, `…/resume` and `…/reconnect` control
+//! those that read a broker.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use axum::{
@@ -14,13 +16,16 @@ use chrono::{DateTime, SubsecRound, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::journal_problem;
 use crate::{
     broker::{ConnectionFailure, ConnectionStatus, ConnectionView},
+    cluster::source_control::SourceControl,
     harvest::{Harvest, Harvests},
     intake::{EnrichmentStatus, Source},
+    journal::Journal,
     lookup::Health,
-    model::SourceName,
-    web::problems,
+    model::{SourceName, Timestamp},
+    web::{Path, Problem, ProblemCode, problems},
 };
 
 /// Source with its transport.
@@ -32,6 +37,12 @@ pub struct ConfiguredSource {
     pub transport: &'static str,
     /// State of its connection to a broker, if it has one.
     pub connection: Option<Arc<ConnectionStatus>>,
+    /// Control of its reader, if it reads a broker.
+    pub control: Option<Arc<SourceControl>>,
+    /// Place that messages are read from, without credentials; `None` for a hook and for a harvest.
+    pub destination: Option<String>,
+    /// Configured time without a change after which the source is silent.
+    pub silent_after: Option<Duration>,
     /// Warning about its settings, if they may lose messages or secrets.
     pub warning: Option<&'static str>,
     /// Whether senders post messages to `/hooks/NAME`.
@@ -45,6 +56,8 @@ pub struct Sources {
     pub configured: Arc<BTreeMap<String, ConfiguredSource>>,
     /// The harvests.
     pub harvests: Harvests,
+    /// The journal.
+    pub journal: Journal,
 }
 
 impl Sources {
@@ -67,10 +80,44 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// Returns the times of the last events that made changes.
+    async fn last_events(&self) -> Result<LastEvents, Problem> {
+        let records = self.journal.sources().await.map_err(journal_problem)?;
+        Ok(records.into_iter().map(|record| (record.source, record.last_event)).collect())
+    }
+
+    /// Returns the control of a source that reads a broker.
+    fn control(&self, name: &SourceName) -> Result<Arc<SourceControl>, Problem> {
+        let listed = self.get(name).ok_or_else(|| no_source(name))?;
+        listed.control.ok_or_else(|| {
+            let advice = match listed.has_hook {
+                true => "senders post its messages; stop them there",
+                false => "it is a harvest; use /harvests/NAME",
+            };
+            Problem::new(ProblemCode::Conflict, format!("The source {name} reads no broker: {advice}."))
+        })
+    }
+
+    async fn respond(&self, name: &SourceName) -> Result<Response, Problem> {
+        let (listed, last_events) = (self.get(name).ok_or_else(|| no_source(name))?, self.last_events().await?);
+        Ok(Json(view(name.as_str(), &listed, &last_events)).into_response())
+    }
+}
+
+/// Times of the last events that made changes, by source.
+type LastEvents = BTreeMap<SourceName, Timestamp>;
+
+fn no_source(name: &SourceName) -> Problem {
+    Problem::new(ProblemCode::NotFound, format!("There is no source {name}. GET /sources lists all."))
+}
+
 impl ConfiguredSource {
     fn harvested(harvest: &Harvest) -> Self {
         let (source, transport) = (Arc::clone(&harvest.source), harvest.transport);
-        Self { source, transport, connection: None, warning: None, has_hook: false }
+        let (connection, control, destination) = (None, None, None);
+        let (silent_after, warning, has_hook) = (None, None, false);
+        Self { source, transport, connection, control, destination, silent_after, warning, has_hook }
     }
 }
 
@@ -85,6 +132,7 @@ struct SourcesView<'a> {
 /// A configured origin of events.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Source)]
+#[serde(rename_all = "camelCase")]
 struct SourceView<'a> {
     /// Name of the source.
     name: &'a str,
@@ -92,6 +140,16 @@ struct SourceView<'a> {
     transport: &'static str,
     /// Dialect of its messages.
     dialect: &'static str,
+    /// Place that its messages are read from; absent for a hook and for a harvest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    destination: Option<&'a str>,
+    /// Time of the last message that made a change, from the journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    last_event: Option<Timestamp>,
+    /// Messages per second over the last ten seconds, on this node.
+    rate: f64,
     /// State of its connection to a broker; absent for a hook and for a harvest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -143,21 +201,95 @@ struct MessagesView {
     quarantined: u64,
 }
 
-problems!(Problems:);
+problems!(ListProblems: Unavailable);
+problems!(OneProblems: NotFound, Unavailable);
+problems!(ControlProblems: NotFound, Conflict, Unavailable);
 
-/// All sources, with the state of their connection and the numbers of their messages by outcome since the gateway
-/// started.
+/// All sources, with the state of their connection, the time of their last change, and the numbers of their messages by
+/// outcome since the gateway started.
+///
+/// # Errors
+/// `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/sources",
     operation_id = "listSources",
     tag = "administration",
-    responses((status = 200, description = "All sources.", body = SourcesView), Problems),
+    responses((status = 200, description = "All sources.", body = SourcesView), ListProblems),
 )]
-pub async fn list(State(sources): State<Sources>) -> Response {
-    let all = sources.all();
-    let sources = all.iter().map(|(name, listed)| view(name, listed)).collect();
-    Json(SourcesView { sources }).into_response()
+pub async fn list(State(sources): State<Sources>) -> Result<Response, Problem> {
+    let (all, last_events) = (sources.all(), sources.last_events().await?);
+    let sources = all.iter().map(|(name, listed)| view(name, listed, &last_events)).collect();
+    Ok(Json(SourcesView { sources }).into_response())
+}
+
+/// One source.
+///
+/// # Errors
+/// `not-found`; `unavailable` if the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/sources/{name}",
+    operation_id = "getSource",
+    tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 200, description = "The source.", body = SourceView), OneProblems),
+)]
+pub async fn one(State(sources): State<Sources>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
+    sources.respond(&name).await
+}
+
+/// Pauses a source that reads a broker, until it is resumed; also a restart does not resume it. Messages that were already
+/// read are written and acknowledged; all others stay with the broker.
+///
+/// # Errors
+/// `not-found`; `conflict` if the source reads no broker; `unavailable` if the journal fails.
+#[utoipa::path(
+    post,
+    path = "/sources/{name}/pause",
+    operation_id = "pauseSource",
+    tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 200, description = "The source is paused.", body = SourceView), ControlProblems),
+)]
+pub async fn pause(State(sources): State<Sources>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
+    sources.control(&name)?.pause().await.map_err(journal_problem)?;
+    sources.respond(&name).await
+}
+
+/// Resumes a source.
+///
+/// # Errors
+/// As for a pause.
+#[utoipa::path(
+    post,
+    path = "/sources/{name}/resume",
+    operation_id = "resumeSource",
+    tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 200, description = "The source is resumed.", body = SourceView), ControlProblems),
+)]
+pub async fn resume(State(sources): State<Sources>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
+    sources.control(&name)?.resume().await.map_err(journal_problem)?;
+    sources.respond(&name).await
+}
+
+/// Closes the connection of a source to its broker, if there is one, and connects again without a wait. A paused source stays
+/// paused.
+///
+/// # Errors
+/// As for a pause.
+#[utoipa::path(
+    post,
+    path = "/sources/{name}/reconnect",
+    operation_id = "reconnectSource",
+    tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 200, description = "The source connects again.", body = SourceView), ControlProblems),
+)]
+pub async fn reconnect(State(sources): State<Sources>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
+    sources.control(&name)?.reconnect().await.map_err(journal_problem)?;
+    sources.respond(&name).await
 }
 
 impl LookupView {
@@ -176,12 +308,15 @@ impl LookupView {
     }
 }
 
-fn view<'a>(name: &'a str, listed: &ConfiguredSource) -> SourceView<'a> {
+fn view<'a>(name: &'a str, listed: &'a ConfiguredSource, last_events: &LastEvents) -> SourceView<'a> {
     let counts = listed.source.counts();
     SourceView {
         name,
         transport: listed.transport,
         dialect: listed.source.kind().name,
+        destination: listed.destination.as_deref(),
+        last_event: last_events.get(listed.source.name()).copied(),
+        rate: listed.source.rate(),
         connection: listed.connection.as_ref().map(|connection| connection.view()),
         lookup: listed.source.enrichment_status().map(LookupView::of),
         messages: MessagesView {

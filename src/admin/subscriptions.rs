@@ -1,6 +1,8 @@
 //! The subscriptions: `GET /subscriptions` and `GET /subscriptions/{name}` return them, `PUT` creates or changes one,
 //! `DELETE` deletes one, and `POST …/pause`, `…/resume` and `…/rewind` control its delivery.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -17,12 +19,12 @@ use super::{
 };
 use crate::{
     delivery::{
-        self, Definition, InvalidStartPosition, OperationError, StartPosition, StatusSnapshot, SubscriptionInfo,
-        Subscriptions, xesam::Crawlers,
+        self, Definition, InvalidStartPosition, OperationError, RewoundChanges, StartPosition, StatusSnapshot,
+        SubscriptionInfo, Subscriptions, xesam::Crawlers,
     },
     journal::{Journal, JournalError, store::StoreError, subscriptions::MadeBy},
     model::{Seq, SubscriptionName, Timestamp},
-    web::{Body, Path, Problem, ProblemCode, problems},
+    web::{Body, Client, Path, Problem, ProblemCode, problems},
 };
 
 /// All subscriptions.
@@ -41,7 +43,7 @@ struct AllView {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Subscription)]
-struct SubscriptionView {
+pub(super) struct SubscriptionView {
     /// Name of the subscription.
     name: SubscriptionName,
     /// Origin of the definition: `config`, `api` or `hub`.
@@ -57,7 +59,7 @@ struct SubscriptionView {
     rate: f64,
     /// Number of messages delivered since the gateway started.
     delivered: u64,
-    /// Time of the last delivery.
+    /// Time of the last confirmed message, from the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     last_delivered: Option<Timestamp>,
@@ -67,6 +69,18 @@ struct SubscriptionView {
     dead_letters: u64,
     /// Number of consecutive failures.
     failures: u32,
+    /// Time since which the subscription does not deliver, although it should.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failing_since: Option<Timestamp>,
+    /// Number of the change that the receiver does not accept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Seq, required = false)]
+    stuck_at: Option<Seq>,
+    /// Who paused the subscription: a token, an address, or the gateway itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    paused_by: Option<Arc<str>>,
     /// The last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -110,6 +124,19 @@ struct LastError {
 struct RewindTo {
     /// `"now"`, `"beginning"`, the number of the next change to deliver, or a time.
     to: StartPosition,
+}
+
+/// A subscription whose cursor was moved.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RewoundSubscription)]
+struct RewoundView {
+    /// The subscription.
+    #[serde(flatten)]
+    subscription: SubscriptionView,
+    /// Number of changes that come again, whatever the filter selects.
+    repeated: u64,
+    /// Number of changes that are not delivered, whatever the filter selects.
+    skipped: u64,
 }
 
 problems!(ListProblems: Unavailable);
@@ -216,8 +243,12 @@ pub async fn delete(State(all): State<Subscriptions>, Path(name): Path<Subscript
     params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
     responses((status = 200, description = "The subscription is paused.", body = SubscriptionView), OneProblems),
 )]
-pub async fn pause(State(all): State<Subscriptions>, Path(name): Path<SubscriptionName>) -> Result<Response, Problem> {
-    all.pause(&name).await.map_err(problem)?;
+pub async fn pause(
+    State(all): State<Subscriptions>,
+    Path(name): Path<SubscriptionName>,
+    client: Client,
+) -> Result<Response, Problem> {
+    all.pause(&name, client.to_string().into()).await.map_err(problem)?;
     respond(&all, &name, StatusCode::OK).await
 }
 
@@ -251,7 +282,7 @@ pub async fn resume(State(all): State<Subscriptions>, Path(name): Path<Subscript
     tag = "administration",
     params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
     request_body(content = RewindTo, description = "The new position."),
-    responses((status = 200, description = "The cursor is moved.", body = SubscriptionView), RewindProblems),
+    responses((status = 200, description = "The cursor is moved.", body = RewoundView), RewindProblems),
 )]
 pub async fn rewind(
     State(all): State<Subscriptions>,
@@ -259,18 +290,25 @@ pub async fn rewind(
     Body(body): Body,
 ) -> Result<Response, Problem> {
     let RewindTo { to } = json(&body)?;
-    all.rewind(&name, to).await.map_err(problem)?;
-    respond(&all, &name, StatusCode::OK).await
+    let RewoundChanges { repeated, skipped } = all.rewind(&name, to).await.map_err(problem)?;
+    all.refresh_one(&name).await.map_err(problem)?;
+    let subscription = view(&all, all.get(&name).map_err(problem)?).await?;
+    Ok(Json(RewoundView { subscription, repeated, skipped }).into_response())
 }
 
-async fn respond(all: &Subscriptions, name: &SubscriptionName, status: StatusCode) -> Result<Response, Problem> {
+pub(super) async fn respond(
+    all: &Subscriptions,
+    name: &SubscriptionName,
+    status: StatusCode,
+) -> Result<Response, Problem> {
     all.refresh_one(name).await.map_err(problem)?;
     let view = view(all, all.get(name).map_err(problem)?).await?;
     Ok((status, Json(view)).into_response())
 }
 
 async fn view(all: &Subscriptions, listed: SubscriptionInfo) -> Result<SubscriptionView, Problem> {
-    let SubscriptionInfo { name, made_by, definition, status } = listed;
+    let SubscriptionInfo { name, made_by, definition, paused_by, status } = listed;
+    let failing = status.is_failing();
     let lag = Lag::after(all.journal(), status.cursor).await?;
     let StatusSnapshot { state, cursor, delivered, rate, last_delivered, unroutable, failures, next_attempt, .. } =
         status;
@@ -286,6 +324,9 @@ async fn view(all: &Subscriptions, listed: SubscriptionInfo) -> Result<Subscript
         unroutable,
         dead_letters: status.dead_letters,
         failures,
+        failing_since: status.failing_since.filter(|_| failing),
+        stuck_at: status.stuck_at.filter(|_| failing),
+        paused_by,
         last_error: status.last_error.map(|(at, reason)| LastError { at, reason }),
         next_attempt,
         definition,
@@ -315,7 +356,8 @@ impl Lag {
     }
 }
 
-fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+/// Reads the body of a request.
+pub(super) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
         if error.is_data() {
             // The error is not attached as the cause, because causes are logged and serde may repeat a value, such as
@@ -332,11 +374,13 @@ fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 pub(super) fn problem(error: OperationError) -> Problem {
     let problem = |code| Problem::new(code, format!("{}.", sentence(&error.to_string())));
     match &error {
-        OperationError::Unknown(_) => problem(ProblemCode::NotFound),
+        OperationError::Unknown(_) | OperationError::NoChange(_) => problem(ProblemCode::NotFound),
         OperationError::DefinedInConfig(_)
         | OperationError::OwnedByHub(_)
         | OperationError::TooMany
-        | OperationError::Undefined(_) => problem(ProblemCode::Conflict),
+        | OperationError::Undefined(_)
+        | OperationError::NotSelected { .. }
+        | OperationError::NotNext { .. } => problem(ProblemCode::Conflict),
         OperationError::Definition(wrong) if wrong.key.is_empty() => {
             Problem::new(ProblemCode::InvalidSubscription, format!("{}.", sentence(&wrong.reason))).with("key", "")
         }

@@ -10,10 +10,10 @@ use super::{ServeError, SharedJournal};
 use crate::{
     admin::sources::ConfiguredSource,
     broker::{ConnectionState, ConnectionStatus},
-    cluster::Tenure,
+    cluster::{Tenure, source_control::SourceControl},
     config::{Config, Connection, SourceConfig},
     intake::{FollowUp, Intake, Source},
-    journal::nodes::DutyName,
+    journal::{Journal, nodes::DutyName},
     lookup::{Lookup, Mode, Repository},
     source::consumer::SourceConsumer,
     supervision::{Supervisor, Worker},
@@ -32,7 +32,10 @@ pub(super) fn read_brokers(
     for listed in sources.values() {
         let name = listed.source.name();
         let broker = config.sources.get(name).and_then(|source| source.transport.broker());
-        let (Some(broker), Some(status)) = (broker, listed.connection.clone()) else { continue };
+        let (Some(broker), Some(status), Some(control)) = (broker, listed.connection.clone(), listed.control.clone())
+        else {
+            continue;
+        };
         if let Some(warning) = broker.warning() {
             tracing::warn!(source = %name, "{warning}");
         }
@@ -41,14 +44,18 @@ pub(super) fn read_brokers(
         let consumer = async move {
             let work = |tenure: Tenure| {
                 let intake = Intake::new(journal.under(tenure.term()));
-                let (source, status) = (Arc::clone(&source), Arc::clone(&status));
-                let read = SourceConsumer { intake, source, broker: (), max_body_bytes, status: Arc::clone(&status) };
-                let reading = broker.read(read, tenure.stop().clone());
+                let (broker, source) = (Arc::clone(&broker), Arc::clone(&source));
+                let (control, status) = (Arc::clone(&control), Arc::clone(&status));
                 async move {
-                    let _elsewhere = tenure.show_elsewhere(|| {
-                        status.set_state(ConnectionState::Elsewhere);
-                    });
-                    reading.await;
+                    let set_state = |state| {
+                        status.set_state(state);
+                    };
+                    let _elsewhere = tenure.show_elsewhere(|| set_state(ConnectionState::Elsewhere));
+                    let read = |stop| {
+                        let (intake, source, status) = (intake.clone(), Arc::clone(&source), Arc::clone(&status));
+                        broker.read(SourceConsumer { intake, source, broker: (), max_body_bytes, status }, stop)
+                    };
+                    control.read_unless_paused(&tenure, || set_state(ConnectionState::Paused), read).await;
                 }
             };
             if cluster.is_shared() {
@@ -95,7 +102,8 @@ pub(super) fn follow_up(
 pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, ConfiguredSource>, ServeError> {
     let mut sources = BTreeMap::new();
     for (name, source) in &config.sources {
-        let SourceConfig { transport, dialect, metadata_changes, settings, lookup, repository, .. } = source;
+        let SourceConfig { transport: transport_of_source, dialect, metadata_changes, settings, lookup, .. } = source;
+        let SourceConfig { repository, silent_after, .. } = source;
         let limits = config.limits.message_limits();
         let mut source = Source::new(name.clone(), dialect, settings.clone(), *metadata_changes, limits)
             .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
@@ -105,12 +113,30 @@ pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Configure
             source = source.with_lookup(Lookup::new(*lookup, repository, limits));
         }
         let status = || Arc::new(ConnectionStatus::new(format!("sources.{name}")));
-        let connection = transport.broker().is_some().then(status);
-        let has_hook = matches!(transport.connection, Connection::Hook);
-        let warning = transport.broker().and_then(|broker| broker.warning());
-        let (source, transport) = (Arc::new(source), transport.name);
-        let listed = ConfiguredSource { source, transport, connection, warning, has_hook };
+        let connection = transport_of_source.broker().is_some().then(status);
+        let has_hook = matches!(transport_of_source.connection, Connection::Hook);
+        let warning = transport_of_source.broker().and_then(|broker| broker.warning());
+        let (source, transport) = (Arc::new(source), transport_of_source.name);
+        let destination = transport_of_source.broker().map(|broker| broker.describe());
+        let listed = ConfiguredSource {
+            source,
+            transport,
+            connection,
+            control: None,
+            destination,
+            silent_after: *silent_after,
+            warning,
+            has_hook,
+        };
         sources.insert(name.to_string(), listed);
     }
     Ok(sources)
+}
+
+/// Adds the control of each source that reads a broker.
+pub(super) fn add_controls(sources: &mut BTreeMap<String, ConfiguredSource>, journal: &Journal) {
+    for listed in sources.values_mut().filter(|listed| listed.connection.is_some()) {
+        let control = SourceControl::new(listed.source.name().clone(), journal.clone());
+        listed.control = Some(Arc::new(control));
+    }
 }

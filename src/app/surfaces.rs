@@ -10,6 +10,7 @@ use crate::{
         metrics::Metrics,
         quarantine::Quarantine,
         registry::RegistrySeeder,
+        reload::ReloadConfig,
         sources::{ConfiguredSource, Sources},
         status::{Status, StatusParts},
     },
@@ -19,7 +20,7 @@ use crate::{
     harvest::Harvests,
     intake::Intake,
     journal::Journal,
-    model::SourceName,
+    model::{SourceName, Timestamp},
     openapi::Documentation,
     router::{self, Surfaces},
     source::{http::Hooks, rate::RateLimiter},
@@ -47,6 +48,7 @@ pub(super) struct SurfaceParts {
     pub(super) crawlers: Option<Crawlers>,
     pub(super) metrics: Metrics,
     pub(super) tls: Option<Tls>,
+    pub(super) reload: Option<ReloadConfig>,
 }
 
 /// Creates the view of the feed.
@@ -70,6 +72,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         crawlers,
         metrics,
         tls,
+        reload,
     } = parts;
     let intake = Intake::new(journal.clone());
     let http_sources: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.has_hook).collect();
@@ -81,7 +84,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     let hooks = http_sources.iter().map(hook).collect();
     let http_sources =
         http_sources.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
-    let sources = Sources { configured: Arc::new(sources), harvests: harvests.clone() };
+    let sources = Sources { configured: Arc::new(sources), harvests: harvests.clone(), journal: journal.clone() };
     let status = Status::new(StatusParts {
         journal: journal.clone(),
         sources: sources.clone(),
@@ -92,12 +95,14 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         tls,
         folder: config.journal.data.clone(),
         public_url: public_url.to_owned(),
+        started: Timestamp::now(),
     });
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
         source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
     };
     let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {
+        reload,
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
         changes: Changes { journal: journal.clone(), readers: readers.clone(), max_page: config.limits.page },
         feed,

@@ -21,10 +21,10 @@ named_values! {
         Connecting = "connecting",
         /// The connection works.
         Connected = "connected",
-        /// The broker accepts no messages, because it is short of memory or disk.
-        Blocked = "blocked",
         /// The connection is open, and waits for another part of the gateway, for example for a journal that
         /// cannot be written.
+        Stalled = "stalled",
+        /// An administrator has paused the source.
         Paused = "paused",
         /// The last attempt failed; the gateway waits before the next one.
         Waiting = "waiting",
@@ -36,10 +36,10 @@ named_values! {
 }
 
 impl ConnectionState {
-    /// Returns whether messages are read, on this node or on another one.
+    /// Returns whether messages are read, on this node or on another one, or an administrator wants none to be read.
     #[must_use]
     pub fn is_healthy(self) -> bool {
-        matches!(self, Self::Connected | Self::Elsewhere)
+        matches!(self, Self::Connected | Self::Elsewhere | Self::Paused)
     }
 }
 
@@ -64,6 +64,10 @@ pub struct ConnectionView {
     /// The time of the last change of the state.
     #[schema(value_type = String, format = DateTime)]
     pub since: DateTime<Utc>,
+    /// The time since which no messages are read, although they should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    pub down_since: Option<DateTime<Utc>>,
     /// The last error since the gateway started, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -76,7 +80,7 @@ pub struct ConnectionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub lag: Option<u64>,
-    /// The time of the next attempt, while the state is `waiting` or `paused`.
+    /// The time of the next attempt, while the state is `waiting` or `stalled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     pub next_attempt: Option<DateTime<Utc>>,
@@ -115,6 +119,7 @@ impl ConnectionStatus {
             view: Mutex::new(ConnectionView {
                 state,
                 since: now(),
+                down_since: Some(now()),
                 last_error: None,
                 warning: None,
                 lag: None,
@@ -150,7 +155,7 @@ impl ConnectionStatus {
     }
 
     /// Records that the connection was lost while its messages are still being processed. Until the next
-    /// attempt the state is `waiting`, or `paused` if that processing waits.
+    /// attempt the state is `waiting`, or `stalled` if that processing waits.
     pub fn connection_lost(&self, reason: &str) {
         let mut view = self.lock();
         self.is_broken.store(true, Ordering::Relaxed);
@@ -195,6 +200,7 @@ impl ConnectionStatus {
             // The node that reads the source knows its lag.
             view.lag = view.lag.filter(|_| state != ConnectionState::Elsewhere);
             view.since = now();
+            view.down_since = if state.is_healthy() { None } else { Some(view.down_since.unwrap_or(view.since)) };
         }
         is_new
     }
@@ -239,8 +245,8 @@ mod tests {
         status.connection_lost("it is gone");
         let view = status.view();
         assert_eq!((view.state, view.last_error.unwrap().reason.as_str()), (ConnectionState::Waiting, "it is gone"));
-        status.set_state(ConnectionState::Paused);
-        assert_eq!(status.view().state, ConnectionState::Paused);
+        status.set_state(ConnectionState::Stalled);
+        assert_eq!(status.view().state, ConnectionState::Stalled);
         status.set_state(ConnectionState::Connected);
         assert_eq!(status.view().state, ConnectionState::Waiting);
         status.set_state(ConnectionState::Connecting);

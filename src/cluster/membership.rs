@@ -12,6 +12,7 @@ use std::{
 use uuid::Uuid;
 
 use super::{
+    absences::Absences,
     metrics,
     observer::{self, Look, Observer},
     overview::Overview,
@@ -82,6 +83,7 @@ pub(super) struct Membership {
     /// Live nodes at that time, each with whether it is leaving.
     nodes: Vec<(Uuid, bool)>,
     duties: Vec<HeldDuty>,
+    absences: Absences,
     /// Whether the log says that the trust in the lease has ended.
     is_distrust_logged: bool,
     outage: Outage,
@@ -110,6 +112,7 @@ impl Membership {
             looked: None,
             nodes: Vec::new(),
             duties: Vec::new(),
+            absences: Absences::default(),
             is_distrust_logged: false,
             outage: Outage::of("renew the lease of this node or read the other nodes"),
         }
@@ -164,6 +167,7 @@ impl Membership {
         }
         self.release()?;
         let Look { survey, has_expired } = observer::look(&mut *self.table, &mut self.observer, self.node.instance)?;
+        self.absences.note_nodes(self.observer.take_gone(), &survey.nodes, Instant::now());
         metrics::set_lag(survey.head.0.saturating_sub((self.head)().0));
         let DefinitionRevisions { subscriptions, harvests } = survey.revisions;
         for (sender, new) in
@@ -179,7 +183,10 @@ impl Membership {
             self.nodes = nodes;
             self.assign(&survey)?;
         }
-        self.shared.set_overview(Overview::of_nodes(&survey, &self.duties, self.node.instance));
+        let lost = self.absences.lost();
+        let without_node = self.absences.duties(self.lease, Instant::now());
+        let overview = Overview::of_nodes(&survey, &self.duties, self.node.instance);
+        self.shared.set_overview(Overview { lost, without_node, ..overview });
         let until_renewal =
             self.renewed.map_or(RETRY, |renewed| (self.lease / RENEWALS).saturating_sub(renewed.elapsed()));
         // A release in this step makes room for a takeover in the next one.
@@ -318,6 +325,10 @@ impl Membership {
                 self.duties = self.table.duties()?;
             }
         }
+        let held: HashSet<&DutyName> = self.duties.iter().map(|duty| &duty.name).collect();
+        let requested: Vec<_> = self.shared.requests().duties.keys().cloned().collect();
+        let without_node = requested.into_iter().filter(|name| !held.contains(name));
+        self.absences.note_duties(without_node, Instant::now());
         metrics::set_duties(self.duties.iter().filter(|duty| duty.holder == this).count());
         Ok(())
     }

@@ -6,17 +6,21 @@
 //!
 //! * `membership` is the thread that renews the node's lease, takes duties and gives them back;
 //! * `observer` decides which nodes have expired;
+//! * `absences` are nodes that have gone without leaving, and duties without a node;
 //! * `placement` decides which node a duty belongs to;
 //! * `requests` are the duties that the components of this node want;
 //! * [`tenure`] is the proof of a duty: its term, for the store, and the time for which the node may trust it;
+//! * [`source_control`] pauses sources and connects them again;
 //! * [`overview`] is the state for people.
 
+mod absences;
 mod membership;
 pub mod metrics;
 mod observer;
 pub mod overview;
 mod placement;
 mod requests;
+pub mod source_control;
 pub mod tenure;
 pub mod workers;
 

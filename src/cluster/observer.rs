@@ -11,13 +11,17 @@ use std::{
 
 use uuid::Uuid;
 
+use super::absences::LostNode;
 use crate::{
     journal::nodes::{ExpiredNode, NodeRecord, NodeTable, Survey},
-    model::Timestamp,
+    model::{NodeName, Timestamp},
 };
 
 /// Bounds on the lease of a row, which a clock that was set during a renewal may have made wrong.
 const LEASE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
+
+/// Time before the end of a lease at which another node may have removed the row, because it has seen it earlier.
+const REMOVAL_MARGIN: Duration = Duration::from_millis(500);
 
 /// Rows of the nodes as this node has seen them.
 #[derive(Debug, Default)]
@@ -25,11 +29,14 @@ pub(super) struct Observer {
     rows: HashMap<Uuid, Sighting>,
     /// Time of the last look.
     looked: Option<Instant>,
+    /// Nodes whose rows were removed at the last look because they did not renew their leases.
+    gone: Vec<(NodeName, LostNode)>,
 }
 
 /// A row that has not changed since a time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Sighting {
+    name: NodeName,
     renewed: Timestamp,
     /// Latest time at which the row can have been written.
     since: Instant,
@@ -49,18 +56,34 @@ impl Observer {
         let sightings = rows.iter().map(|row| {
             let known = self.rows.get(&row.instance);
             let sighting = match known.filter(|known| known.renewed == row.renewed) {
-                Some(known) => *known,
+                Some(known) => known.clone(),
                 None => {
                     // The row was written since the look before. Of a node that is new to this one, only the age is known.
                     let oldest = known.and(before).map_or(row.age, |before| now.saturating_duration_since(before));
                     let since = now.checked_sub(row.age.min(oldest)).unwrap_or(now);
                     let [shortest, longest] = LEASE;
-                    Sighting { renewed: row.renewed, since, lease: row.lease.clamp(shortest, longest) }
+                    Sighting {
+                        name: row.name.clone(),
+                        renewed: row.renewed,
+                        since,
+                        lease: row.lease.clamp(shortest, longest),
+                    }
                 }
             };
             (row.instance, sighting)
         });
-        self.rows = sightings.collect();
+        let sightings: HashMap<_, _> = sightings.collect();
+        let removed = self.rows.iter().filter(|(instance, _)| !sightings.contains_key(instance));
+        // A node that leaves removes its own row, long before its lease ends.
+        let gone = removed.filter(|(_, row)| row.expires() <= now + REMOVAL_MARGIN);
+        let lost = |row: &Sighting| (row.name.clone(), LostNode { renewed: row.renewed, noticed: now });
+        self.gone = gone.map(|(_, row)| lost(row)).collect();
+        self.rows = sightings;
+    }
+
+    /// Takes the nodes that were removed at the last look because they did not renew their leases.
+    pub(super) fn take_gone(&mut self) -> Vec<(NodeName, LostNode)> {
+        std::mem::take(&mut self.gone)
     }
 
     /// Returns the time until the lease of a node ends, unless the node renews it; `None` for an unknown node.
@@ -164,6 +187,19 @@ mod tests {
             // Each look sees an hour since the renewal.
             observer.look(&[row(i64::from(renewal), Duration::from_secs(3600))], now);
             assert!(expired(&observer, now + Duration::from_secs(6)).is_empty(), "{renewal}");
+        }
+    }
+
+    #[test]
+    fn node_whose_row_is_removed_before_the_end_of_its_lease_has_left() {
+        let began = Instant::now();
+        for (removed_after, is_gone) in [(LEASE / 2, false), (LEASE, true)] {
+            let mut observer = Observer::default();
+            observer.look(&[row(0, Duration::ZERO)], began);
+            observer.look(&[], began + removed_after);
+            assert_eq!(observer.take_gone().len(), usize::from(is_gone));
+            observer.look(&[], began + LEASE * 2);
+            assert!(observer.take_gone().is_empty(), "it is told once");
         }
     }
 

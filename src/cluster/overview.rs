@@ -14,6 +14,10 @@ use crate::{
 pub struct Overview {
     /// Live nodes, in order of their names.
     pub nodes: Vec<NodeOverview>,
+    /// Nodes that have gone without leaving, each with the time of its last renewal, in order of their names.
+    pub lost: Vec<(NodeName, Timestamp)>,
+    /// Duties that no node has, although this node knows them.
+    pub without_node: Vec<DutyName>,
 }
 
 /// A live node.
@@ -59,6 +63,7 @@ impl Overview {
                 lag: 0,
                 duties: duties.into_iter().collect(),
             }],
+            ..Self::default()
         }
     }
 
@@ -79,6 +84,6 @@ impl Overview {
                 .map(|duty| (duty.name.clone(), duty.since))
                 .collect(),
         };
-        Self { nodes: survey.nodes.iter().map(node).collect() }
+        Self { nodes: survey.nodes.iter().map(node).collect(), ..Self::default() }
     }
 }

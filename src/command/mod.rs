@@ -4,10 +4,12 @@
 //! codes.
 
 mod backup;
+mod bulk;
 mod check;
 mod columns;
 mod convert;
 mod crawl;
+mod dead_letters;
 mod definition;
 mod file;
 mod files;
@@ -28,6 +30,7 @@ mod repository;
 mod restore;
 mod seed_registry;
 mod serve;
+mod sources;
 mod status;
 mod stop_signal;
 mod store_location;
@@ -82,7 +85,9 @@ enum Command {
     Tail(tail::Tail),
     Subscriptions(subscriptions::Subscriptions),
     Status(status::Status),
+    Sources(sources::Sources),
     Quarantine(quarantine::Quarantine),
+    DeadLetters(dead_letters::DeadLetters),
     Nodes(nodes::Nodes),
     Harvests(harvests::Harvests),
     Files(files::Files),
@@ -111,8 +116,13 @@ impl ConfigFile {
     /// Merges the layers of the configuration. A command reads only the parts that it needs, because it may lack the secrets
     /// of the others.
     fn load(&self, flags: &Flags) -> Result<ConfigParts, Failure> {
+        Ok(ConfigParts::load(self.path().as_deref(), flags)?)
+    }
+
+    /// Returns the path of the configuration file, if there is one.
+    fn path(&self) -> Option<PathBuf> {
         let from_environment = || std::env::var_os("TIDINGS_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        Ok(ConfigParts::load(self.config.clone().or_else(from_environment).as_deref(), flags)?)
+        self.config.clone().or_else(from_environment)
     }
 }
 
@@ -172,7 +182,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Tail(tail) => tail.run(),
         Command::Subscriptions(subscriptions) => subscriptions.run(),
         Command::Status(status) => status.run(),
+        Command::Sources(sources) => sources.run(),
         Command::Quarantine(quarantine) => quarantine.run(),
+        Command::DeadLetters(dead_letters) => dead_letters.run(),
         Command::Nodes(nodes) => nodes.run(),
         Command::Harvests(harvests) => harvests.run(),
         Command::Files(files) => files.run(),

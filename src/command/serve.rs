@@ -8,7 +8,10 @@ use std::{
 };
 
 use clap::Args;
-use tidings::config::{Flags, LogConfig, LogFormat};
+use tidings::{
+    app::ConfigSource,
+    config::{Config, ConfigErrors, ConfigParts, Fingerprint, Flags, LogConfig, LogFormat},
+};
 use tracing_subscriber::{EnvFilter, filter::filter_fn, prelude::*};
 
 use super::{
@@ -27,7 +30,7 @@ Examples:
 
 A public socket address requires access control: `tidings token` makes a token and prints the lines for the configuration.
 
-SIGHUP reloads the certificate and the key of [server.tls]. SIGTERM and Ctrl-C stop the gateway after it has finished \
+SIGHUP reads the configuration again, with the certificate of [server.tls]. SIGTERM and Ctrl-C stop the gateway after it has finished \
 the requests that it has accepted.
 
 Exit codes:
@@ -67,33 +70,81 @@ const UNFINISHED_WORK: Duration = Duration::from_millis(500);
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
-        let mut config = self.config.load(&flags)?.all()?;
+        let path = self.config.path();
+        let parts = ConfigParts::load(path.as_deref(), &flags)?;
+        let fingerprint = parts.fingerprint();
+        let mut config = parts.all()?;
         config.begin_new_journal = self.new_journal;
-        log_to_stderr(&config.log);
+        let set_filter = log_to_stderr(&config.log);
+        let layers = ConfigLayers { path, flags, log: config.log.clone(), grace: config.server.grace, set_filter };
         let stop = stop_signal(config.server.grace)
             .map_err(|error| Failure::Failed(format!("cannot start the thread that waits for signals: {error}")))?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.thread_keep_alive(IDLE_THREAD);
         let runtime = runtime(builder)?;
-        let served = runtime.block_on(tidings::app::serve(config, stop));
+        let served = runtime.block_on(tidings::app::serve(config, fingerprint, Box::new(layers), stop));
         runtime.shutdown_timeout(UNFINISHED_WORK);
         served.map_err(|error| Failure::Failed(error.to_string()))
     }
 }
 
-fn log_to_stderr(log: &LogConfig) {
+/// The layers of the configuration, which a reload reads again.
+struct ConfigLayers {
+    path: Option<PathBuf>,
+    flags: Flags,
+    /// Log of the process.
+    log: LogConfig,
+    /// Grace time of the process.
+    grace: Duration,
+    set_filter: SetFilter,
+}
+
+impl ConfigSource for ConfigLayers {
+    fn load(&self) -> Result<(Config, Fingerprint), ConfigErrors> {
+        let parts = ConfigParts::load(self.path.as_deref(), &self.flags)?;
+        let fingerprint = parts.fingerprint();
+        Ok((parts.all()?, fingerprint))
+    }
+
+    fn apply(&self, config: &Config) -> Vec<&'static str> {
+        (self.set_filter)(filter(&config.log));
+        let mut lasting = Vec::new();
+        lasting.extend((config.log.format != self.log.format).then_some("log.format"));
+        lasting.extend((config.server.grace > self.grace).then_some("server.grace_seconds"));
+        lasting
+    }
+}
+
+/// Sets the filter of the log.
+type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
+
+fn filter(log: &LogConfig) -> EnvFilter {
     // The client of Kafka logs each step and each failed attempt; the gateway logs the outcome.
-    let filter = EnvFilter::new(format!("rskafka=off,{}", log.filter));
+    EnvFilter::new(format!("rskafka=off,{}", log.filter))
+}
+
+fn log_to_stderr(log: &LogConfig) -> SetFilter {
     let colours = io::stderr().is_terminal();
     let notation = match log.format {
         LogFormat::Text => Notation::Text { colours },
         LogFormat::Json => Notation::Json,
     };
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || LogWriter::new(notation));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter(log)).with_writer(move || LogWriter::new(notation));
     // lapin logs every frame, with passwords and bodies. Its errors are logged by its callers.
     let not_lapin = filter_fn(|line| !line.target().starts_with("lapin"));
     match log.format {
-        LogFormat::Text => lines.with_ansi(colours).finish().with(not_lapin).init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).finish().with(not_lapin).init(),
+        LogFormat::Text => {
+            let lines = lines.with_ansi(colours).with_filter_reloading();
+            let filter = lines.reload_handle();
+            lines.finish().with(not_lapin).init();
+            // Fails only without a subscriber, and this one lasts.
+            Box::new(move |new| drop(filter.reload(new)))
+        }
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true).with_current_span(false).with_filter_reloading();
+            let filter = lines.reload_handle();
+            lines.finish().with(not_lapin).init();
+            Box::new(move |new| drop(filter.reload(new)))
+        }
     }
 }

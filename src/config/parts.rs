@@ -11,6 +11,7 @@ use super::{
     error::{ConfigError, ConfigErrors},
     files::{self, FilesConfig, FilesTable},
     filesets::{self, FilesetsTable},
+    fingerprint::Fingerprint,
     hub::HubConfig,
     journal::{self, JournalConfig},
     layer::{DEFAULTS, Flags, Layers},
@@ -166,6 +167,12 @@ impl ConfigParts {
             errors
         })?;
         Ok(Self { root, tables, environment })
+    }
+
+    /// Returns the fingerprint of all tables.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.root.json())
     }
 
     /// Returns `[server]`.

@@ -1,13 +1,14 @@
 //! `[sources.NAME]`: a source of events.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt};
+use std::{collections::BTreeMap, ffi::OsString, fmt, time::Duration};
 
 use super::{
     error::{ConfigError, ConfigErrors},
     http::{self, MessageRate},
     repository::{self, RepositoryTable, SourceDialect},
-    transport::Transport,
+    transport::{Connection, Transport},
     transports::{self, TRANSPORTS, TransportName},
+    value::Time,
 };
 use crate::{
     format::{DialectKind, Limits},
@@ -39,6 +40,8 @@ pub struct SourceConfig {
     pub lookup: Mode,
     /// Access to its repository; always given if `lookup` is on.
     pub repository: Option<RepositorySettings>,
+    /// Time without a change after which the source is silent; `None` to learn it from the journal.
+    pub silent_after: Option<Duration>,
     /// Settings of the harvests that its events make, if they make any.
     pub announcements: Option<AnnouncementSettings>,
 }
@@ -71,6 +74,9 @@ settings! {
         /// Whether to journal modifications that change neither content nor state, as UPDATE without content.
         /// Default: false, they are only counted.
         metadata_changes: Flag = false,
+        /// Time without a change after which the source is a problem, as in "36h"; not for harvests. Default: twice its
+        /// longest pause of about two weeks, at least an hour, once it has been observed for a week.
+        silent_after: Option<Time>,
         /// Settings of the dialect. Default: none.
         settings: Option<Any>,
         /// Whether facts that messages lack are looked up in the repository (docs/lookups.md), for the
@@ -142,8 +148,8 @@ pub(super) fn read(
     dialects: &[&'static DialectKind],
 ) -> Result<Option<(SourceName, SourceConfig)>, ConfigErrors> {
     let (name, common) = shape(name, table)?;
-    let SourceTable { enabled, transport, dialect, metadata_changes, settings, lookup, repository, harvest, allow } =
-        common;
+    let SourceTable { enabled, transport, dialect, metadata_changes, silent_after, settings, .. } = common;
+    let SourceTable { lookup, repository, harvest, allow, .. } = common;
     let rate = http::rate(table)?;
     if !enabled {
         return Ok(None);
@@ -169,6 +175,10 @@ pub(super) fn read(
             format!("the transport {} harvests records of the dialect {harvested:?}; give that", transport.name);
         return Err(table.at("dialect").invalid(reason).into());
     }
+    if silent_after.is_some() && transport.broker().is_none() && !matches!(transport.connection, Connection::Hook) {
+        let reason = "nobody sends messages of a harvest; overdue_after says when it is a problem";
+        return Err(table.at("silent_after").invalid(reason).into());
+    }
     let source = SourceConfig {
         transport,
         dialect,
@@ -178,6 +188,7 @@ pub(super) fn read(
         signature,
         lookup,
         repository,
+        silent_after,
         announcements,
     };
     Ok(Some((name, source)))

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::{
     journal::{Journal, JournalError, nodes::Term, subscriptions::CursorAdvance},
-    model::{Seq, SubscriptionName},
+    model::{Seq, SubscriptionName, Timestamp},
 };
 
 /// Maximum time until a cursor is written.
@@ -35,10 +35,19 @@ struct Inner {
     writing: tokio::sync::Mutex<()>,
 }
 
+/// Cursor that is not yet written to disk.
+#[derive(Clone, Copy, PartialEq)]
+struct UnwrittenCursor {
+    cursor: Seq,
+    /// Time of the last confirmed message since the cursor was last written.
+    delivered: Option<Timestamp>,
+    /// Term of the subscription's duty.
+    term: Option<Term>,
+}
+
 #[derive(Default)]
 struct Unwritten {
-    /// Each with the term of its subscription's duty.
-    cursors: BTreeMap<SubscriptionName, (Seq, Option<Term>)>,
+    cursors: BTreeMap<SubscriptionName, UnwrittenCursor>,
     /// Newest cursor of each subscription in its last tenure on this node, written or not.
     newest: BTreeMap<SubscriptionName, Seq>,
     confirmed: u64,
@@ -58,10 +67,11 @@ impl Cursors {
     /// `confirmed`. `term` is that of the subscription's duty.
     pub(super) fn advance(&self, name: &SubscriptionName, cursor: Seq, confirmed: u64, term: Option<Term>) {
         let mut unwritten = self.unwritten();
+        let delivered = (confirmed > 0).then(Timestamp::now);
         match unwritten.cursors.get_mut(name) {
-            Some(pending) => *pending = (cursor, term),
+            Some(pending) => *pending = UnwrittenCursor { cursor, delivered: delivered.or(pending.delivered), term },
             None => {
-                unwritten.cursors.insert(name.clone(), (cursor, term));
+                unwritten.cursors.insert(name.clone(), UnwrittenCursor { cursor, delivered, term });
             }
         }
         match unwritten.newest.get_mut(name) {
@@ -90,10 +100,9 @@ impl Cursors {
         if batch.is_empty() {
             return Ok(());
         }
-        let advance = |(name, (cursor, term)): (&SubscriptionName, &(Seq, Option<Term>))| CursorAdvance {
-            name: name.clone(),
-            cursor: *cursor,
-            term: *term,
+        let advance = |(name, unwritten): (&SubscriptionName, &UnwrittenCursor)| {
+            let UnwrittenCursor { cursor, delivered, term } = *unwritten;
+            CursorAdvance { name: name.clone(), cursor, delivered, term }
         };
         self.0.journal.advance_all(batch.iter().map(advance).collect()).await?;
         // Only now, so that a caller that drops this future in the middle loses no cursor.

@@ -23,6 +23,7 @@ use std::{
 use tokio::{sync::Notify, time::timeout};
 
 use self::send::Session;
+pub(super) use self::send::{encode, select};
 use super::{
     Delivery,
     cursors::Cursors,
@@ -141,6 +142,8 @@ enum SessionEnd {
     Retry {
         reason: String,
         after: Option<Duration>,
+        /// The change that the receiver did not accept, if it is known.
+        stuck_at: Option<Seq>,
     },
     /// The receiver refused a batch or found it too large; its changes are sent again immediately in smaller
     /// messages.
@@ -157,17 +160,17 @@ impl Engine {
             self.status.set(SubscriptionState::Connecting);
             let end = self.session(&mut backoff).await;
             let _ = timeout(self.timeouts.drain, self.delivery.close()).await;
-            let (reason, after) = match end {
+            let (reason, after, stuck_at) = match end {
                 SessionEnd::Exit(end) => return end,
                 SessionEnd::SmallerBatches => continue,
-                SessionEnd::Retry { reason, after } => (reason, after),
+                SessionEnd::Retry { reason, after, stuck_at } => (reason, after, stuck_at),
             };
             if backoff.failures() == 0 {
                 failing_since = Instant::now();
             }
             let wait = backoff.next_wait().max(after.unwrap_or_default().min(MAX_RETRY_AFTER));
             metrics::count_deliveries(&self.name, "retried", 1);
-            self.status.set_retrying(&reason, wait, backoff.failures());
+            self.status.set_retrying(&reason, wait, backoff.failures(), stuck_at);
             let again_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             // Repetitions of the same failure are logged at `debug`, however long it lasts.
             if backoff.failures() > 1 && reason == last {
@@ -308,7 +311,12 @@ async fn until(time: Option<tokio::time::Instant>) {
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn retry(reason: impl ToString) -> SessionEnd {
-    SessionEnd::Retry { reason: reason.to_string(), after: None }
+    SessionEnd::Retry { reason: reason.to_string(), after: None, stuck_at: None }
+}
+
+/// Returns the end of a session because of a change that the receiver does not accept.
+fn stuck(seq: Seq, reason: String) -> SessionEnd {
+    SessionEnd::Retry { reason, after: None, stuck_at: Some(seq) }
 }
 
 #[cfg(test)]

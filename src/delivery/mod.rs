@@ -17,7 +17,6 @@ mod in_flight;
 mod kafka;
 mod memory;
 pub mod metrics;
-mod rate;
 mod runner;
 mod schema;
 mod secret_url;
@@ -40,7 +39,9 @@ pub use engine::EngineTimeouts;
 pub use runner::Runner;
 pub use start_position::{InvalidStartPosition, StartPosition};
 pub use status::{StatusSnapshot, SubscriptionState};
-pub use subscriptions::{MAX_SUBSCRIPTIONS, OperationError, SubscriptionHealth, SubscriptionInfo, Subscriptions};
+pub use subscriptions::{
+    MAX_SUBSCRIPTIONS, OperationError, RewoundChanges, SentChange, SubscriptionHealth, SubscriptionInfo, Subscriptions,
+};
 
 use crate::{
     format::FormatKind,

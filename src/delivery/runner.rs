@@ -10,7 +10,7 @@ use super::{
     engine::{Engine, Exit},
     metrics,
     status::SubscriptionState,
-    subscriptions::Inner,
+    subscriptions::{BY_GATEWAY, Inner},
     websub,
 };
 use crate::{
@@ -130,7 +130,7 @@ async fn run_engine(engine: Engine, subscriptions: &Inner) {
             write(
                 &journal,
                 vec![
-                    SubscriptionWrite::SetPaused(name.clone(), true),
+                    SubscriptionWrite::Pause(name.clone(), BY_GATEWAY.into()),
                     SubscriptionWrite::SetEnded(name, Some(reason.into())),
                 ],
             )

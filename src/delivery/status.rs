@@ -8,8 +8,11 @@ use std::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::rate::DeliveryRate;
-use crate::model::{Seq, Timestamp};
+use crate::{
+    journal::subscriptions::SubscriptionRecord,
+    message_rate::MessageRate,
+    model::{Seq, Timestamp},
+};
 
 named_values! {
     /// State of a subscription.
@@ -49,7 +52,7 @@ pub struct StatusSnapshot {
     pub delivered: u64,
     /// Recent messages per second.
     pub rate: f64,
-    /// Time of the last delivered message.
+    /// Time of the last delivered message, also before the gateway started.
     pub last_delivered: Option<Timestamp>,
     /// Number of messages that reached no queue and were skipped, since the gateway started.
     pub unroutable: u64,
@@ -57,6 +60,10 @@ pub struct StatusSnapshot {
     pub last_error: Option<(Timestamp, String)>,
     /// Number of consecutive failures.
     pub failures: u32,
+    /// Time of the first of them, or since when the subscription cannot deliver.
+    pub failing_since: Option<Timestamp>,
+    /// Number of the change that the receiver does not accept, while the last attempt to deliver it has failed.
+    pub stuck_at: Option<Seq>,
     /// Time of the next attempt.
     pub next_attempt: Option<Timestamp>,
     /// Number of dead letters.
@@ -66,7 +73,8 @@ pub struct StatusSnapshot {
 impl StatusSnapshot {
     /// Returns whether the subscription should deliver and does not. A subscription that reconnects after a
     /// failure still counts as failing.
-    pub(super) fn is_failing(&self) -> bool {
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
         match self.state {
             SubscriptionState::Retrying | SubscriptionState::FellBehind | SubscriptionState::Failed => true,
             SubscriptionState::Connecting => self.failures > 0,
@@ -86,24 +94,27 @@ pub(super) struct SubscriptionStatus(Mutex<Inner>);
 #[derive(Debug)]
 struct Inner {
     snapshot: StatusSnapshot,
-    rate: DeliveryRate,
+    rate: MessageRate,
 }
 
 impl SubscriptionStatus {
-    pub(super) fn new(state: SubscriptionState, cursor: Seq, dead_letters: u64) -> Self {
+    pub(super) fn new(state: SubscriptionState, stored: &SubscriptionRecord) -> Self {
+        let SubscriptionRecord { cursor, dead_letters, delivered, .. } = *stored;
         let snapshot = StatusSnapshot {
             state,
             cursor,
             delivered: 0,
             rate: 0.0,
-            last_delivered: None,
+            last_delivered: delivered,
             unroutable: 0,
             last_error: None,
             failures: 0,
+            failing_since: None,
+            stuck_at: None,
             next_attempt: None,
             dead_letters,
         };
-        Self(Mutex::new(Inner { snapshot, rate: DeliveryRate::new(Instant::now()) }))
+        Self(Mutex::new(Inner { snapshot, rate: MessageRate::new(Instant::now()) }))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -123,24 +134,38 @@ impl SubscriptionStatus {
 
     /// Sets a state in which the subscription does not deliver, with the cause.
     pub(super) fn set_stopped(&self, state: SubscriptionState, why: &str) {
+        let now = Timestamp::now();
         let snapshot = &mut self.inner().snapshot;
         snapshot.state = state;
         snapshot.next_attempt = None;
-        snapshot.last_error = Some((Timestamp::now(), why.to_owned()));
+        snapshot.last_error = Some((now, why.to_owned()));
+        snapshot.failing_since.get_or_insert(now);
     }
 
-    pub(super) fn set_retrying(&self, why: &str, wait: Duration, failures: u32) {
+    /// Sets the state after a failure. `stuck_at` is the first change that was sent and not settled, if there was one.
+    pub(super) fn set_retrying(&self, why: &str, wait: Duration, failures: u32, stuck_at: Option<Seq>) {
         let now = Timestamp::now();
         let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         let snapshot = &mut self.inner().snapshot;
         snapshot.state = SubscriptionState::Retrying;
         snapshot.failures = failures;
+        snapshot.failing_since.get_or_insert(now);
+        // An attempt that only failed to connect says nothing about the change.
+        snapshot.stuck_at = stuck_at.or(snapshot.stuck_at);
         snapshot.last_error = Some((now, why.to_owned()));
         snapshot.next_attempt = Timestamp::from_millis(now.millis().saturating_add(wait));
     }
 
     pub(super) fn set_cursor(&self, cursor: Seq) {
         self.inner().snapshot.cursor = cursor;
+    }
+
+    /// Takes the progress that another node has written.
+    pub(super) fn take_progress(&self, stored: &SubscriptionRecord) {
+        let snapshot = &mut self.inner().snapshot;
+        snapshot.cursor = stored.cursor;
+        snapshot.dead_letters = stored.dead_letters;
+        snapshot.last_delivered = stored.delivered.or(snapshot.last_delivered);
     }
 
     pub(super) fn count_delivered(&self, messages: u64) {
@@ -153,7 +178,8 @@ impl SubscriptionStatus {
     /// Resets the failure count, after the receiver has settled a message or the connection has been stable for
     /// a while.
     pub(super) fn reset_failures(&self) {
-        self.inner().snapshot.failures = 0;
+        let snapshot = &mut self.inner().snapshot;
+        (snapshot.failures, snapshot.failing_since, snapshot.stuck_at) = (0, None, None);
     }
 
     pub(super) fn count_unroutable(&self, messages: u64) {

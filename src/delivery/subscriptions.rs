@@ -12,6 +12,7 @@ mod entry;
 mod hub_subscriptions;
 mod inner;
 mod operations;
+mod single_change;
 mod synchronization;
 mod tenure;
 
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::entry::Entry;
 pub(super) use self::synchronization::HubRecords;
+pub use self::{operations::RewoundChanges, single_change::SentChange};
 use super::{
     Attempt, Definition, EngineTimeouts, InvalidDefinition, InvalidStartPosition, Runner, StatusSnapshot,
     cursors::Cursors, memory::MemoryBudget, runner::EngineLaunch, status::SubscriptionState, websub,
@@ -37,8 +39,11 @@ use crate::{
         Journal, JournalError,
         subscriptions::{DefinitionText, MadeBy, SubscriptionWrite},
     },
-    model::SubscriptionName,
+    model::{Seq, SubscriptionName, Timestamp},
 };
+
+/// Who pauses a subscription whose receiver has failed for too long.
+pub(super) const BY_GATEWAY: &str = "the gateway";
 
 /// Maximum number of subscriptions, those of the WebSub hub excluded. The configuration has at most as many.
 pub const MAX_SUBSCRIPTIONS: usize = 1000;
@@ -75,6 +80,8 @@ pub struct SubscriptionInfo {
     pub made_by: MadeBy,
     /// Definition with defaults and without secrets; `None` if there is no working definition.
     pub definition: Option<Map<String, Value>>,
+    /// Who paused the subscription, if it is paused and that is known.
+    pub paused_by: Option<Arc<str>>,
     /// Current status.
     pub status: StatusSnapshot,
 }
@@ -92,6 +99,10 @@ pub struct SubscriptionHealth {
     pub is_failing: bool,
     /// Whether it was ended by its receiver, or paused because the receiver failed for too long.
     pub is_ended: bool,
+    /// Since when the subscription fails.
+    pub failing_since: Option<Timestamp>,
+    /// Number of the change that the receiver does not accept.
+    pub stuck_at: Option<Seq>,
     /// Number of dead letters.
     pub dead_letters: u64,
     /// Last error.
@@ -116,6 +127,31 @@ pub enum OperationError {
     /// The subscription has no working definition.
     #[error("the subscription {0} has no working definition; PUT one, or fix the configuration")]
     Undefined(SubscriptionName),
+    /// The journal has no such change.
+    #[error("there is no change {0} in the journal")]
+    NoChange(Seq),
+    /// The subscription selects no such change.
+    #[error(
+        "the subscription {name} delivers no change after {after}, because of its filter or format, or there is none"
+    )]
+    NotSelected {
+        /// The subscription.
+        name: SubscriptionName,
+        /// Number after which changes were examined.
+        after: Seq,
+    },
+    /// A change is not the next one that the subscription delivers.
+    #[error(
+        "change {seq} is not the next one that the subscription {name} delivers; its cursor is {cursor}, and stuckAt of GET /subscriptions/{name} is the change that its receiver does not accept"
+    )]
+    NotNext {
+        /// The subscription.
+        name: SubscriptionName,
+        /// The change.
+        seq: Seq,
+        /// Cursor of the subscription.
+        cursor: Seq,
+    },
     /// The definition is invalid.
     #[error(transparent)]
     Definition(#[from] InvalidDefinition),

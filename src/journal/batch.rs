@@ -24,11 +24,12 @@ use super::{
         EventKey, FirstChange, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows,
         Seed, StoreError, WriteBatch,
     },
+    subscriptions::CursorAdvance,
     visibility::VisibilityBefore,
 };
 use crate::model::{
     Change, ChangeId, ContentObjectModification, CrawledObject, Draft, LookupMark, MissingFacts, Seq, Settlement,
-    SourceName, SubscriptionName, Timestamp, Uri, VisibilityNotes,
+    SourceName, Timestamp, Uri, VisibilityNotes,
 };
 
 /// A settled batch.
@@ -111,7 +112,7 @@ impl SettledBatch {
         submissions: Vec<Submission>,
         appends: Vec<AppendGroup>,
         crawl_parts: Vec<CrawlPart>,
-        cursors: Vec<(SubscriptionName, Seq)>,
+        cursors: Vec<CursorAdvance>,
         context: BatchContext,
     ) -> Result<Self, StoreError> {
         let crawl_submissions = crawl_parts.iter().map(|part| &part.submission);
@@ -384,7 +385,7 @@ impl BatchSettler {
         self,
         outcomes: Vec<Vec<DraftOutcome>>,
         crawl_outcomes: Vec<CrawlPartOutcome>,
-        cursors: Vec<(SubscriptionName, Seq)>,
+        cursors: Vec<CursorAdvance>,
         SourceProgress { harvests, positions, jobs }: SourceProgress,
     ) -> SettledBatch {
         let is_changed = |(_, object): &(Uri, ObjectInBatch)| object.object_changed || !object.changed_items.is_empty();

@@ -240,6 +240,8 @@ pub enum HarvestWrite {
     Define(DefinitionText),
     /// Pauses or resumes the harvest.
     SetPaused(bool),
+    /// Ends the duty of the source, so that the node that has it begins again.
+    Restart,
     /// Asks a harvest of datasets to cancel a job, at this time.
     CancelJob(JobId, Timestamp),
     /// Notes the end of the subscription at the hub of the feed; `None` if the hub has refused or ended it.

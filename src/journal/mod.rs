@@ -27,7 +27,7 @@
 //!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
 //!   `publisher` (committed changes for the readers of this node), `writable` (whether a message can be written at
 //!   present), `outages` (log of failed reads and writes), `threads` (start and end of the threads);
-//! * facts: [`registry`], [`seed`] (facts from crawls), [`harvest`] (positions and runs), `raw_content` (unparsed content locations);
+//! * facts: [`registry`], [`seed`] (facts from crawls), [`harvest`] (positions and runs), [`sources`] (times of events), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * several nodes: [`nodes`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
@@ -52,6 +52,7 @@ pub mod registry;
 pub mod retention;
 pub mod seed;
 pub mod settle;
+pub mod sources;
 pub mod store;
 pub mod subscriptions;
 mod tail;

@@ -195,16 +195,17 @@ impl Journal {
     }
 
     /// Returns up to `limit` messages of the quarantine before `before` (from the newest if `None`), newest first,
-    /// without their bodies.
+    /// without their bodies: those of one source, or of all.
     ///
     /// # Errors
     /// Fails if the store fails.
     pub async fn quarantined_before(
         &self,
         before: Option<QuarantineId>,
+        source: Option<SourceName>,
         limit: usize,
     ) -> Result<Vec<QuarantinedMessage>, JournalError> {
-        self.read(move |store| store.quarantined_before(before, limit)).await
+        self.read(move |store| store.quarantined_before(before, source.as_ref(), limit)).await
     }
 
     /// Returns the size of the quarantine.

@@ -4,7 +4,7 @@
 //! Only a rewind ([`SubscriptionWrite::Rewind`]) moves a cursor back. An advance stores the larger of the old and
 //! the new cursor, so that a progress report that arrives late undoes nothing.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,21 @@ pub struct SubscriptionRecord {
     /// Reason why the subscription stopped by itself: its receiver unsubscribed or, if the subscription is paused,
     /// failed for too long.
     pub ended: Option<Text>,
+    /// Who paused the subscription; `None` if it is not paused, or nobody is known.
+    pub paused_by: Option<Arc<str>>,
+    /// Time of the last confirmed message.
+    pub delivered: Option<Timestamp>,
     /// Number of dead letters.
     pub dead_letters: u64,
+}
+
+impl SubscriptionRecord {
+    /// Creates the record of a new subscription.
+    #[must_use]
+    pub fn new(name: SubscriptionName, made_by: MadeBy, definition: DefinitionText, cursor: Seq) -> Self {
+        let (paused, ended, paused_by, delivered, dead_letters) = (false, None, None, None, 0);
+        Self { name, made_by, definition, cursor, paused, ended, paused_by, delivered, dead_letters }
+    }
 }
 
 /// Identifies a dead letter.
@@ -129,6 +142,8 @@ pub struct CursorAdvance {
     pub name: SubscriptionName,
     /// Number of the last change that is delivered or skipped.
     pub cursor: Seq,
+    /// Time of the last confirmed message, if one was confirmed since the last move.
+    pub delivered: Option<Timestamp>,
     /// Term of the duty of the subscription. If it has ended, the cursor stays where it is.
     pub term: Option<Term>,
 }
@@ -151,12 +166,16 @@ pub enum SubscriptionWrite {
     Delete(SubscriptionName),
     /// Sets the cursor, backward or forward.
     Rewind(SubscriptionName, Seq),
-    /// Pauses or resumes a subscription.
-    SetPaused(SubscriptionName, bool),
+    /// Pauses a subscription, and records who does.
+    Pause(SubscriptionName, Arc<str>),
+    /// Resumes a subscription.
+    Resume(SubscriptionName),
     /// Sets or clears the reason why a subscription stopped by itself.
     SetEnded(SubscriptionName, Option<Text>),
     /// Stores a refused change as a dead letter, and advances the cursor to it.
     AddDeadLetter(SubscriptionName, NewDeadLetter),
+    /// Stores a change that an administrator skips as a dead letter, and advances the cursor to it.
+    Skip(SubscriptionName, NewDeadLetter),
     /// Requests another attempt for one dead letter, or for all.
     ReplayDeadLetters(SubscriptionName, Option<DeadLetterId>),
     /// Records another refusal of a dead letter, with its reason.
@@ -172,7 +191,7 @@ impl Journal {
     /// As [`Journal::append`].
     pub async fn advance(&self, cursors: Vec<(SubscriptionName, Seq)>) -> Result<(), JournalError> {
         let term = self.term;
-        let advance = |(name, cursor)| CursorAdvance { name, cursor, term };
+        let advance = |(name, cursor)| CursorAdvance { name, cursor, delivered: None, term };
         self.advance_all(cursors.into_iter().map(advance).collect()).await
     }
 

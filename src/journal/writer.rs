@@ -182,7 +182,6 @@ impl Writer {
         let now = prefetched.now.unwrap_or_else(Timestamp::now);
         let context = BatchContext { prefetched, bounds: self.bounds, now };
         let BatchInput { submissions, appends, crawl_parts, cursors } = input;
-        let cursors = cursors.into_iter().map(|advance| (advance.name, advance.cursor)).collect();
         let batch = SettledBatch::build(submissions, appends, crawl_parts, cursors, context)?;
         transaction.write(&batch.writes)?;
         Ok(WrittenBatch { batch, stored_head, refused, took: Duration::ZERO })

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    fmt,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -22,6 +23,17 @@ pub enum Client {
     Address(IpAddr),
     /// A client on this machine without a token.
     Local,
+}
+
+impl fmt::Display for Client {
+    /// Writes the sender for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(name) => write!(f, "the token {name}"),
+            Self::Address(address) => address.fmt(f),
+            Self::Local => f.write_str("this machine"),
+        }
+    }
 }
 
 /// Name of the token of a request: an extension that access control adds.

@@ -54,6 +54,8 @@ pub enum ProblemCode {
     InvalidSubscription,
     /// The definition of a harvest is invalid.
     InvalidHarvest,
+    /// The configuration is invalid.
+    InvalidConfiguration,
     /// A WebSub subscriber's request to the hub is invalid.
     InvalidHubRequest,
     /// The request body is larger than the limit.
@@ -82,7 +84,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -99,6 +101,7 @@ impl ProblemCode {
         Self::Conflict,
         Self::InvalidSubscription,
         Self::InvalidHarvest,
+        Self::InvalidConfiguration,
         Self::InvalidHubRequest,
         Self::BodyTooLarge,
         Self::AddressTooLong,
@@ -174,6 +177,9 @@ impl ProblemCode {
             ),
             Self::InvalidHarvest => {
                 ("invalid-harvest", StatusCode::UNPROCESSABLE_ENTITY, "The definition of the harvest is invalid")
+            }
+            Self::InvalidConfiguration => {
+                ("invalid-configuration", StatusCode::UNPROCESSABLE_ENTITY, "The configuration is invalid")
             }
             Self::InvalidHubRequest => {
                 ("invalid-hub-request", StatusCode::BAD_REQUEST, "The request to the hub is invalid")

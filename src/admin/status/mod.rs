@@ -68,6 +68,8 @@ pub struct StatusParts {
     pub folder: PathBuf,
     /// URL of the gateway for readers.
     pub public_url: String,
+    /// Time of the start of this process.
+    pub started: Timestamp,
 }
 
 /// The status. Clones share it.
@@ -76,7 +78,6 @@ pub struct Status(Arc<Inner>);
 
 struct Inner {
     parts: StatusParts,
-    started: Timestamp,
     soundings: Mutex<Soundings>,
     known: Mutex<BTreeMap<(ProblemKind, Thing), KnownProblem>>,
 }
@@ -95,7 +96,7 @@ impl Status {
         let (soundings, known) = (Mutex::default(), Mutex::default());
         // An alert that compares with an earlier value needs the initial zero.
         ProblemKind::ALL.into_iter().for_each(|kind| set_gauge(kind, 0));
-        Self(Arc::new(Inner { parts, started: Timestamp::now(), soundings, known }))
+        Self(Arc::new(Inner { parts, soundings, known }))
     }
 
     /// Returns the present problems, the worst kinds first.

@@ -20,6 +20,8 @@ named_values! {
         DiskNearlyFull = "disk-nearly-full",
         /// A source does not read its broker.
         SourceNotRead = "source-not-read",
+        /// A source has made no change for longer than usual, or than configured.
+        SourceSilent = "source-silent",
         /// A source reads its broker, with a warning, for example because it may lose messages.
         SourceWarning = "source-warning",
         /// A repository fails during a harvest, or the last run has failed.
@@ -40,6 +42,12 @@ named_values! {
         SubscriptionEnded = "subscription-ended",
         /// A receiver has refused messages for good.
         DeadLetters = "dead-letters",
+        /// No node does something that one of them must do.
+        DutyWithoutNode = "duty-without-node",
+        /// A node has gone without leaving.
+        NodeLost = "node-lost",
+        /// A node does not know many changes yet.
+        NodeLate = "node-late",
         /// The target on D-Bus has no connection.
         DbusDisconnected = "dbus-disconnected",
         /// The certificate of the gateway has expired.
@@ -77,6 +85,10 @@ pub enum Thing {
     Subscription(String),
     /// A token.
     Token(String),
+    /// A node.
+    Node(String),
+    /// A duty, such as `source/sfm`.
+    Duty(String),
 }
 
 /// A present problem.
@@ -103,15 +115,19 @@ impl ProblemKind {
             | Self::HarvestOverdue
             | Self::LookupUnanswered
             | Self::SubscriptionFails
+            | Self::DutyWithoutNode
             | Self::DbusDisconnected
             | Self::CertificateExpired => Level::Error,
             Self::DiskNearlyFull
+            | Self::SourceSilent
             | Self::SourceWarning
             | Self::CountDiffers
             | Self::LookupForeign
             | Self::Quarantine
             | Self::SubscriptionEnded
             | Self::DeadLetters
+            | Self::NodeLost
+            | Self::NodeLate
             | Self::CertificateExpires
             | Self::TokenExpired
             | Self::TokenExpires => Level::Warning,
@@ -125,6 +141,7 @@ impl ProblemKind {
             Self::JournalUnavailable => "cannot read or write the journal",
             Self::DiskNearlyFull => "has little room on the disk of the journal",
             Self::SourceNotRead => "is not read",
+            Self::SourceSilent => "has made no change for longer than usual",
             Self::SourceWarning => "is read with a warning",
             Self::HarvestFails => "cannot be harvested",
             Self::HarvestOverdue => "has not been harvested completely for too long",
@@ -135,6 +152,9 @@ impl ProblemKind {
             Self::SubscriptionFails => "does not deliver",
             Self::SubscriptionEnded => "has ended",
             Self::DeadLetters => "has messages that its receiver refuses",
+            Self::DutyWithoutNode => "is done by no node",
+            Self::NodeLost => "has gone without leaving",
+            Self::NodeLate => "is far behind the journal",
             Self::DbusDisconnected => "has no connection to the message bus",
             Self::CertificateExpired => "has a certificate that has expired",
             Self::CertificateExpires => "has a certificate that expires soon",
@@ -154,6 +174,9 @@ impl ProblemKind {
             Self::SourceNotRead => {
                 "start the broker, or correct the settings of the source; the gateway tries again by itself"
             }
+            Self::SourceSilent => {
+                "see whether the sender still runs and sends to this gateway; silent_after of the source says when it is silent"
+            }
             Self::SourceWarning => "change the broker or the settings of the source as the warning says",
             Self::HarvestFails => {
                 "ask the repository by its URL with curl; `tidings harvests history NAME` has the runs"
@@ -172,6 +195,11 @@ impl ProblemKind {
             Self::SubscriptionFails => "mend the receiver, or change the subscription; no change is lost meanwhile",
             Self::SubscriptionEnded => "delete the subscription, or resume it when the receiver wants messages again",
             Self::DeadLetters => "read the reasons in GET /subscriptions/NAME/dead-letters, and replay or delete them",
+            Self::DutyWithoutNode => {
+                "see the nodes with `tidings nodes --duties`, and start one whose configuration has it"
+            }
+            Self::NodeLost => "start it again, or see why it does not reach the database; the other nodes do its work",
+            Self::NodeLate => "see whether its machine or its connection to the database is too slow",
             Self::DbusDisconnected => "start the message bus, or correct dbus.bus; the gateway tries again by itself",
             Self::CertificateExpired | Self::CertificateExpires => {
                 "replace the files of server.tls, and send SIGHUP to the gateway"
@@ -189,6 +217,8 @@ impl fmt::Display for Thing {
             Self::Source(name) => write!(f, "source/{name}"),
             Self::Subscription(name) => write!(f, "subscription/{name}"),
             Self::Token(name) => write!(f, "token/{name}"),
+            Self::Node(name) => write!(f, "node/{name}"),
+            Self::Duty(name) => write!(f, "duty/{name}"),
         }
     }
 }
@@ -198,7 +228,9 @@ impl Thing {
     fn name(&self) -> &str {
         match self {
             Self::Gateway => "",
-            Self::Source(name) | Self::Subscription(name) | Self::Token(name) => name,
+            Self::Source(name) | Self::Subscription(name) | Self::Token(name) | Self::Node(name) | Self::Duty(name) => {
+                name
+            }
         }
     }
 
@@ -209,6 +241,8 @@ impl Thing {
             Self::Source(name) => format!("the source {name}"),
             Self::Subscription(name) => format!("the subscription {name}"),
             Self::Token(name) => format!("the token {name}"),
+            Self::Node(name) => format!("the node {name}"),
+            Self::Duty(name) => format!("the duty {name}"),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use crate::journal::{
     Journal, JournalError,
     quarantine::{QuarantineShare, QuarantineSize},
+    sources::SourceRecord,
 };
 
 /// Least room on a disk, in bytes.
@@ -21,6 +22,8 @@ pub(super) struct Soundings {
     pub(super) disk: Option<DiskRoom>,
     /// Messages in the quarantine, by the names of their sources.
     pub(super) quarantine: BTreeMap<String, QuarantineShare>,
+    /// Times of the events of sources, by name.
+    pub(super) sources: BTreeMap<String, SourceRecord>,
     /// Size of the quarantine for which the shares were read.
     quarantine_size: QuarantineSize,
 }
@@ -63,6 +66,9 @@ impl Soundings {
         }
         // The journal notes a failure as its outage, which is a problem by itself.
         let _ = self.count_quarantine(journal).await;
+        if let Ok(sources) = journal.sources().await {
+            self.sources = sources.into_iter().map(|record| (record.source.to_string(), record)).collect();
+        }
         if journal.outage().is_some() {
             // A probe before the first failure would prove less than a message, and make the gateway ready without one.
             let _ = journal.check_writable().await;

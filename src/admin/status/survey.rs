@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     admin::sources::ConfiguredSource,
-    broker::ConnectionView,
+    broker::{ConnectionState, ConnectionView},
     delivery::{SubscriptionHealth, SubscriptionState},
     harvest::{Harvest, status::HarvestState},
     intake::EnrichmentStatus,
@@ -21,6 +21,9 @@ use crate::{
 
 /// Time before the end of a certificate or token at which it is a problem.
 const EXPIRES_SOON: TimeDelta = TimeDelta::days(14);
+
+/// Number of changes that a node does not know yet at which it is late. A busy node renews its lease after hundreds.
+const LATE_CHANGES: u64 = 10_000;
 
 /// Maximum length of the facts about a problem, in characters.
 const MAX_FACTS: usize = 500;
@@ -51,9 +54,11 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     found.extend(tokens(parts, now));
     for (name, configured) in &parts.sources.all() {
         found.extend(source(name, configured));
+        found.extend(silence(parts.started, soundings, configured, now));
     }
     found.extend(quarantine(soundings));
     found.extend(parts.sources.harvests.list().iter().flat_map(|listed| harvest(listed, now)));
+    found.extend(nodes(parts));
     found.extend(parts.subscriptions.health().iter().flat_map(subscription));
     if let Some(crawlers) = &parts.crawlers {
         let connection = crawlers.connection();
@@ -114,6 +119,34 @@ fn source(name: &str, configured: &ConfiguredSource) -> Vec<Finding> {
     found
 }
 
+/// Finds out whether a source is silent for longer than configured, or else than usual. A source that never made a change is
+/// silent since the start of the gateway, if a time is configured.
+fn silence(
+    started: Timestamp,
+    soundings: &Soundings,
+    configured: &ConfiguredSource,
+    now: DateTime<Utc>,
+) -> Option<Finding> {
+    let state = configured.connection.as_ref().map(|connection| connection.view().state);
+    // Harvests are overdue instead, and what is not read is a problem by itself.
+    if state
+        .map_or(!configured.has_hook, |state| !matches!(state, ConnectionState::Connected | ConnectionState::Elsewhere))
+    {
+        return None;
+    }
+    let name = configured.source.name().as_str();
+    let record = soundings.sources.get(name);
+    let limit = configured.silent_after.or_else(|| record?.unusual_silence())?;
+    let last = record.map_or(started, |record| record.last_event);
+    let silent = Timestamp::from_datetime(now).millis().saturating_sub(last.millis());
+    let is_silent = u128::try_from(silent).is_ok_and(|silent| silent > limit.as_millis());
+    let facts = match record {
+        Some(_) => format!("the last one was at {last}"),
+        None => "it has never made one".to_owned(),
+    };
+    is_silent.then(|| Finding::new(ProblemKind::SourceSilent, Thing::Source(name.to_owned()), facts))
+}
+
 /// Returns the last error of a connection, or its state.
 fn reason(connection: &ConnectionView) -> String {
     match &connection.last_error {
@@ -157,6 +190,24 @@ fn harvest(harvest: &Harvest, now: DateTime<Utc>) -> Vec<Finding> {
     found
 }
 
+/// Finds nodes that are missing or late, and duties that no node has.
+fn nodes(parts: &StatusParts) -> Vec<Finding> {
+    let overview = parts.nodes.overview();
+    let mut found = Vec::new();
+    for (name, renewed) in &overview.lost {
+        let facts = format!("it renewed its lease last at {renewed}");
+        found.push(Finding::new(ProblemKind::NodeLost, Thing::Node(name.to_string()), facts));
+    }
+    for node in overview.nodes.iter().filter(|node| node.lag >= LATE_CHANGES) {
+        let facts = format!("{} are missing", number(node.lag, "change"));
+        found.push(Finding::new(ProblemKind::NodeLate, Thing::Node(node.name.to_string()), facts));
+    }
+    for duty in &overview.without_node {
+        found.push(Finding::new(ProblemKind::DutyWithoutNode, Thing::Duty(duty.to_string()), ""));
+    }
+    found
+}
+
 /// Returns a number with its noun, in the plural if needed.
 fn number(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
@@ -168,9 +219,12 @@ fn subscription(health: &SubscriptionHealth) -> Vec<Finding> {
         return Vec::new();
     }
     let thing = || Thing::Subscription(health.name.to_string());
-    let reason = health.last_error.clone().unwrap_or_default();
+    let mut reason = health.last_error.clone().unwrap_or_default();
     let mut found = Vec::new();
     if health.is_failing {
+        if let Some(seq) = health.stuck_at {
+            reason = format!("change {seq}: {reason}");
+        }
         found.push(Finding::new(ProblemKind::SubscriptionFails, thing(), reason));
     } else if health.state == SubscriptionState::Ended || (health.state == SubscriptionState::Paused && health.is_ended)
     {

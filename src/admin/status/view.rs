@@ -69,7 +69,8 @@ pub struct ProblemView {
     level: Level,
     /// Code; docs/status.md lists them.
     code: ProblemKind,
-    /// The thing that has the problem: `gateway`, `source/NAME`, `subscription/NAME` or `token/NAME`.
+    /// The thing that has the problem: `gateway`, `source/NAME`, `subscription/NAME`, `token/NAME`, `node/NAME`
+    /// or `duty/NAME`.
     thing: String,
     /// Time at which this node has noticed it.
     since: Timestamp,
@@ -141,7 +142,7 @@ impl ProblemView {
 impl Status {
     fn view(&self) -> StatusView {
         let problems: Vec<ProblemView> = self.problems().into_iter().map(ProblemView::from).collect();
-        let super::Inner { parts, started, soundings, .. } = &*self.0;
+        let super::Inner { parts, soundings, .. } = &*self.0;
         let soundings = lock(soundings).clone();
         let quarantine = soundings.quarantine.into_iter().map(|(source, share)| QuarantineShareView {
             source,
@@ -156,7 +157,7 @@ impl Status {
             problems,
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("TIDINGS_COMMIT").filter(|commit| !commit.is_empty()),
-            started: *started,
+            started: parts.started,
             url: parts.public_url.clone(),
             open: parts.access.is_open(),
             certificate_expires: parts.tls.as_ref().and_then(Tls::expires).map(Timestamp::from_datetime),

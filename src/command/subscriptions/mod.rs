@@ -14,7 +14,7 @@ use tidings::{delivery::StartPosition, model::SubscriptionName};
 use super::{
     Failure, Output,
     definition::{self, Assignment, assignment},
-    gateway::{GatewayArgs, GatewayError},
+    gateway::GatewayArgs,
     print, runtime, say,
 };
 
@@ -31,6 +31,9 @@ Examples:
       --set filter.visibility=true
   tidings subscriptions pause index
   tidings subscriptions rewind index --to beginning
+  tidings subscriptions test index
+  tidings subscriptions send index 4711
+  tidings subscriptions skip index 4712
   TIDINGS_TOKEN=tdg_… tidings subscriptions remove index
 
 The token needs the scope admin. A definition has the same keys as [subscriptions.NAME] in the configuration file; \
@@ -39,7 +42,7 @@ rewound here, but only added and removed in the file.
 
 Exit codes:
   0  done
-  1  the gateway refused or cannot be reached; standard error says why
+  1  the gateway refused or cannot be reached, or the receiver did not accept a change that was sent; standard error says why
   2  wrong usage";
 
 /// List and manage the subscriptions of a running gateway.
@@ -87,6 +90,25 @@ enum Action {
         #[arg(long, value_name = "POSITION", value_parser = rewind_target)]
         to: Value,
     },
+    /// Send the newest change to the receiver now, and print its answer. The cursor does not move, so the receiver may get
+    /// the change twice.
+    Test(NameArg),
+    /// Send one change to the receiver now, whatever the cursor is, and print its answer.
+    Send {
+        #[command(flatten)]
+        subscription: NameArg,
+        /// Number of the change.
+        #[arg(value_name = "CHANGE")]
+        change: u64,
+    },
+    /// Skip the change that the receiver does not accept: it becomes a dead letter, and the delivery continues after it.
+    Skip {
+        #[command(flatten)]
+        subscription: NameArg,
+        /// Number of the change; `show` prints it as "stuck at".
+        #[arg(value_name = "CHANGE")]
+        change: u64,
+    },
     /// Delete a subscription with its cursor and its dead letters.
     Remove(NameArg),
 }
@@ -111,28 +133,23 @@ impl Subscriptions {
         let (at, gateway) = gateway.connect()?;
         let request = action.request()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
-        let response = runtime.block_on(async {
-            let before = match &request.previous_path {
-                Some(path) => Some(gateway.request(Method::GET, path, None).await?),
-                None => None,
-            };
-            let response = gateway.request(request.method, &request.path, request.body).await?;
-            Ok::<_, GatewayError>((before, response))
-        });
+        let response = runtime.block_on(gateway.request(request.method, &request.path, request.body));
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
-        let (before, response) = response.map_err(|error| Failure::Failed(format!("{at}: {}", error.reason)))?;
+        let response = response.map_err(|error| Failure::Failed(format!("{at}: {}", error.reason)))?;
         if let Some(confirmation) = request.confirmation {
             say(&confirmation);
         }
-        if let Some(moved) = before.and_then(|before| table::rewind_summary(&before, &response)) {
+        if let Some(moved) = table::rewind_summary(&response) {
             say(&moved);
         }
+        let failure = table::send_failure(&response);
         match response {
             Value::Null => Ok(()),
             response if json => print(&Output::Json(&format!("{response:#}\n"))),
             response => print(&Output::Text(&(request.show)(&response))),
-        }
+        }?;
+        failure.map_or(Ok(()), |reason| Err(Failure::Failed(reason)))
     }
 }
 
@@ -145,28 +162,24 @@ struct GatewayRequest {
     show: fn(&Value) -> String,
     /// Message after success.
     confirmation: Option<String>,
-    /// Path of the subscription whose status is requested first, to compare its cursor with the response.
-    previous_path: Option<String>,
 }
 
 impl Action {
     fn request(self) -> Result<GatewayRequest, Failure> {
         let path = |subscription: &NameArg, below: &str| format!("/subscriptions/{}{below}", subscription.name);
-        let get = |path, show| GatewayRequest {
-            method: Method::GET,
-            path,
-            body: None,
-            show,
-            confirmation: None,
-            previous_path: None,
-        };
+        let get = |path, show| GatewayRequest { method: Method::GET, path, body: None, show, confirmation: None };
         let post = |subscription: &NameArg, below: &str, confirmation: &str| GatewayRequest {
             method: Method::POST,
             path: path(subscription, below),
             body: None,
             show: table::details,
             confirmation: Some(format!("the subscription {} {confirmation}", subscription.name)),
-            previous_path: None,
+        };
+        let send = |subscription: &NameArg, body| GatewayRequest {
+            body: Some(body),
+            show: table::sent,
+            confirmation: None,
+            ..post(subscription, "/send", "")
         };
         Ok(match self {
             Self::List => get("/subscriptions".to_owned(), table::list),
@@ -179,13 +192,14 @@ impl Action {
             Self::Pause(subscription) => post(&subscription, "/pause", "is paused"),
             Self::Resume(subscription) => post(&subscription, "/resume", "is resumed"),
             Self::Rewind { subscription, to } => {
-                let previous_path = Some(path(&subscription, ""));
-                GatewayRequest {
-                    body: Some(json!({ "to": to })),
-                    previous_path,
-                    ..post(&subscription, "/rewind", "is rewound")
-                }
+                GatewayRequest { body: Some(json!({ "to": to })), ..post(&subscription, "/rewind", "is rewound") }
             }
+            Self::Test(subscription) => send(&subscription, json!({})),
+            Self::Send { subscription, change } => send(&subscription, json!({ "change": change })),
+            Self::Skip { subscription, change } => GatewayRequest {
+                body: Some(json!({ "change": change })),
+                ..post(&subscription, "/skip", &format!("skips change {change}, which is a dead letter now"))
+            },
             Self::Remove(subscription) => {
                 GatewayRequest { method: Method::DELETE, ..post(&subscription, "", "is deleted") }
             }

@@ -1,7 +1,5 @@
 //! Tables of subscriptions and delivery attempts, for people.
 
-use std::cmp::Ordering;
-
 use serde_json::Value;
 
 use crate::command::columns::{columns, text};
@@ -52,6 +50,9 @@ pub(super) fn details(response: &Value) -> String {
         ("unroutable", text(&response["unroutable"])),
         ("failures", text(&response["failures"])),
         ("last delivered", text(&response["lastDelivered"])),
+        ("paused by", text(&response["pausedBy"])),
+        ("failing since", text(&response["failingSince"])),
+        ("stuck at", text(&response["stuckAt"])),
         ("last error", last_error(response)),
         ("next attempt", text(&response["nextAttempt"])),
     ];
@@ -78,24 +79,34 @@ fn changes(number: &Value) -> String {
     format!("{} {noun}", text(number))
 }
 
-/// Describes the number of changes that a rewind skips or repeats; `None` if the cursor did not move.
-pub(super) fn rewind_summary(before: &Value, after: &Value) -> Option<String> {
-    let number = |response: &Value, member: &str| response.pointer(member).and_then(Value::as_u64);
-    let [from, to] = [number(before, "/cursor")?, number(after, "/cursor")?];
-    let [behind_before, behind_after] = [number(before, "/lag/changes")?, number(after, "/lag/changes")?];
-    match from.cmp(&to) {
-        Ordering::Less => {
-            let skipped = behind_before.saturating_sub(behind_after);
+/// Describes the changes that a rewind skips or repeats; `None` if the response is not that of a rewind, or the cursor did not
+/// move.
+pub(super) fn rewind_summary(response: &Value) -> Option<String> {
+    let number = |member: &str| response[member].as_u64();
+    let (repeated, skipped) = (number("repeated")?, number("skipped")?);
+    let cursor = text(&response["cursor"]);
+    match (repeated, skipped) {
+        (0, 0) => None,
+        (0, skipped) => {
             let skipped = changes(&skipped.into());
-            Some(format!("skipped {skipped}, which will not be delivered (the cursor was {from} and is {to})"))
+            Some(format!("skipped {skipped}, which will not be delivered (the cursor is {cursor})"))
         }
-        Ordering::Greater => {
-            let again = behind_after.saturating_sub(behind_before);
-            let again = changes(&again.into());
-            Some(format!("{again} will be examined again (the cursor was {from} and is {to})"))
+        (repeated, _) => {
+            let repeated = changes(&repeated.into());
+            Some(format!("{repeated} will be examined again (the cursor is {cursor})"))
         }
-        Ordering::Equal => None,
     }
+}
+
+/// Formats the answer of a receiver to one change.
+pub(super) fn sent(response: &Value) -> String {
+    format!("change {}: {}\n", text(&response["change"]), text(&response["outcome"]))
+}
+
+/// Returns why a receiver did not accept a change that was sent, if the response is about one.
+pub(super) fn send_failure(response: &Value) -> Option<String> {
+    response.get("outcome")?;
+    response.get("reason").map(|reason| format!("the receiver did not accept it: {}", text(reason)))
 }
 
 /// Formats delivery attempts, one per line.

@@ -19,9 +19,9 @@ use crate::{
         in_flight::{InFlightWindow, SentChanges},
         memory::{PendingReservation, Reservation},
     },
-    format::JOURNAL_FORMAT,
+    format::{FormatKind, JOURNAL_FORMAT},
     journal::{JournalError, RecordedChange, store::StoreError, subscriptions::DeadLetter},
-    model::Seq,
+    model::{Filter, Seq},
     retry::Backoff,
 };
 
@@ -260,10 +260,7 @@ impl Engine {
 
     /// Returns the part of a change that the filter selects, if the format has a message for it.
     fn select(&self, change: &Arc<RecordedChange>) -> Result<Option<Arc<RecordedChange>>, StoreError> {
-        let Some(selected) = change.filtered(&self.filter)? else { return Ok(None) };
-        // Most formats cover all changes, and a change is parsed only if necessary.
-        let is_covered = self.format.covers.is_none() || self.format.covers(selected.change()?);
-        Ok(is_covered.then_some(selected))
+        select(change, &self.filter, self.format)
     }
 
     async fn send_changes(&mut self, session: &mut Session, message: NextMessage) -> Result<(), SessionEnd> {
@@ -347,11 +344,31 @@ impl Engine {
     }
 
     fn encode(&self, change: &Arc<RecordedChange>) -> Result<Bytes, StoreError> {
-        // The journal stores this format, so the bytes are used unchanged.
-        match ptr::eq(self.format, JOURNAL_FORMAT) {
-            true => Ok(change.json().clone()),
-            false => change.encoded(self.format.name, self.format.write),
-        }
+        encode(change, self.format)
+    }
+}
+
+/// Returns the part of a change that a filter selects, if the format has a message for it.
+pub(in crate::delivery) fn select(
+    change: &Arc<RecordedChange>,
+    filter: &Filter,
+    format: &FormatKind,
+) -> Result<Option<Arc<RecordedChange>>, StoreError> {
+    let Some(selected) = change.filtered(filter)? else { return Ok(None) };
+    // Most formats cover all changes, and a change is parsed only if necessary.
+    let is_covered = format.covers.is_none() || format.covers(selected.change()?);
+    Ok(is_covered.then_some(selected))
+}
+
+/// Returns a change in a format.
+pub(in crate::delivery) fn encode(
+    change: &Arc<RecordedChange>,
+    format: &'static FormatKind,
+) -> Result<Bytes, StoreError> {
+    // The journal stores this format, so the bytes are used unchanged.
+    match ptr::eq(format, JOURNAL_FORMAT) {
+        true => Ok(change.json().clone()),
+        false => change.encoded(format.name, format.write),
     }
 }
 

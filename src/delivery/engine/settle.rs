@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use super::{Engine, Exit, Session, SessionEnd, retry};
+use super::{Engine, Exit, Session, SessionEnd, retry, stuck};
 use crate::{
     delivery::{
         DeliveryOutcome,
@@ -79,7 +79,9 @@ impl Engine {
                 self.batching.bytes = bytes.min(self.batching.bytes) / 2;
                 return Err(SessionEnd::SmallerBatches);
             }
-            (DeliveryOutcome::TooLarge { reason }, Payload::Changes(_)) => return Err(retry(reason)),
+            (DeliveryOutcome::TooLarge { reason }, Payload::Changes(changes)) => {
+                return Err(stuck(changes.first, reason));
+            }
             (DeliveryOutcome::Refused { reason }, Payload::Changes(changes)) => {
                 self.report(&std::mem::take(counts));
                 self.dead_letter(&changes, &reason).await?;
@@ -95,12 +97,13 @@ impl Engine {
     /// Ends the session because of an outcome. The changes of a failed batch are sent one by one next time,
     /// because any of them may be the cause.
     fn interrupted(&mut self, outcome: DeliveryOutcome, changes: Option<SentChanges>) -> SessionEnd {
+        let stuck_at = changes.as_ref().map(|changes| changes.first);
         if let Some(changes) = changes.filter(|changes| changes.count > 1) {
             self.batching.unbatched = (changes.first, changes.last);
         }
         match outcome {
             DeliveryOutcome::Gone { reason } => SessionEnd::Exit(Exit::Gone(reason)),
-            DeliveryOutcome::Retry { reason, after } => SessionEnd::Retry { reason, after },
+            DeliveryOutcome::Retry { reason, after } => SessionEnd::Retry { reason, after, stuck_at },
             other => retry(format!("{other:?}")),
         }
     }
@@ -130,9 +133,10 @@ impl Engine {
     async fn dead_letter(&mut self, changes: &SentChanges, reason: &str) -> Result<(), SessionEnd> {
         let seq = changes.first;
         if self.status.snapshot().dead_letters >= self.max_dead_letters {
-            return Err(retry(format!(
+            let full = format!(
                 "it refused change {seq} ({reason}), and there is no room for another dead letter; replay or drop some"
-            )));
+            );
+            return Err(stuck(seq, full));
         }
         let json = changes.json.clone().unwrap_or_default();
         let letter = NewDeadLetter { seq, reason: reason.into(), json };

@@ -26,6 +26,8 @@ pub(super) struct Entry {
     pub(super) stored_definition: DefinitionText,
     pub(super) definition: Option<Arc<Definition>>,
     pub(super) paused: bool,
+    /// Who paused the subscription, if it is known.
+    pub(super) paused_by: Option<Arc<str>>,
     pub(super) ended: bool,
     pub(super) status: Arc<SubscriptionStatus>,
     pub(super) attempts: Arc<AttemptLog>,
@@ -39,7 +41,8 @@ impl Entry {
     /// Creates the entry of a stored subscription, with its definition from the configuration or the hub if there is
     /// one.
     pub(super) fn of(stored: SubscriptionRecord, given: Option<Arc<Definition>>, guard: &OutboundPolicy) -> Self {
-        let SubscriptionRecord { made_by, definition, cursor, paused, ended, dead_letters, .. } = stored;
+        let status = |state| SubscriptionStatus::new(state, &stored);
+        let SubscriptionRecord { made_by, ref definition, paused, ref ended, ref paused_by, .. } = stored;
         let stored_definition = definition.clone();
         let mut state = SubscriptionState::Connecting;
         let mut trouble = ended.clone();
@@ -68,7 +71,7 @@ impl Entry {
         } else if definition.is_some() && ended.is_some() {
             state = SubscriptionState::Ended;
         }
-        let status = SubscriptionStatus::new(state, cursor, dead_letters);
+        let status = status(state);
         if let Some(trouble) = trouble {
             status.set_stopped(state, trouble.as_str());
         }
@@ -77,6 +80,7 @@ impl Entry {
             stored_definition,
             definition,
             paused,
+            paused_by: paused_by.clone(),
             ended: ended.is_some(),
             status: Arc::new(status),
             attempts: Arc::default(),
@@ -108,6 +112,8 @@ impl Entry {
             state: status.state,
             is_failing: status.is_failing(),
             is_ended: self.ended,
+            failing_since: status.failing_since,
+            stuck_at: status.stuck_at,
             dead_letters: status.dead_letters,
             last_error: status.last_error.map(|(_, error)| error),
         }
@@ -116,6 +122,12 @@ impl Entry {
     /// Returns the subscription as the HTTP interface shows it.
     pub(super) fn info(&self, name: &SubscriptionName) -> SubscriptionInfo {
         let definition = self.definition.as_ref().map(|definition| definition.redacted());
-        SubscriptionInfo { name: name.clone(), made_by: self.made_by, definition, status: self.status.snapshot() }
+        SubscriptionInfo {
+            name: name.clone(),
+            made_by: self.made_by,
+            definition,
+            paused_by: self.paused_by.clone().filter(|_| self.paused),
+            status: self.status.snapshot(),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError},
 };
 
-use super::{Inner, OperationError, entry::Entry};
+use super::{BY_GATEWAY, Inner, OperationError, entry::Entry};
 use crate::{
     cluster::workers::WorkerLaunch,
     delivery::{Definition, StatusSnapshot, SubscriptionState},
@@ -62,9 +62,7 @@ impl Inner {
                 entry.ended = false;
             })?;
         } else {
-            let (paused, ended, dead_letters) = (false, None, 0);
-            let stored =
-                SubscriptionRecord { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
+            let stored = SubscriptionRecord::new(name.clone(), made_by, definition, cursor);
             self.entries().insert(name.clone(), Entry::of(stored, Some(parsed), &self.guard));
         }
         self.start_engine(name);
@@ -75,6 +73,7 @@ impl Inner {
     pub(in crate::delivery) fn pause_failed(&self, name: &SubscriptionName, reason: &str) {
         let _ = self.with(name, |entry| {
             (entry.paused, entry.ended) = (true, true);
+            entry.paused_by = Some(BY_GATEWAY.into());
             entry.status.set_stopped(SubscriptionState::Paused, reason);
         });
     }

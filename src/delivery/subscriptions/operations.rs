@@ -11,6 +11,15 @@ use crate::{
     model::SubscriptionName,
 };
 
+/// Changes that a rewind concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RewoundChanges {
+    /// Number of changes that come again.
+    pub repeated: u64,
+    /// Number of changes that are not delivered.
+    pub skipped: u64,
+}
+
 impl Subscriptions {
     /// Creates a subscription or replaces its definition. Returns whether it is new. An existing subscription
     /// keeps its cursor and ignores `start`.
@@ -59,15 +68,15 @@ impl Subscriptions {
     }
 
     /// Pauses a subscription: its in-flight messages complete, and nothing more is sent until it is resumed.
-    /// The pause survives a restart.
+    /// The pause survives a restart, with the one who has paused it.
     ///
     /// # Errors
     /// Fails if the subscription does not exist or the journal fails.
-    pub async fn pause(&self, name: &SubscriptionName) -> Result<(), OperationError> {
+    pub async fn pause(&self, name: &SubscriptionName, by: Arc<str>) -> Result<(), OperationError> {
         let _operation = self.0.operation.lock().await;
         self.0.with(name, |_| ())?;
-        self.0.journal.write_subscriptions(vec![SubscriptionWrite::SetPaused(name.clone(), true)]).await?;
-        self.0.with(name, |entry| entry.paused = true)?;
+        self.0.journal.write_subscriptions(vec![SubscriptionWrite::Pause(name.clone(), Arc::clone(&by))]).await?;
+        self.0.with(name, |entry| (entry.paused, entry.paused_by) = (true, Some(by)))?;
         self.0.stop_engine(name).await;
         self.0.start_engine(name);
         Ok(self.0.cursors.flush().await?)
@@ -83,8 +92,7 @@ impl Subscriptions {
         self.0.require_definition(name)?;
         // Stops first, because an engine that is ending may still write that it has paused.
         self.0.stop_engine(name).await;
-        let writes =
-            vec![SubscriptionWrite::SetPaused(name.clone(), false), SubscriptionWrite::SetEnded(name.clone(), None)];
+        let writes = vec![SubscriptionWrite::Resume(name.clone()), SubscriptionWrite::SetEnded(name.clone(), None)];
         let written = self.0.journal.write_subscriptions(writes).await;
         if written.is_ok() {
             self.0.with(name, |entry| (entry.paused, entry.ended) = (false, false))?;
@@ -94,15 +102,17 @@ impl Subscriptions {
     }
 
     /// Moves the cursor of a subscription back or forward and restarts it, even if its receiver ended it. A
-    /// paused subscription stays paused.
+    /// paused subscription stays paused. Returns how many changes it meets again or not at all, whatever its filter selects.
     ///
     /// # Errors
     /// Fails if the subscription does not exist, the position is invalid, or the journal fails.
-    pub async fn rewind(&self, name: &SubscriptionName, to: StartPosition) -> Result<(), OperationError> {
+    pub async fn rewind(&self, name: &SubscriptionName, to: StartPosition) -> Result<RewoundChanges, OperationError> {
         let _operation = self.0.operation.lock().await;
         self.0.with(name, |_| ())?;
         let cursor = to.cursor(&self.0.journal).await?;
+        self.refresh_one(name).await?;
         self.0.stop_engine(name).await;
+        let former = self.0.with(name, |entry| entry.status.snapshot().cursor)?;
         self.0.cursors.discard(name).await;
         let writes =
             vec![SubscriptionWrite::Rewind(name.clone(), cursor), SubscriptionWrite::SetEnded(name.clone(), None)];
@@ -115,7 +125,8 @@ impl Subscriptions {
         }
         self.0.start_engine(name);
         written?;
-        Ok(())
+        let number = |from, to| self.0.journal.count_after(from).saturating_sub(self.0.journal.count_after(to));
+        Ok(RewoundChanges { repeated: number(cursor, former), skipped: number(former, cursor) })
     }
 
     /// Marks one or all dead letters for replay, each as a message of its own. Returns their number.

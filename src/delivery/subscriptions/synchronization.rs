@@ -129,8 +129,7 @@ impl Inner {
     fn update_progress(&self, stored: &SubscriptionRecord) {
         let _ = self.with(&stored.name, |entry| {
             if !entry.is_held() {
-                entry.status.set_cursor(stored.cursor);
-                entry.status.update_dead_letters(|_| stored.dead_letters);
+                entry.status.take_progress(stored);
             }
         });
     }

@@ -58,8 +58,8 @@ impl Inner {
             let stored = self.read_for(name, tenure).await?;
             let cursor = self.start_after(name, stored.cursor, tenure).await?;
             let agrees = self.with(name, |entry| {
+                entry.status.take_progress(&stored);
                 entry.status.set_cursor(cursor);
-                entry.status.update_dead_letters(|_| stored.dead_letters);
                 entry.agrees_with(&stored)
             });
             if !agrees.is_ok_and(|agrees| agrees) {

@@ -65,7 +65,7 @@ async fn message_that_panics_the_dialect_is_quarantined_and_the_others_are_appen
     // The second call has nothing left to do.
     intake.accept_batch(&source, &mut batch, None).await.unwrap();
     assert_eq!(journal.head().0, 2);
-    let stored = journal.quarantined_before(None, 10).await.unwrap();
+    let stored = journal.quarantined_before(None, None, 10).await.unwrap();
     assert_eq!(stored.len(), 1);
     let stored = journal.quarantined(stored[0].id).await.unwrap().unwrap().message;
     assert!(stored.reason.contains("the dialect crashed on this message"), "{}", stored.reason);
@@ -111,12 +111,12 @@ async fn position_is_written_after_the_refused_message_is_quarantined() {
     assert_eq!(intake.position(&source).await.unwrap(), None, "a crash here repeats the messages");
     intake.accept_batch(&source, &mut batch, Some("1".into())).await.unwrap();
     assert_eq!(intake.position(&source).await.unwrap().as_deref(), Some("1"));
-    assert_eq!((journal.head().0, journal.quarantined_before(None, 10).await.unwrap().len()), (1, 1));
+    assert_eq!((journal.head().0, journal.quarantined_before(None, None, 10).await.unwrap().len()), (1, 1));
     // A batch of unreadable messages moves the position too.
     let no_json = message("c");
     let ReceivedMessage::Readable(incoming) = no_json else { panic!() };
     let unreadable = ReceivedMessage::Readable(Incoming { body: "no JSON".into(), ..incoming });
     intake.accept_batch(&source, &mut Batch::read(&source, vec![unreadable]), Some("2".into())).await.unwrap();
     assert_eq!(intake.position(&source).await.unwrap().as_deref(), Some("2"));
-    assert_eq!(journal.quarantined_before(None, 10).await.unwrap().len(), 2);
+    assert_eq!(journal.quarantined_before(None, None, 10).await.unwrap().len(), 2);
 }

@@ -40,7 +40,7 @@ pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, Pr
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
 pub use records::{
     CrawlStore, DeadLetterStore, HarvestStore, IncompleteStore, IngestStore, ListedRecordStore, QuarantineStore,
-    Records, SubscriptionStore,
+    Records, SourceStore, SubscriptionStore,
 };
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
@@ -137,6 +137,7 @@ pub trait Store:
     SubscriptionStore
     + DeadLetterStore
     + HarvestStore
+    + SourceStore
     + ListedRecordStore
     + IngestStore
     + CrawlStore

@@ -7,8 +7,9 @@ use crate::{
         ingest::IngestJob,
         registry::ObjectState,
         seed::{CrawlProgress, RegistryDelta},
+        subscriptions::CursorAdvance,
     },
-    model::{Seq, SubscriptionName, Timestamp, Uri},
+    model::{Seq, Timestamp, Uri},
 };
 
 /// Rows to write for one batch.
@@ -23,7 +24,7 @@ pub struct WriteBatch {
     /// Registry objects that the batch changed, each once, in order of their URIs.
     pub objects: Vec<ObjectUpdate>,
     /// Cursors of subscriptions, which only move forward.
-    pub cursors: Vec<(SubscriptionName, Seq)>,
+    pub cursors: Vec<CursorAdvance>,
     /// Incomplete changes whose repositories need no further lookup.
     pub completed: Vec<Seq>,
     /// New facts from crawls about objects that [`WriteBatch::objects`] contains. No change contains these facts,

@@ -65,7 +65,7 @@ impl<B: Broker> SourceConsumer<B> {
 
     /// Sets the state of the connection: paused while an event waits for the repository, else connected.
     fn wait(&self, is_waiting: bool) {
-        let state = if is_waiting { ConnectionState::Paused } else { ConnectionState::Connected };
+        let state = if is_waiting { ConnectionState::Stalled } else { ConnectionState::Connected };
         if self.status.set_state(state) {
             let source = self.source.name();
             if is_waiting {

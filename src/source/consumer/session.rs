@@ -251,7 +251,7 @@ impl<B: Broker> SourceConsumer<B> {
         let mut paused = false;
         while let Err(error) = self.intake.accept_batch(&self.source, batch, position.clone()).await {
             let wait = backoff.next_wait();
-            self.status.record_failure(ConnectionState::Paused, &error.to_string(), wait);
+            self.status.record_failure(ConnectionState::Stalled, &error.to_string(), wait);
             // The duty that is lost ends the session in a moment.
             if error.is_lost_duty() {
                 tracing::info!(source = %self.source.name(), %error, "a batch was not written");

@@ -178,7 +178,8 @@ pub(super) async fn guard(
             request
         }
         Decision::Admitted(token) => {
-            if rule == Rule::Read {
+            // The name of a publisher would only cost time.
+            if rule != Rule::Publish {
                 request.extensions_mut().insert(TokenName(token.name.as_str().into()));
             }
             request

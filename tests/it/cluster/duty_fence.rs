@@ -172,7 +172,9 @@ async fn a_former_holder_moves_no_cursor_and_stores_no_dead_letter() {
     fixture.journal.append_all((1..=60).map(submission).collect()).await.unwrap();
     fixture.journal.write_subscriptions(vec![put]).await.unwrap();
     let term = fixture.take(&DutyName::subscription(&name));
-    let advance = |cursor, term| vec![CursorAdvance { name: name.clone(), cursor: Seq(cursor), term: Some(term) }];
+    let advance = |cursor, term| {
+        vec![CursorAdvance { name: name.clone(), cursor: Seq(cursor), delivered: None, term: Some(term) }]
+    };
     fixture.journal.advance_all(advance(5, term)).await.unwrap();
     fixture.release(term);
     let successor = fixture.take(&DutyName::subscription(&name));
@@ -183,7 +185,7 @@ async fn a_former_holder_moves_no_cursor_and_stores_no_dead_letter() {
     let lost = fixture.journal.under(Some(term));
     let add = SubscriptionWrite::AddDeadLetter(name.clone(), letter);
     is_lost(&lost.write_subscriptions(vec![add.clone()]).await);
-    is_lost(&lost.write_subscriptions(vec![SubscriptionWrite::SetPaused(name.clone(), true)]).await);
+    is_lost(&lost.write_subscriptions(vec![SubscriptionWrite::Pause(name.clone(), "a test".into())]).await);
     is_lost(&lost.prune(Seq(9), 9).await);
     is_lost(&lost.quarantine_all(vec![message()]).await);
     let stored = fixture.journal.subscription(name.clone()).await.unwrap().unwrap();
@@ -210,14 +212,14 @@ async fn a_rewind_a_resumption_or_a_deletion_ends_the_duty_of_the_subscription()
     fixture.journal.write_subscriptions(vec![put(9)]).await.unwrap();
     for write in [
         SubscriptionWrite::Rewind(name.clone(), Seq(2)),
-        SubscriptionWrite::SetPaused(name.clone(), false),
+        SubscriptionWrite::Resume(name.clone()),
         SubscriptionWrite::Delete(name.clone()),
     ] {
         let term = fixture.take(&DutyName::subscription(&name));
         let before = revision(&mut fixture);
         fixture.journal.write_subscriptions(vec![write]).await.unwrap();
         assert_eq!(revision(&mut fixture), before + 1);
-        let late = CursorAdvance { name: name.clone(), cursor: Seq(50), term: Some(term) };
+        let late = CursorAdvance { name: name.clone(), cursor: Seq(50), delivered: None, term: Some(term) };
         fixture.journal.advance_all(vec![late]).await.unwrap();
         let stored = fixture.journal.subscription(name.clone()).await.unwrap();
         assert!(stored.is_none_or(|stored| stored.cursor == Seq(2)));
@@ -225,7 +227,7 @@ async fn a_rewind_a_resumption_or_a_deletion_ends_the_duty_of_the_subscription()
     // The holder's own writes leave the duty with it.
     fixture.journal.write_subscriptions(vec![put(9)]).await.unwrap();
     let term = fixture.take(&DutyName::subscription(&name));
-    let pause = SubscriptionWrite::SetPaused(name.clone(), true);
+    let pause = SubscriptionWrite::Pause(name.clone(), "a test".into());
     fixture.journal.under(Some(term)).write_subscriptions(vec![pause]).await.unwrap();
     assert_eq!(fixture.table.duties().unwrap().len(), 1);
     fixture.end();

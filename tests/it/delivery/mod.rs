@@ -5,6 +5,7 @@ mod amqp_confirmations;
 mod amqp_destinations;
 mod dead_letters;
 mod outbound_destinations;
+mod single_changes;
 mod stalled_subscribers;
 mod subscription_administration;
 mod visibility;

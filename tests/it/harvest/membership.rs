@@ -176,7 +176,7 @@ async fn unreadable_records_are_requested_until_they_can_be_read() {
     repository.single.lock().unwrap().insert("r2".to_owned(), broken("r2", &ago(30)));
     let run = repository.complete().await;
     assert!(run.reason.unwrap().as_str().contains("2 records cannot be read"));
-    let quarantined = repository.journal.journal.quarantined_before(None, 100).await.unwrap();
+    let quarantined = repository.journal.journal.quarantined_before(None, None, 100).await.unwrap();
     assert_eq!(quarantined.len(), 2, "each of them is there once");
     // They are mended without new datestamps.
     repository.list("", &[live("r4", &ago(5), "t")]);

@@ -267,7 +267,7 @@ async fn broken_records_go_to_the_quarantine_alone() {
     let mut expected = fixture.expected();
     expected.retain(|object, _| !object.ends_with('6'));
     assert_eq!(fixture.registered().await, expected);
-    assert_eq!(fixture.journal.journal.quarantined_before(None, 10).await.unwrap().len(), 5);
+    assert_eq!(fixture.journal.journal.quarantined_before(None, None, 10).await.unwrap().len(), 5);
 }
 
 #[tokio::test]

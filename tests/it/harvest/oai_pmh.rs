@@ -139,7 +139,7 @@ async fn large_records_go_to_the_quarantine() {
     fixture.repository.put(&identifier(5), &"long ".repeat(1000), 300);
     let run = fixture.complete().await;
     assert_eq!((run.counts.records, run.counts.changes, run.counts.quarantined), (12, 11, 1));
-    let quarantined = fixture.journal.journal.quarantined_before(None, 10).await.unwrap();
+    let quarantined = fixture.journal.journal.quarantined_before(None, None, 10).await.unwrap();
     assert!(quarantined[0].message.reason.contains("limits.body_bytes is 1000"), "{quarantined:?}");
 }
 

@@ -61,7 +61,7 @@ async fn a_double_between_other_records_costs_them_nothing() {
     let run = repository.complete().await;
     assert_eq!((run.counts.changes, run.counts.quarantined), (2, 2));
     assert_eq!(repository.live().await, ["r", "s"]);
-    let quarantined = repository.journal.journal.quarantined_before(None, 10).await.unwrap();
+    let quarantined = repository.journal.journal.quarantined_before(None, None, 10).await.unwrap();
     assert_eq!(quarantined.len(), 2);
 }
 

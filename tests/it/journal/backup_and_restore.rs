@@ -70,17 +70,34 @@ async fn backup_during_writes_is_consistent() {
 /// A journal of version 16 of the file, with rows in its tables.
 const VERSION_16: &str = include_str!("../../../fixtures/journal/version-16.sql");
 
+/// Statements that make version 17 of version 16.
+const CONVERT_VERSION_16: &str = include_str!("../../../src/journal/store/sqlite/convert_version_16.sql");
+
 #[tokio::test]
-async fn backup_of_version_16_is_verified_restored_and_served() {
+async fn backup_of_an_older_version_is_verified_restored_and_served() {
+    let version_17 = format!("{VERSION_16} {CONVERT_VERSION_16} PRAGMA user_version = 17;");
+    for version in [VERSION_16, &version_17] {
+        is_verified_restored_and_served(version).await;
+    }
+}
+
+async fn is_verified_restored_and_served(version: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
-    Connection::open(&file).unwrap().execute_batch(VERSION_16).unwrap();
+    Connection::open(&file).unwrap().execute_batch(version).unwrap();
     let report = verify_ok(&file);
     assert!(report.complete && (report.head.0, report.objects) == (8, 6), "{report:?}");
     let ended = run("restore", &[&file, Path::new("--data"), &data]);
     assert!(ended.status.success(), "{}", stderr(&ended));
     let gateway = Gateway::start(&data);
     assert_eq!(gateway.head().await, 8);
+    let sources = Connection::open(journal_file(&data)).unwrap();
+    let last = |sql| sources.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(
+        last("SELECT last_event FROM sources WHERE source = 's'"),
+        last("SELECT max(received) FROM changes"),
+        "the time of the last event comes from the changes"
+    );
     assert_eq!(gateway.json("/snapshot").await["objects"].as_array().unwrap().len(), 6);
     assert!(post(&gateway, 1).await > 8);
     assert!(gateway.stop().success());

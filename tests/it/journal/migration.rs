@@ -35,6 +35,10 @@ const VERSION_16: &str = "
         source TEXT PRIMARY KEY, id BLOB NOT NULL, part INTEGER NOT NULL, place TEXT NOT NULL, objects INTEGER NOT NULL,
         began INTEGER NOT NULL, moved INTEGER NOT NULL, done INTEGER NOT NULL
     ) WITHOUT ROWID;
+    DROP TABLE sources;
+    DROP INDEX quarantine_by_source;
+    ALTER TABLE subscriptions DROP COLUMN paused_by;
+    ALTER TABLE subscriptions DROP COLUMN delivered;
     PRAGMA user_version = 16;
 ";
 

@@ -31,5 +31,6 @@ mod store_harvests;
 mod store_ingests;
 mod store_migration;
 mod store_quarantine;
+mod store_sources;
 mod verify;
 mod verify_postgres;

@@ -10,7 +10,7 @@ use foldhash::HashMap;
 use tidings::{
     journal::{
         store::{ItemSelection, NewChange, PrefetchKeys, Store, StoreLimits, WriteBatch},
-        subscriptions::{DefinitionText, MadeBy, NewDeadLetter, SubscriptionWrite},
+        subscriptions::{CursorAdvance, DefinitionText, MadeBy, NewDeadLetter, SubscriptionWrite},
     },
     model::{Change, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
@@ -208,7 +208,7 @@ fn promise_5_no_cursor_is_above_the_head_or_in_a_skipped_range() {
         assert_eq!(cursors(&*store), [2, 4]);
         assert_eq!((store.surviving(Seq(3)).unwrap(), store.surviving(Seq(9)).unwrap()), (Seq(3), Seq(4)));
         let advance = |store: &dyn Store, to| {
-            write(store, &WriteBatch { cursors: vec![(index.clone(), Seq(to))], ..empty_batch() }).unwrap();
+            write(store, &WriteBatch { cursors: vec![advance_to(&index, to)], ..empty_batch() }).unwrap();
         };
         advance(&*store, 9);
         assert_eq!(cursors(&*store), [2, 4]);
@@ -227,6 +227,11 @@ fn promise_5_no_cursor_is_above_the_head_or_in_a_skipped_range() {
     });
 }
 
+/// Returns the move of a cursor without a delivery.
+fn advance_to(name: &SubscriptionName, to: u64) -> CursorAdvance {
+    CursorAdvance { name: name.clone(), cursor: Seq(to), delivered: None, term: None }
+}
+
 #[test]
 fn promise_5_cursor_moves_back_only_by_a_rewind() {
     every_store(|folder, open| {
@@ -239,7 +244,7 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
             cursor: Seq(cursor),
         };
         let advance = |to| {
-            write(&*store, &WriteBatch { cursors: vec![(name.clone(), Seq(to))], ..empty_batch() }).unwrap();
+            write(&*store, &WriteBatch { cursors: vec![advance_to(&name, to)], ..empty_batch() }).unwrap();
         };
         let cursors = |store: &dyn Store| {
             let all = store.subscriptions().unwrap();
@@ -247,7 +252,7 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
         };
         let letter = |seq| NewDeadLetter { seq: Seq(seq), reason: "no".into(), json: Bytes::from_static(b"{}") };
         append(&*store, &[1, 2, 3, 4, 5, 6, 7]).unwrap();
-        store.write_subscriptions(&[put(3), SubscriptionWrite::SetPaused(name.clone(), true)], None).unwrap();
+        store.write_subscriptions(&[put(3), SubscriptionWrite::Pause(name.clone(), "a test".into())], None).unwrap();
         advance(7);
         advance(8);
         advance(5);

@@ -25,7 +25,7 @@ fn message(source: &str, number: usize, bytes: usize) -> NewQuarantinedMessage {
 
 /// Returns the sources and reasons of all messages, oldest first.
 fn stored(store: &dyn Store) -> Vec<(String, String)> {
-    let messages = store.quarantined_before(None, 10_000).unwrap();
+    let messages = store.quarantined_before(None, None, 10_000).unwrap();
     let messages = messages.into_iter().rev().map(|stored| stored.message);
     messages.map(|message| (message.source.to_string(), message.reason.to_string())).collect()
 }

@@ -63,7 +63,7 @@ async fn broken_connection_is_reported_while_the_lookup_waits() {
     let gateway = start_with(folder.path(), &peer.url(), "/queue/q", "fedora-apim", &lines);
     let details = crate::support::amqp_source::until(&gateway, "the end of the connection is shown", async || {
         let details = connection(&gateway).await;
-        (details["state"] == "paused" && details["lastError"]["reason"].is_string()).then_some(details)
+        (details["state"] == "stalled" && details["lastError"]["reason"].is_string()).then_some(details)
     })
     .await;
     assert_eq!(details["lastError"]["reason"], "the connection to the broker broke: the broker closed it");
@@ -114,7 +114,7 @@ async fn required_lookup_leaves_messages_with_the_broker() {
             let source = all.iter().find(|held| held["name"] == SOURCE).unwrap();
             let waiting = source["lookup"]["waiting"].as_u64().unwrap();
             assert!(waiting <= 7, "{source}");
-            (waiting > 0 && source["connection"]["state"] == "paused").then_some(())
+            (waiting > 0 && source["connection"]["state"] == "stalled").then_some(())
         };
         until("messages wait", async || is_waiting(&gateway).await).await;
         assert_eq!(gateway.changes().await.len(), 0);

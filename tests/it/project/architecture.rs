@@ -9,12 +9,13 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 34] = [
+const TABLE: [(&str, &[&str]); 35] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
     ("supervision", &[]),
     ("retry", &[]),
+    ("message_rate", &[]),
     ("cache", &[]),
     ("suggestion", &[]),
     ("settings", &["named", "suggestion"]),
@@ -30,7 +31,7 @@ const TABLE: [(&str, &[&str]); 34] = [
     ("journal", &["model", "outage", "retry", "supervision", "text"]),
     ("cluster", &["journal", "model", "outage", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
-    ("intake", &["model", "format", "journal", "lookup", "retry"]),
+    ("intake", &["model", "format", "journal", "lookup", "message_rate", "retry"]),
     ("files", &["http_client", "web"]),
     ("transfer", &["files", "format", "http_client", "model"]),
     ("filesets", &["transfer", "files", "http_client", "intake", "format", "journal", "model", "retry", "text", "web"]),
@@ -63,6 +64,7 @@ const TABLE: [(&str, &[&str]); 34] = [
             "http_client",
             "journal",
             "kafka",
+            "message_rate",
             "model",
             "format",
             "retry",

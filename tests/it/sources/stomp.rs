@@ -215,10 +215,10 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
         let taken_or_paused = until(&gateway, "they are taken or the source is paused", async || {
             let connection = connection(&gateway).await;
             let head = gateway.head().await;
-            (connection["state"] == "paused" || head == sent).then_some(connection)
+            (connection["state"] == "stalled" || head == sent).then_some(connection)
         });
         let connection = taken_or_paused.await;
-        if connection["state"] == "paused" {
+        if connection["state"] == "stalled" {
             break connection;
         }
     };

@@ -3,6 +3,7 @@
 
 mod access_and_certificates;
 mod repositories;
+mod silence;
 mod storage;
 mod transports;
 

@@ -20,8 +20,8 @@ use crate::crawl::registry_merge::{crawl_result, seed};
 
 /// Rows that events alone do not make. The newest identifiers ever given are larger than those of the rows.
 const ROWS: &str = "
-    INSERT INTO subscriptions SELECT 'pushed', 'api', '{\"secret\":\"s\"}', max(seq) - 5, 1, 'gone' FROM changes;
-    INSERT INTO subscriptions SELECT 'other', 'config', '', min(seq), 0, NULL FROM changes;
+    INSERT INTO subscriptions SELECT 'pushed', 'api', '{\"secret\":\"s\"}', max(seq) - 5, 1, 'gone', 'the token ops', 7 FROM changes;
+    INSERT INTO subscriptions SELECT 'other', 'config', '', min(seq), 0, NULL, NULL, NULL FROM changes;
     INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
         SELECT 'pushed', seq, 5, 'refused', 2, seq % 2, json FROM changes;
     DELETE FROM dead_letters WHERE id > 150;
@@ -45,7 +45,7 @@ const ROWS: &str = "
 ";
 
 /// Tables with the columns that identify their rows. The keys of events are in runs or in the rows of changes.
-const DUMPED: [&str; 17] = [
+const DUMPED: [&str; 18] = [
     "SELECT * FROM restores ORDER BY head",
     "SELECT seq, id, received, checksum, json, visibility FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
@@ -57,6 +57,7 @@ const DUMPED: [&str; 17] = [
      FROM objects o JOIN items i USING (object) ORDER BY o.uri, i.uri",
     "SELECT * FROM seeds ORDER BY number",
     "SELECT * FROM crawls ORDER BY source",
+    "SELECT * FROM sources ORDER BY source",
     "SELECT * FROM harvests ORDER BY source",
     "SELECT * FROM harvest_runs ORDER BY id",
     "SELECT * FROM harvest_records ORDER BY source, identifier",

@@ -23,7 +23,7 @@ use crate::{
         DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission, TailBounds,
         settle::SourcePolicy,
         store::sqlite::{SqliteOptions, SqliteStore},
-        subscriptions::{DefinitionText, MadeBy, SubscriptionWrite},
+        subscriptions::{DefinitionText, MadeBy, SubscriptionRecord, SubscriptionWrite},
     },
     model::{Draft, Filter, Seq, SourceName, SubscriptionName},
 };
@@ -95,8 +95,10 @@ impl EngineFixture {
         receiver: &Receiver,
         cursor: u64,
     ) -> (Arc<SubscriptionStatus>, Arc<Notify>, CancellationToken, Engine) {
+        let name = SubscriptionName::parse("index").unwrap();
+        let stored = SubscriptionRecord::new(name, MadeBy::Api, DefinitionText::default(), Seq(cursor));
         let (status, replays, stop) = (
-            Arc::new(SubscriptionStatus::new(SubscriptionState::Connecting, Seq(cursor), 0)),
+            Arc::new(SubscriptionStatus::new(SubscriptionState::Connecting, &stored)),
             Arc::new(Notify::new()),
             CancellationToken::new(),
         );

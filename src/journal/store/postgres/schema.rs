@@ -1,10 +1,10 @@
-//! The tables, and the conversion of databases of the version before.
+//! The tables, and the conversion of databases of older versions.
 
 use super::{PostgresOpenError, PostgresUrl, connection::Session, row};
 use crate::journal::store::{StoreContent, StoreError};
 
-/// Version of the tables. The first release has version 10.
-const VERSION: usize = 10;
+/// Version of the tables.
+const VERSION: usize = 11;
 
 /// Oldest version that this program opens and converts.
 const OLDEST_VERSION: usize = 9;
@@ -12,8 +12,8 @@ const OLDEST_VERSION: usize = 9;
 /// Statements that create the tables.
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// Statements that convert the tables of version 9.
-const CONVERT_VERSION_9: &str = include_str!("convert_version_9.sql");
+/// Statements that convert the tables of each older version to those of the next one, from [`OLDEST_VERSION`] on.
+const CONVERSIONS: [&str; 2] = [include_str!("convert_version_9.sql"), include_str!("convert_version_10.sql")];
 
 /// Key of the advisory lock that only one node at a time migrates under: the letters `TDNG`. The lock ends with its
 /// transaction.
@@ -90,7 +90,11 @@ async fn migrate_from_older(session: &Session) -> Result<usize, StoreError> {
             session.run(CREATE_VERSIONS).await?;
             session.run(SCHEMA).await?;
         }
-        OLDEST_VERSION => session.run(CONVERT_VERSION_9).await?,
+        older @ OLDEST_VERSION..VERSION => {
+            for conversion in CONVERSIONS.iter().skip(older - OLDEST_VERSION) {
+                session.run(conversion).await?;
+            }
+        }
         other => {
             session.run("ROLLBACK").await?;
             return Ok(other);
@@ -107,7 +111,7 @@ pub(super) async fn check_is_current(url: &PostgresUrl, session: &Session) -> Re
     check_is_complete(url, session).await?;
     match version(session).await.map_err(|error| PostgresOpenError::storage(url, error))? {
         0 => Err(PostgresOpenError::NoJournal { url: url.clone() }),
-        OLDEST_VERSION => Err(PostgresOpenError::Older { url: url.clone() }),
+        OLDEST_VERSION..VERSION => Err(PostgresOpenError::Older { url: url.clone() }),
         version => check_version(version),
     }
 }

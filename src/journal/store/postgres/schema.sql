@@ -134,6 +134,7 @@ CREATE TABLE quarantine (
 );
 COMMENT ON TABLE quarantine IS 'Messages that no dialect could read.';
 COMMENT ON COLUMN quarantine.location IS 'Location of the error in the message.';
+CREATE INDEX quarantine_by_source ON quarantine (source, id);
 
 CREATE TABLE quarantine_size (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
@@ -149,11 +150,28 @@ CREATE TABLE subscriptions (
     definition text NOT NULL,
     cursor bigint NOT NULL,
     paused boolean NOT NULL,
-    ended text
+    ended text,
+    paused_by text,
+    delivered bigint
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE subscriptions IS 'Subscriptions with their cursors. A definition may contain a secret.';
 COMMENT ON COLUMN subscriptions.cursor IS 'Number of the last change that is delivered or skipped.';
 COMMENT ON COLUMN subscriptions.ended IS 'Reason why the subscription stopped by itself.';
+COMMENT ON COLUMN subscriptions.paused_by IS 'Who paused it; null if nobody is known.';
+COMMENT ON COLUMN subscriptions.delivered IS 'Time of the last confirmed message.';
+
+CREATE TABLE sources (
+    source text COLLATE "C" PRIMARY KEY,
+    first_event bigint NOT NULL,
+    last_event bigint NOT NULL,
+    week bigint NOT NULL,
+    longest_pause bigint NOT NULL,
+    earlier_pause bigint NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE sources IS 'Times of the events of each source that made changes, in milliseconds since 1970.';
+COMMENT ON COLUMN sources.week IS 'Week of last_event, numbered from 1970.';
+COMMENT ON COLUMN sources.longest_pause IS 'Longest time between two events that ended in that week.';
+COMMENT ON COLUMN sources.earlier_pause IS 'The same of the week before.';
 
 CREATE TABLE dead_letters (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -82,6 +82,7 @@ pub trait HarvestStore: Records {
             HarvestWrite::Define(text) => vec![Statement::new(DEFINE, values![source, text.expose()])],
             HarvestWrite::SetLease(lease) => vec![Statement::new(SET_LEASE, values![source, *lease])],
             HarvestWrite::SetPaused(paused) => vec![Statement::new(SET_PAUSED, values![source, *paused])],
+            HarvestWrite::Restart => Vec::new(),
             HarvestWrite::CancelJob(job, at) => vec![ingests::cancel(*job, *at)],
             HarvestWrite::Remove => vec![
                 listed::remove_all(source),
@@ -90,9 +91,9 @@ pub trait HarvestStore: Records {
                 Statement::new(REMOVE, values![source]),
             ],
         };
-        // Whichever node harvests a removed source can then write no more of it.
-        let ended_duties =
-            matches!(write, HarvestWrite::Remove).then(|| DutyName::source(source)).into_iter().collect();
+        // Whichever node harvests a removed source can then write no more of it, and one that reads a broker begins again.
+        let ends_duty = matches!(write, HarvestWrite::Remove | HarvestWrite::Restart);
+        let ended_duties = ends_duty.then(|| DutyName::source(source)).into_iter().collect();
         let changed_definitions = Some(DefinitionKind::Harvests);
         self.execute(&RecordWrite { statements, ended_duties, changed_definitions, term: None }).map(drop)
     }

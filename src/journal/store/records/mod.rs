@@ -1,5 +1,5 @@
 //! The record tables, for every SQL store: subscriptions, dead letters, harvests, runs, listed records, jobs, results, crawls,
-//! incomplete changes and the messages of the quarantine.
+//! sources, incomplete changes and the messages of the quarantine.
 //!
 //! Each table has one file with its SQL, one function that writes a row and one that reads it. A store executes the
 //! statements ([`Records`]). The SQL is the part of SQLite's and PostgreSQL's language that means the same in both:
@@ -12,6 +12,7 @@ mod incomplete;
 mod ingests;
 mod listed;
 pub(super) mod quarantine;
+mod sources;
 mod subscriptions;
 mod value;
 
@@ -22,6 +23,7 @@ pub use incomplete::IncompleteStore;
 pub use ingests::IngestStore;
 pub use listed::ListedRecordStore;
 pub use quarantine::QuarantineStore;
+pub use sources::SourceStore;
 pub use subscriptions::SubscriptionStore;
 pub(super) use value::Value;
 use value::{Cells, values};
@@ -55,7 +57,7 @@ macro_rules! statements {
 use statements;
 
 /// All statements of the record tables.
-pub(super) const TEXTS: [&[Sql]; 8] = [
+pub(super) const TEXTS: [&[Sql]; 9] = [
     crawls::TEXTS,
     dead_letters::TEXTS,
     harvests::TEXTS,
@@ -63,6 +65,7 @@ pub(super) const TEXTS: [&[Sql]; 8] = [
     ingests::TEXTS,
     listed::TEXTS,
     quarantine::TEXTS,
+    sources::TEXTS,
     subscriptions::TEXTS,
 ];
 
@@ -129,7 +132,7 @@ pub struct RecordWrite<'v> {
 pub(super) enum DefinitionKind {
     /// Subscriptions.
     Subscriptions,
-    /// Harvests, with pauses and requests of runs.
+    /// Harvests and sources that read brokers, with pauses and requests of runs.
     Harvests,
 }
 
@@ -188,7 +191,8 @@ fn read_one<T>(
 /// Returns the statements of a batch, which follow the insertion of its changes.
 pub(super) fn of_batch(batch: &WriteBatch) -> Result<Vec<Statement<'_>>, StoreError> {
     let mut statements = incomplete::write(batch)?;
-    statements.extend(batch.cursors.iter().map(|(name, cursor)| subscriptions::advance(name, *cursor)));
+    statements.extend(batch.cursors.iter().map(subscriptions::advance));
+    statements.extend(sources::note_events(batch));
     statements.extend(batch.crawls.iter().map(crawls::write));
     statements.extend(batch.harvests.iter().flat_map(harvests::write_progress));
     statements.extend(ingests::write_results(&batch.changes));

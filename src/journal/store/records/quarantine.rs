@@ -9,12 +9,15 @@ use super::{
     Records, Row, Statement, StoreError, read_all, read_one, statements,
     value::{Cells, values},
 };
-use crate::journal::{
-    quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineShare, QuarantineSize, QuarantinedMessage},
-    store::{
-        rows,
-        shares::{OldestOf, QuarantineShares},
+use crate::{
+    journal::{
+        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineShare, QuarantineSize, QuarantinedMessage},
+        store::{
+            rows,
+            shares::{OldestOf, QuarantineShares},
+        },
     },
+    model::SourceName,
 };
 
 statements! {
@@ -27,6 +30,8 @@ statements! {
         ORDER BY source";
     BEFORE = "SELECT id, received, source, content_type, headers, location, reason, size FROM quarantine
         WHERE id < $1 ORDER BY id DESC LIMIT $2";
+    BEFORE_OF = "SELECT id, received, source, content_type, headers, location, reason, size FROM quarantine
+        WHERE source = $3 AND id < $1 ORDER BY id DESC LIMIT $2";
     ONE = "SELECT id, received, source, content_type, headers, location, reason, size, body FROM quarantine
         WHERE id = $1";
 }
@@ -34,17 +39,22 @@ statements! {
 /// Messages of the quarantine.
 pub trait QuarantineStore: Records {
     /// Returns up to `limit` messages of the quarantine before `before` (from the newest if `None`), newest first,
-    /// without their bodies.
+    /// without their bodies: those of one source, or of all.
     ///
     /// # Errors
     /// Fails if the storage fails.
     fn quarantined_before(
         &self,
         before: Option<QuarantineId>,
+        source: Option<&SourceName>,
         limit: usize,
     ) -> Result<Vec<QuarantinedMessage>, StoreError> {
         let bound = before.map_or(u64::MAX, |id| id.0);
-        read_all(self, &[Statement::new(BEFORE, values![bound, limit])], |row| read(row, Bytes::new()))
+        let query = match source {
+            Some(source) => Statement::new(BEFORE_OF, values![bound, limit, source]),
+            None => Statement::new(BEFORE, values![bound, limit]),
+        };
+        read_all(self, &[query], |row| read(row, Bytes::new()))
     }
 
     /// Returns the share of each source that has messages in the quarantine, by name. It reads the whole table.

@@ -8,9 +8,9 @@ use crate::{
     journal::{
         nodes::{DutyName, Term},
         store::rows,
-        subscriptions::{MadeBy, SubscriptionRecord, SubscriptionWrite},
+        subscriptions::{CursorAdvance, MadeBy, SubscriptionRecord, SubscriptionWrite},
     },
-    model::{Seq, SubscriptionName},
+    model::{Seq, SubscriptionName, Timestamp},
 };
 
 /// Expression for the cursor of the parameter `$2`: the newest number that this journal has given up to there.
@@ -23,16 +23,19 @@ macro_rules! given_cursor {
 }
 
 statements! {
-    ALL = "SELECT name, made_by, definition, cursor, paused, ended,
+    ALL = "SELECT name, made_by, definition, cursor, paused, ended, paused_by, delivered,
             (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name)
         FROM subscriptions ORDER BY name";
-    ONE = "SELECT name, made_by, definition, cursor, paused, ended,
+    ONE = "SELECT name, made_by, definition, cursor, paused, ended, paused_by, delivered,
             (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name)
         FROM subscriptions WHERE name = $1";
     /// A cursor above the head, or in a range that a restore or a failover has skipped, is from another journal, and stays
     /// where it is.
-    ADVANCE =
-        concat!("UPDATE subscriptions SET cursor = $2 WHERE name = $1 AND cursor < $2 AND $2 = ", given_cursor!());
+    ADVANCE = concat!(
+        "UPDATE subscriptions SET cursor = $2, delivered = coalesce($3, delivered)
+            WHERE name = $1 AND cursor < $2 AND $2 = ",
+        given_cursor!()
+    );
     PUT = concat!(
         "INSERT INTO subscriptions (name, made_by, definition, cursor, paused) VALUES ($1, $3, $4, ",
         given_cursor!(),
@@ -41,7 +44,7 @@ statements! {
     REWIND = concat!("UPDATE subscriptions SET cursor = ", given_cursor!(), " WHERE name = $1");
     DELETE_LETTERS = "DELETE FROM dead_letters WHERE subscription = $1";
     DELETE = "DELETE FROM subscriptions WHERE name = $1";
-    SET_PAUSED = "UPDATE subscriptions SET paused = $2 WHERE name = $1";
+    SET_PAUSED = "UPDATE subscriptions SET paused = $2, paused_by = $3 WHERE name = $1";
     SET_ENDED = "UPDATE subscriptions SET ended = $2 WHERE name = $1";
 }
 
@@ -64,7 +67,7 @@ pub trait SubscriptionStore: Records {
     }
 
     /// Modifies subscriptions and their dead letters in one transaction; returns the number of affected rows of each
-    /// modification. A rewind, a deletion or a resumption without a term ends the duty of its subscription, so that its
+    /// modification. A rewind, a deletion, a resumption or a skip without a term ends the duty of its subscription, so that its
     /// engine starts again, and no node moves the cursor that has delivered from the old one.
     ///
     /// # Errors
@@ -96,13 +99,20 @@ fn read(row: Cells<'_>) -> Result<SubscriptionRecord, StoreError> {
         cursor: row.seq(3)?,
         paused: row.flag(4)?,
         ended: row.partner_text(5)?,
-        dead_letters: row.unsigned(6)?,
+        paused_by: row.optional_text(6)?.map(Into::into),
+        delivered: row.optional_time(7)?,
+        dead_letters: row.unsigned(8)?,
     })
 }
 
 /// Returns the statement that moves a cursor forward, and never back.
-pub(super) fn advance(name: &SubscriptionName, cursor: Seq) -> Statement<'_> {
-    Statement::new(ADVANCE, values![name, cursor])
+pub(super) fn advance(to: &CursorAdvance) -> Statement<'_> {
+    let CursorAdvance { name, cursor, delivered, .. } = to;
+    advance_to(name, *cursor, *delivered)
+}
+
+fn advance_to(name: &SubscriptionName, cursor: Seq, delivered: Option<Timestamp>) -> Statement<'_> {
+    Statement::new(ADVANCE, values![name, cursor, delivered])
 }
 
 /// Returns the statements of a modification. The number of rows that the last one affects is that of the modification.
@@ -115,10 +125,11 @@ fn statements_of(write: &SubscriptionWrite) -> Result<Vec<Statement<'_>>, StoreE
             return Ok([DELETE_LETTERS, DELETE].map(|sql| Statement::new(sql, values![name])).into());
         }
         SubscriptionWrite::Rewind(name, cursor) => Statement::new(REWIND, values![name, *cursor]),
-        SubscriptionWrite::SetPaused(name, paused) => Statement::new(SET_PAUSED, values![name, *paused]),
+        SubscriptionWrite::Pause(name, by) => Statement::new(SET_PAUSED, values![name, true, by]),
+        SubscriptionWrite::Resume(name) => Statement::new(SET_PAUSED, values![name, false, None::<&str>]),
         SubscriptionWrite::SetEnded(name, reason) => Statement::new(SET_ENDED, values![name, reason.as_ref()]),
-        SubscriptionWrite::AddDeadLetter(name, letter) => {
-            return Ok(vec![advance(name, letter.seq), dead_letters::add(name, letter)?]);
+        SubscriptionWrite::AddDeadLetter(name, letter) | SubscriptionWrite::Skip(name, letter) => {
+            return Ok(vec![advance_to(name, letter.seq, None), dead_letters::add(name, letter)?]);
         }
         SubscriptionWrite::ReplayDeadLetters(name, id) => dead_letters::replay(name, *id),
         SubscriptionWrite::DeadLetterRefused(name, id, reason) => dead_letters::refuse(name, *id, reason),
@@ -131,7 +142,8 @@ fn restarted(write: &SubscriptionWrite) -> Option<&SubscriptionName> {
     match write {
         SubscriptionWrite::Rewind(name, _)
         | SubscriptionWrite::Delete(name)
-        | SubscriptionWrite::SetPaused(name, false) => Some(name),
+        | SubscriptionWrite::Resume(name)
+        | SubscriptionWrite::Skip(name, _) => Some(name),
         _ => None,
     }
 }
@@ -142,7 +154,9 @@ fn concerns_other_nodes(write: &SubscriptionWrite, term: Option<Term>) -> bool {
         SubscriptionWrite::Put { .. }
         | SubscriptionWrite::Delete(_)
         | SubscriptionWrite::Rewind(..)
-        | SubscriptionWrite::SetPaused(..)
+        | SubscriptionWrite::Pause(..)
+        | SubscriptionWrite::Resume(..)
+        | SubscriptionWrite::Skip(..)
         | SubscriptionWrite::SetEnded(..)
         | SubscriptionWrite::ReplayDeadLetters(..) => true,
         SubscriptionWrite::DropDeadLetters(..) => term.is_none(),

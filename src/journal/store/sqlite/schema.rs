@@ -1,4 +1,4 @@
-//! The tables, and the conversion of journals of the version before.
+//! The tables, and the conversion of journals of older versions.
 
 use rusqlite::Connection;
 
@@ -7,8 +7,8 @@ use crate::journal::store::StoreError;
 /// Identifies a file as a journal of Tidings (`PRAGMA application_id`): the letters `TDNG`.
 pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
-/// Version of the tables (`PRAGMA user_version`). The first release has version 17.
-pub(super) const VERSION: i64 = 17;
+/// Version of the tables (`PRAGMA user_version`).
+pub(super) const VERSION: i64 = 18;
 
 /// Oldest version that this program opens and converts.
 pub(super) const OLDEST_VERSION: i64 = 16;
@@ -16,10 +16,17 @@ pub(super) const OLDEST_VERSION: i64 = 16;
 /// Statements that create the tables.
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// Statements that convert the tables of version 16.
-const CONVERT_VERSION_16: &str = include_str!("convert_version_16.sql");
+/// Statements that convert the tables of each older version to those of the next one, from [`OLDEST_VERSION`] on.
+const CONVERSIONS: [&str; 2] = [include_str!("convert_version_16.sql"), include_str!("convert_version_17.sql")];
 
-/// Views that give the tables of version 16 the names of version 17, for a connection that only reads.
+/// Views that give the tables of version 17 the names of the current version, for a connection that only reads.
+const VIEWS_OF_VERSION_17: &str = "
+    CREATE TEMP VIEW subscriptions AS SELECT *, NULL AS paused_by, NULL AS delivered FROM main.subscriptions;
+    CREATE TEMP VIEW sources AS SELECT '' AS source, 0 AS first_event, 0 AS last_event, 0 AS week, 0 AS longest_pause,
+        0 AS earlier_pause WHERE false;
+";
+
+/// Views that give the tables of version 16 the names of the current version, for a connection that only reads.
 const VIEWS_OF_VERSION_16: &str = "
     CREATE TEMP VIEW changes AS SELECT seq, id, received, checksum, json, sight AS visibility, key FROM main.changes;
     CREATE TEMP VIEW items AS SELECT object, uri, existence, existence_at, existence_confirmed, content, content_at,
@@ -31,8 +38,10 @@ const VIEWS_OF_VERSION_16: &str = "
     CREATE TEMP VIEW incomplete_changes AS SELECT seq, source, untold AS missing, json FROM main.incomplete;
     CREATE TEMP VIEW quarantine AS SELECT id, received, source, content_type, headers, place AS location, reason, size, body
         FROM main.quarantine;
-    CREATE TEMP VIEW subscriptions AS SELECT name, origin AS made_by, definition, cursor, paused, ended
-        FROM main.subscriptions;
+    CREATE TEMP VIEW subscriptions AS SELECT name, origin AS made_by, definition, cursor, paused, ended,
+        NULL AS paused_by, NULL AS delivered FROM main.subscriptions;
+    CREATE TEMP VIEW sources AS SELECT '' AS source, 0 AS first_event, 0 AS last_event, 0 AS week, 0 AS longest_pause,
+        0 AS earlier_pause WHERE false;
 ";
 
 /// Creates the tables of a new journal (version 0), or converts those of an older version, in one transaction. A crash leaves
@@ -48,7 +57,9 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), S
         let identity = uuid::Uuid::new_v4();
         transaction.execute("INSERT INTO meta VALUES ('identity', ?)", [identity.as_bytes().as_slice()])?;
     } else {
-        transaction.execute_batch(CONVERT_VERSION_16)?;
+        for conversion in CONVERSIONS.iter().skip(usize::try_from(version - OLDEST_VERSION).unwrap_or_default()) {
+            transaction.execute_batch(conversion)?;
+        }
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     Ok(transaction.commit()?)
@@ -56,7 +67,11 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), S
 
 /// Gives a connection that reads a file of this version the names of the current one.
 pub(super) fn name_as_current(connection: &Connection, version: i64) -> rusqlite::Result<()> {
-    if version == VERSION { Ok(()) } else { connection.execute_batch(VIEWS_OF_VERSION_16) }
+    match version {
+        VERSION => Ok(()),
+        OLDEST_VERSION => connection.execute_batch(VIEWS_OF_VERSION_16),
+        _ => connection.execute_batch(VIEWS_OF_VERSION_17),
+    }
 }
 
 /// Returns the number after which new changes are numbered, if it is greater than that of the newest change. A restored

@@ -91,6 +91,16 @@ CREATE TABLE crawls (
     finished INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- Times of the events of each source that made changes. Weeks are numbered from 1970.
+CREATE TABLE sources (
+    source TEXT PRIMARY KEY,
+    first_event INTEGER NOT NULL,
+    last_event INTEGER NOT NULL,
+    week INTEGER NOT NULL, -- week of last_event
+    longest_pause INTEGER NOT NULL, -- longest time between two events that ended in that week, in milliseconds
+    earlier_pause INTEGER NOT NULL -- the same of the week before
+) WITHOUT ROWID;
+
 -- Changes whose repository must be asked again, with a copy of each change.
 CREATE TABLE incomplete_changes (
     seq INTEGER PRIMARY KEY,
@@ -112,6 +122,7 @@ CREATE TABLE quarantine (
     size INTEGER NOT NULL,
     body BLOB NOT NULL
 );
+CREATE INDEX quarantine_by_source ON quarantine (source, id);
 
 -- Subscriptions with their cursors. A definition may contain a secret.
 CREATE TABLE subscriptions (
@@ -120,7 +131,9 @@ CREATE TABLE subscriptions (
     definition TEXT NOT NULL, -- JSON; empty for one of the configuration
     cursor INTEGER NOT NULL, -- number of the last change that is delivered or skipped
     paused INTEGER NOT NULL,
-    ended TEXT -- reason why the subscription stopped by itself
+    ended TEXT, -- reason why the subscription stopped by itself
+    paused_by TEXT, -- who paused it; null if nobody is known
+    delivered INTEGER -- time of the last confirmed message
 ) WITHOUT ROWID;
 
 -- Changes that a receiver refused for good, as they were sent.

@@ -48,6 +48,8 @@ pub(in crate::journal::store) enum Table {
     Seeds,
     /// Progress of crawls.
     Crawls,
+    /// Times of the events of sources.
+    Sources,
     /// Positions of harvests.
     Harvests,
     /// Runs of harvests.
@@ -70,7 +72,7 @@ pub(in crate::journal::store) enum Table {
 
 impl Table {
     /// All tables. A table follows those that its rows refer to.
-    pub(in crate::journal::store) const ALL: [Self; 17] = [
+    pub(in crate::journal::store) const ALL: [Self; 18] = [
         Self::Restores,
         Self::Changes,
         Self::EventKeys,
@@ -79,6 +81,7 @@ impl Table {
         Self::Items,
         Self::Seeds,
         Self::Crawls,
+        Self::Sources,
         Self::Harvests,
         Self::HarvestRuns,
         Self::HarvestRecords,
@@ -101,6 +104,7 @@ impl Table {
             Self::Items => "items",
             Self::Seeds => "seeds",
             Self::Crawls => "crawls",
+            Self::Sources => "sources",
             Self::Harvests => "harvests",
             Self::HarvestRuns => "harvest_runs",
             Self::HarvestRecords => "harvest_records",
@@ -150,6 +154,14 @@ impl Table {
                 ("started", Integer),
                 ("updated", Integer),
                 ("finished", Boolean),
+            ],
+            Self::Sources => &[
+                ("source", Text),
+                ("first_event", Integer),
+                ("last_event", Integer),
+                ("week", Integer),
+                ("longest_pause", Integer),
+                ("earlier_pause", Integer),
             ],
             Self::Harvests => &[
                 ("source", Text),
@@ -207,6 +219,8 @@ impl Table {
                 ("cursor", Integer),
                 ("paused", Boolean),
                 ("ended", Text),
+                ("paused_by", Text),
+                ("delivered", Integer),
             ],
             Self::DeadLetters => &[
                 ("id", Integer),

@@ -1,4 +1,4 @@
-//! Checks of the other tables: subscriptions, dead letters, incomplete changes, crawls, harvests, quarantine.
+//! Checks of the other tables: subscriptions, dead letters, incomplete changes, crawls, sources, harvests, quarantine.
 
 use uuid::Uuid;
 
@@ -25,11 +25,12 @@ pub(super) fn restores(journal: &dyn TableReader) -> Result<Vec<(i64, i64)>, Sto
 /// Checks the rows of each table by themselves. `restores` are the ranges of numbers that restores have skipped.
 pub(super) fn examine(journal: &dyn TableReader, restores: &[(i64, i64)], report: &mut Report) {
     type Check<'c> = &'c dyn Fn(&Row, &mut Report) -> Result<(), StoreError>;
-    let checks: [(Table, &str, Check<'_>); 10] = [
+    let checks: [(Table, &str, Check<'_>); 11] = [
         (Table::Subscriptions, "the subscription", &|row, report| subscription(row, restores, report)),
         (Table::DeadLetters, "the dead letter", &dead_letter),
         (Table::IncompleteChanges, "the incomplete change", &incomplete),
         (Table::Crawls, "the crawl of the repository of", &crawl),
+        (Table::Sources, "the times of the source", &source),
         (Table::Harvests, "the harvest of", &harvest),
         (Table::HarvestRuns, "the run of a harvest", &harvest_run),
         (Table::HarvestRecords, "a record of the harvest of", &harvest_record),
@@ -69,6 +70,7 @@ fn subscription(row: &Row, restores: &[(i64, i64)], report: &mut Report) -> Resu
     row.text("definition")?;
     row.optional_text("ended")?;
     row.boolean("paused")?;
+    row.optional_text("paused_by")?;
     let (cursor, head) = (row.seq("cursor")?, report.head);
     if cursor > head {
         report.add(format!("the cursor of the subscription {name} is {cursor}, but the newest change is {head}"));
@@ -129,6 +131,13 @@ fn crawl(row: &Row, _: &mut Report) -> Result<(), StoreError> {
     row.time("started")?;
     row.time("updated")?;
     row.boolean("finished").map(drop)
+}
+
+fn source(row: &Row, _: &mut Report) -> Result<(), StoreError> {
+    SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
+    row.time("first_event")?;
+    row.time("last_event")?;
+    ["week", "longest_pause", "earlier_pause"].iter().try_for_each(|name| row.unsigned(name).map(drop))
 }
 
 fn harvest(row: &Row, _: &mut Report) -> Result<(), StoreError> {

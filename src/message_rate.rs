@@ -1,4 +1,4 @@
-//! Recent delivery rate in messages per second.
+//! Recent rate of messages, in messages per second.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,21 @@ const WINDOW_SECONDS: usize = 10;
 
 /// Message counts of the last seconds.
 #[derive(Debug)]
-pub(super) struct DeliveryRate {
+pub struct MessageRate {
     began: Instant,
     /// Slot per second modulo [`WINDOW_SECONDS`]: the second and its message count.
     seconds: [(u64, u64); WINDOW_SECONDS],
 }
 
-impl DeliveryRate {
-    pub(super) fn new(now: Instant) -> Self {
+impl MessageRate {
+    /// Creates the rate of something that begins now.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
         Self { began: now, seconds: [(0, 0); WINDOW_SECONDS] }
     }
 
-    pub(super) fn count(&mut self, now: Instant, messages: u64) {
+    /// Counts messages.
+    pub fn count(&mut self, now: Instant, messages: u64) {
         let second = self.second(now);
         let slot = &mut self.seconds[usize::try_from(second).unwrap_or(0) % WINDOW_SECONDS];
         if slot.0 != second {
@@ -28,7 +31,8 @@ impl DeliveryRate {
     }
 
     /// Returns messages per second, averaged over the last complete seconds.
-    pub(super) fn per_second(&self, now: Instant) -> f64 {
+    #[must_use]
+    pub fn per_second(&self, now: Instant) -> f64 {
         let second = self.second(now);
         let lately = |(of, _): &&(u64, u64)| *of < second && *of + WINDOW_SECONDS as u64 > second;
         let messages: u64 = self.seconds.iter().filter(lately).map(|(_, messages)| messages).sum();
@@ -47,13 +51,13 @@ impl DeliveryRate {
 
 #[cfg(test)]
 mod tests {
-    use super::{DeliveryRate, Duration, Instant};
+    use super::{Duration, Instant, MessageRate};
 
     #[test]
     fn rate_averages_the_last_complete_seconds() {
         let began = Instant::now();
         let at = |second| began + Duration::from_secs(second);
-        let mut rate = DeliveryRate::new(began);
+        let mut rate = MessageRate::new(began);
         assert!(rate.per_second(at(0)).abs() < 1e-9);
         for second in 0..30 {
             rate.count(at(second), 7);
