@@ -164,6 +164,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(subscriptions::rewind), |all| all.subscriptions.clone())
         .add(Admin, routes!(single_changes::send), |all| all.subscriptions.clone())
         .add(Admin, routes!(single_changes::skip), |all| all.subscriptions.clone())
+        .add(Admin, routes!(single_changes::replay), |all| all.subscriptions.clone())
         .add(Admin, routes!(attempts::list), |all| all.subscriptions.clone())
         .add(Admin, routes!(dead_letters::list, dead_letters::delete_all), |all| all.subscriptions.clone())
         .add(Admin, routes!(dead_letters::replay_all), |all| all.subscriptions.clone())

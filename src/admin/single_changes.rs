@@ -1,4 +1,4 @@
-//! Operations on one change of a subscription: `POST /subscriptions/{name}/send` and `POST /subscriptions/{name}/skip`.
+//! Operations on some changes of a subscription: `POST /subscriptions/{name}/send`, `…/skip` and `…/replay`.
 
 use axum::{
     Json,
@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 
 use super::subscriptions::{self, json, problem};
 use crate::{
-    delivery::{DeliveryOutcome, SentChange, Subscriptions},
-    model::{Seq, SubscriptionName},
+    delivery::{DeliveryOutcome, SentChange, StartPosition, Subscriptions},
+    model::{Filter, Seq, SubscriptionName},
     web::{Body, Client, Path, Problem, problems},
 };
 
@@ -36,6 +36,31 @@ struct ChangeToSkip {
     change: Seq,
 }
 
+/// Changes to send again.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ChangesToReplay)]
+struct ChangesToReplay {
+    /// The first change: `"beginning"`, a number or a time.
+    from: StartPosition,
+    /// Number of the last change. Default: the newest one.
+    #[serde(default)]
+    #[schema(value_type = Seq, required = false)]
+    to: Option<Seq>,
+    /// Conditions on the changes, besides those of the subscription.
+    #[serde(default)]
+    #[schema(required = false)]
+    filter: Filter,
+}
+
+/// Number of changes that are sent again.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ReplayedChanges)]
+struct ReplayView {
+    /// The number.
+    changes: u64,
+}
+
 /// Answer of the receiver to one change.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SentChange)]
@@ -51,6 +76,7 @@ struct SentView {
 }
 
 problems!(SendProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncoding, Conflict, InvalidSubscription, Unavailable);
+problems!(ReplayProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncoding, Conflict, InvalidSubscription, Unavailable);
 problems!(SkipProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncoding, Conflict, InvalidSubscription, Unavailable);
 
 /// Sends one change to the receiver of a subscription now, beside the running delivery, and returns the answer: a test of the
@@ -113,4 +139,31 @@ pub async fn skip(
     let ChangeToSkip { change } = json(&body)?;
     all.skip(&name, change, &client.to_string()).await.map_err(problem)?;
     subscriptions::respond(&all, &name, StatusCode::OK).await
+}
+
+/// Sends a part of the journal again, in order, beside the running delivery: the changes of a range that the subscription
+/// selects. Each is a message of its own with the header `tidings-repeat`, where the delivery has headers. Until it is
+/// accepted, it is among the dead letters with `attempts` 0; the limit of dead letters applies. The cursor does not move.
+///
+/// # Errors
+/// `not-found`; `conflict` if there are too many changes; `invalid-subscription` if the range is invalid; `bad-request`;
+/// `unavailable` if the journal fails.
+#[utoipa::path(
+    post,
+    path = "/subscriptions/{name}/replay",
+    operation_id = "replayChanges",
+    tag = "administration",
+    params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
+    request_body(content = ChangesToReplay, description = "The changes."),
+    responses((status = 202, description = "The changes wait to be sent.", body = ReplayView), ReplayProblems),
+)]
+pub async fn replay(
+    State(all): State<Subscriptions>,
+    Path(name): Path<SubscriptionName>,
+    client: Client,
+    Body(body): Body,
+) -> Result<Response, Problem> {
+    let ChangesToReplay { from, to, filter } = json(&body)?;
+    let changes = all.repeat(&name, from, to, &filter, &client.to_string()).await.map_err(problem)?;
+    Ok((StatusCode::ACCEPTED, Json(ReplayView { changes })).into_response())
 }

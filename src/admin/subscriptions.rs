@@ -380,6 +380,7 @@ pub(super) fn problem(error: OperationError) -> Problem {
         | OperationError::TooMany
         | OperationError::Undefined(_)
         | OperationError::NotSelected { .. }
+        | OperationError::NoRoom { .. }
         | OperationError::NotNext { .. } => problem(ProblemCode::Conflict),
         OperationError::Definition(wrong) if wrong.key.is_empty() => {
             Problem::new(ProblemCode::InvalidSubscription, format!("{}.", sentence(&wrong.reason))).with("key", "")

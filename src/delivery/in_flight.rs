@@ -22,7 +22,16 @@ pub(super) enum Payload {
     /// Changes from the journal.
     Changes(SentChanges),
     /// A replayed dead letter.
-    DeadLetter(DeadLetterId),
+    DeadLetter(ReplayedLetter),
+}
+
+/// A dead letter in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReplayedLetter {
+    /// Its identifier.
+    pub(super) id: DeadLetterId,
+    /// Whether the change is sent again on request, and was not refused before.
+    pub(super) is_repeat: bool,
 }
 
 /// Changes of an in-flight message. Their encodings are not retained.
@@ -140,13 +149,13 @@ impl InFlightWindow {
     /// Adds a replayed dead letter.
     pub(super) fn push_dead_letter(
         &mut self,
-        id: DeadLetterId,
+        letter: ReplayedLetter,
         bytes: usize,
         memory: Reservation,
         pending: DeliveryFuture,
     ) {
         self.dead_letters += 1;
-        self.add(Payload::DeadLetter(id), None, bytes, memory, pending);
+        self.add(Payload::DeadLetter(letter), None, bytes, memory, pending);
     }
 
     /// Skips a change that the filter does not select. Returns true if no message before it is in flight, so

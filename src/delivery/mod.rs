@@ -159,6 +159,9 @@ pub struct Window {
     pub outcome_timeout: Duration,
 }
 
+/// Header of a message that an administrator has sent again. Its value is `true`.
+const REPEAT_HEADER: &str = "tidings-repeat";
+
 /// A message to send.
 #[derive(Clone)]
 pub struct Outgoing {
@@ -168,6 +171,8 @@ pub struct Outgoing {
     pub more: Vec<Arc<RecordedChange>>,
     /// Whether the body is a batch of the format.
     pub is_batch: bool,
+    /// Whether an administrator has the change sent again. The message says so, where it has headers.
+    pub is_repeat: bool,
     /// Format of the body. It also provides the headers ([`FormatKind::headers`]).
     pub format: &'static FormatKind,
     /// Encoded body.

@@ -130,6 +130,16 @@ pub enum OperationError {
     /// The journal has no such change.
     #[error("there is no change {0} in the journal")]
     NoChange(Seq),
+    /// There are more changes to send again than dead letters can be stored.
+    #[error(
+        "the subscription {name} can keep {room} more dead letters, and more changes are to be sent again; give a shorter range, a filter, or rewind it"
+    )]
+    NoRoom {
+        /// The subscription.
+        name: SubscriptionName,
+        /// Number of dead letters that can still be stored.
+        room: u64,
+    },
     /// The subscription selects no such change.
     #[error(
         "the subscription {name} delivers no change after {after}, because of its filter or format, or there is none"

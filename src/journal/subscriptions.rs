@@ -84,7 +84,7 @@ pub struct SubscriptionRecord {
     pub paused_by: Option<Arc<str>>,
     /// Time of the last confirmed message.
     pub delivered: Option<Timestamp>,
-    /// Number of dead letters.
+    /// Number of dead letters, without changes that are to be sent again and were not refused.
     pub dead_letters: u64,
 }
 
@@ -115,7 +115,7 @@ pub struct DeadLetter {
     pub id: DeadLetterId,
     /// Time of the last refusal.
     pub refused: Timestamp,
-    /// Number of attempts to deliver the change.
+    /// Number of attempts to deliver the change; 0 for a change that is to be sent again and was not refused.
     pub attempts: u64,
     /// Whether another attempt is requested.
     pub replay: bool,
@@ -176,6 +176,8 @@ pub enum SubscriptionWrite {
     AddDeadLetter(SubscriptionName, NewDeadLetter),
     /// Stores a change that an administrator skips as a dead letter, and advances the cursor to it.
     Skip(SubscriptionName, NewDeadLetter),
+    /// Has a change sent again beside the others. It waits among the dead letters, with no attempt so far.
+    Repeat(SubscriptionName, NewDeadLetter),
     /// Requests another attempt for one dead letter, or for all.
     ReplayDeadLetters(SubscriptionName, Option<DeadLetterId>),
     /// Records another refusal of a dead letter, with its reason.

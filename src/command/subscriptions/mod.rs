@@ -109,6 +109,20 @@ enum Action {
         #[arg(value_name = "CHANGE")]
         change: u64,
     },
+    /// Send a part of the journal again, beside the running delivery. The messages are marked as repeats.
+    Replay {
+        #[command(flatten)]
+        subscription: NameArg,
+        /// The first change: beginning, its number, or a time as in 2026-01-02T03:04:05Z.
+        #[arg(long, value_name = "POSITION", value_parser = rewind_target)]
+        from: Value,
+        /// Number of the last change. Default: the newest one.
+        #[arg(long, value_name = "CHANGE")]
+        to: Option<u64>,
+        /// Condition of a filter, as KEY=VALUE, for example changes.0=ADD. May be given several times.
+        #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+        filter: Vec<Assignment>,
+    },
     /// Delete a subscription with its cursor and its dead letters.
     Remove(NameArg),
 }
@@ -196,6 +210,18 @@ impl Action {
             }
             Self::Test(subscription) => send(&subscription, json!({})),
             Self::Send { subscription, change } => send(&subscription, json!({ "change": change })),
+            Self::Replay { subscription, from, to, filter } => {
+                let filter = definition::build(None, filter).map_err(Failure::Usage)?;
+                let mut body = json!({ "from": from, "filter": filter });
+                if let Some(to) = to {
+                    body["to"] = json!(to);
+                }
+                GatewayRequest {
+                    body: Some(body),
+                    show: table::replayed,
+                    ..post(&subscription, "/replay", "repeats changes")
+                }
+            }
             Self::Skip { subscription, change } => GatewayRequest {
                 body: Some(json!({ "change": change })),
                 ..post(&subscription, "/skip", &format!("skips change {change}, which is a dead letter now"))

@@ -103,6 +103,11 @@ pub(super) fn sent(response: &Value) -> String {
     format!("change {}: {}\n", text(&response["change"]), text(&response["outcome"]))
 }
 
+/// Formats the number of changes that are sent again.
+pub(super) fn replayed(response: &Value) -> String {
+    format!("{} to send again\n", changes(&response["changes"]))
+}
+
 /// Returns why a receiver did not accept a change that was sent, if the response is about one.
 pub(super) fn send_failure(response: &Value) -> Option<String> {
     response.get("outcome")?;

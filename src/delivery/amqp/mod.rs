@@ -27,7 +27,9 @@ use lapin::{
 };
 
 use self::settings::{AmqpSettings, AmqpTable, Unroutable};
-use super::{BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, Window};
+use super::{
+    BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, REPEAT_HEADER, Window,
+};
 use crate::{
     amqp::{AmqpError, Channel, Connection, Connector},
     format::{FormatKind, Header, HeaderProtocol, RoutedMessage},
@@ -125,10 +127,10 @@ impl Amqp {
     /// Hands the messages of a change to the connection without waiting for the write or the confirmation, so that
     /// one system call can write many messages. The change is delivered when all its messages are.
     fn publish(&self, message: Outgoing) -> Result<DeliveryFuture, DeliveryError> {
-        let Outgoing { change, format, body, .. } = message;
+        let Outgoing { change, format, body, is_repeat, .. } = message;
         let session = self.session.clone().ok_or_else(connection_lost)?;
         let change = change.change().map_err(delivery_error)?;
-        let (properties, id) = (properties(change, format), change.modification.id);
+        let (properties, id) = (properties(change, format, is_repeat), change.modification.id);
         let Some(routed) = format.routed else {
             let key = self.settings.routing_key.fill(change);
             return Ok(self.publish_one(session, Publication { id: id.to_string(), key, body, properties }));
@@ -303,14 +305,14 @@ fn parse_max_size(reason: &str) -> Option<usize> {
     size.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn properties(change: &Change, format: &FormatKind) -> BasicProperties {
+fn properties(change: &Change, format: &FormatKind, is_repeat: bool) -> BasicProperties {
     let modification = &change.modification;
     let properties = BasicProperties::default()
         .with_content_type(short(format.media_type))
         .with_type(short(MESSAGE_TYPE))
         .with_app_id(short(APP_ID))
         .with_delivery_mode(PERSISTENT)
-        .with_headers(headers(change, format));
+        .with_headers(headers(change, format, is_repeat));
     // AMQP timestamps are unsigned seconds since 1970.
     match u64::try_from(modification.time.millis() / 1000) {
         Ok(seconds) => properties.with_timestamp(seconds),
@@ -318,7 +320,7 @@ fn properties(change: &Change, format: &FormatKind) -> BasicProperties {
     }
 }
 
-fn headers(change: &Change, format: &FormatKind) -> FieldTable {
+fn headers(change: &Change, format: &FormatKind, is_repeat: bool) -> FieldTable {
     let modification = &change.modification;
     let text = |text: &str| AMQPValue::LongString(LongString::from(text));
     let mut headers = FieldTable::default();
@@ -329,6 +331,9 @@ fn headers(change: &Change, format: &FormatKind) -> FieldTable {
     headers.insert("changes".into(), AMQPValue::FieldArray(FieldArray::from(kinds)));
     if change.settlement.is_late() {
         headers.insert("late".into(), AMQPValue::Boolean(true));
+    }
+    if is_repeat {
+        headers.insert(REPEAT_HEADER.into(), AMQPValue::Boolean(true));
     }
     for Header { name, value } in format.headers(change, HeaderProtocol::Amqp) {
         headers.insert(short(&name), text(&value));

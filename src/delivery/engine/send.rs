@@ -16,7 +16,7 @@ use super::{
 use crate::{
     delivery::{
         DeliveryFuture, DeliveryOutcome, Outgoing,
-        in_flight::{InFlightWindow, SentChanges},
+        in_flight::{InFlightWindow, ReplayedLetter, SentChanges},
         memory::{PendingReservation, Reservation},
     },
     format::{FormatKind, JOURNAL_FORMAT},
@@ -275,18 +275,19 @@ impl Engine {
             session.page_permit = None;
         }
         let sent = SentChanges { first, last, count: changes.len() as u64, json };
-        let pending = self.send(changes, &encoded).await?;
+        let pending = self.send(changes, &encoded, false).await?;
         session.in_flight.push(sent, through, bytes, memory, pending);
         Ok(())
     }
 
     async fn send_dead_letter(&mut self, session: &mut Session, letter: DeadLetter) -> Result<(), SessionEnd> {
         let change = Arc::new(RecordedChange::from_json(letter.letter.seq, letter.letter.json.clone()));
+        let replayed = ReplayedLetter { id: letter.id, is_repeat: letter.attempts == 0 };
         let encoded = match self.encode(&change) {
             Ok(encoded) => encoded,
             Err(error) => {
                 let outcome = DeliveryOutcome::Retry { reason: error.to_string(), after: None };
-                return self.settle_dead_letter(session, letter.id, outcome).await.map(|_| ());
+                return self.settle_dead_letter(session, replayed, outcome).await.map(|_| ());
             }
         };
         let size = self.delivery.size_in_message(&change, &encoded);
@@ -295,8 +296,8 @@ impl Engine {
             session.check_dead_letters = true;
             return Ok(());
         };
-        let pending = self.send(vec![change], &[encoded]).await?;
-        session.in_flight.push_dead_letter(letter.id, bytes, memory, pending);
+        let pending = self.send(vec![change], &[encoded], replayed.is_repeat).await?;
+        session.in_flight.push_dead_letter(replayed, bytes, memory, pending);
         Ok(())
     }
 
@@ -317,6 +318,7 @@ impl Engine {
         &mut self,
         changes: Vec<Arc<RecordedChange>>,
         encoded: &[Bytes],
+        is_repeat: bool,
     ) -> Result<DeliveryFuture, SessionEnd> {
         let is_batch = self.delivery.window().changes > 1;
         let body = match (self.format.batch.filter(|_| is_batch), encoded) {
@@ -326,7 +328,7 @@ impl Engine {
         };
         let mut changes = changes.into_iter();
         let Some(change) = changes.next() else { return Err(retry("a message has at least one change")) };
-        let message = Outgoing { change, more: changes.collect(), is_batch, format: self.format, body };
+        let message = Outgoing { change, more: changes.collect(), is_batch, is_repeat, format: self.format, body };
         match timeout(self.timeouts.send, self.delivery.send(message)).await {
             Ok(sent) => sent.map_err(retry),
             Err(_) => Err(retry(format!("the receiver accepted nothing for {} seconds", self.timeouts.send.as_secs()))),

@@ -7,11 +7,11 @@ use super::{Engine, Exit, Session, SessionEnd, retry, stuck};
 use crate::{
     delivery::{
         DeliveryOutcome,
-        in_flight::{Completed, Interruption, Payload, SentChanges},
+        in_flight::{Completed, Interruption, Payload, ReplayedLetter, SentChanges},
         metrics,
         status::SubscriptionState,
     },
-    journal::subscriptions::{DeadLetterId, NewDeadLetter, SubscriptionWrite},
+    journal::subscriptions::{NewDeadLetter, SubscriptionWrite},
     model::Seq,
     retry::Backoff,
 };
@@ -88,7 +88,9 @@ impl Engine {
             }
             (DeliveryOutcome::Unroutable, Payload::Changes(changes)) => counts.unroutable += changes.count,
             (_, Payload::Changes(changes)) => counts.delivered += changes.count,
-            (outcome, Payload::DeadLetter(id)) => has_completed = self.settle_dead_letter(session, id, outcome).await?,
+            (outcome, Payload::DeadLetter(letter)) => {
+                has_completed = self.settle_dead_letter(session, letter, outcome).await?;
+            }
         }
         counts.through = through.or(counts.through);
         Ok(has_completed)
@@ -155,10 +157,10 @@ impl Engine {
     pub(super) async fn settle_dead_letter(
         &mut self,
         session: &mut Session,
-        id: DeadLetterId,
+        letter: ReplayedLetter,
         outcome: DeliveryOutcome,
     ) -> Result<bool, SessionEnd> {
-        let name = self.name.clone();
+        let (name, ReplayedLetter { id, is_repeat }) = (self.name.clone(), letter);
         match outcome {
             DeliveryOutcome::Delivered | DeliveryOutcome::Unroutable => {
                 let gone = self
@@ -166,13 +168,15 @@ impl Engine {
                     .write_subscriptions(vec![SubscriptionWrite::DropDeadLetters(name, Some(id))])
                     .await
                     .map_err(retry)?;
-                self.status.update_dead_letters(|count| count.saturating_sub(gone.iter().sum()));
+                if !is_repeat {
+                    self.status.update_dead_letters(|count| count.saturating_sub(gone.iter().sum()));
+                }
                 self.status.count_delivered(1);
                 metrics::count_deliveries(&self.name, "delivered", 1);
                 Ok(true)
             }
             DeliveryOutcome::Refused { reason } => {
-                self.return_dead_letter(id, reason).await?;
+                self.return_dead_letter(letter, reason).await?;
                 metrics::count_deliveries(&self.name, "refused", 1);
                 Ok(true)
             }
@@ -180,7 +184,7 @@ impl Engine {
             | DeliveryOutcome::TooLarge { reason }
             | DeliveryOutcome::Gone { reason } => {
                 tracing::warn!(subscription = %self.name, id = id.0, reason, "a replayed dead letter was not delivered");
-                self.return_dead_letter(id, reason).await?;
+                self.return_dead_letter(letter, reason).await?;
                 metrics::count_deliveries(&self.name, "retried", 1);
                 // Other dead letters wait for a while, so that failing replays do not delay changes.
                 session.dead_letters.clear();
@@ -192,8 +196,10 @@ impl Engine {
     }
 
     /// Returns a replayed message to the dead letters, where it waits for another replay request.
-    async fn return_dead_letter(&mut self, id: DeadLetterId, reason: String) -> Result<(), SessionEnd> {
-        let write = SubscriptionWrite::DeadLetterRefused(self.name.clone(), id, reason.into());
-        self.journal.write_subscriptions(vec![write]).await.map(|_| ()).map_err(retry)
+    async fn return_dead_letter(&mut self, letter: ReplayedLetter, reason: String) -> Result<(), SessionEnd> {
+        let write = SubscriptionWrite::DeadLetterRefused(self.name.clone(), letter.id, reason.into());
+        self.journal.write_subscriptions(vec![write]).await.map_err(retry)?;
+        self.status.update_dead_letters(|count| count + u64::from(letter.is_repeat));
+        Ok(())
     }
 }

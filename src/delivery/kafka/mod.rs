@@ -15,7 +15,9 @@ use self::{
     publisher::{Publisher, PublisherQueue, Queued},
     settings::KafkaSettings,
 };
-use super::{BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, Window};
+use super::{
+    BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, REPEAT_HEADER, Window,
+};
 use crate::{
     format::{Header, HeaderProtocol},
     kafka::{Cluster, KafkaError, Record, partition_of},
@@ -81,7 +83,7 @@ impl Kafka {
     /// Hands the messages of a change to the publisher of their partition. The change is delivered when all its messages
     /// are.
     fn publish(&self, message: Outgoing) -> Result<DeliveryFuture, DeliveryError> {
-        let Outgoing { change, format, body, .. } = message;
+        let Outgoing { change, format, body, is_repeat, .. } = message;
         let session = self.session.as_ref().ok_or_else(|| DeliveryError("no connection is open".to_owned()))?;
         let change = change.change().map_err(|error| DeliveryError(error.to_string()))?;
         let key = change.modification.object.as_str().as_bytes();
@@ -90,6 +92,7 @@ impl Kafka {
         let queue = queue.ok_or_else(|| DeliveryError("the topic has no partition".to_owned()))?;
         let headers = || {
             let mut headers = headers(change, format.media_type);
+            headers.extend(is_repeat.then(|| (REPEAT_HEADER.to_owned(), b"true".to_vec())));
             headers.extend(format.headers(change, HeaderProtocol::Kafka).into_iter().map(text_header));
             headers
         };

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::{OperationError, Subscriptions};
 use crate::{
     delivery::{
-        Definition, Delivery, DeliveryError, DeliveryOutcome, Outgoing,
+        Definition, Delivery, DeliveryError, DeliveryOutcome, Outgoing, StartPosition,
         engine::{encode, select},
     },
     journal::{
@@ -16,7 +16,7 @@ use crate::{
         store::StoreError,
         subscriptions::{NewDeadLetter, SubscriptionWrite},
     },
-    model::{Seq, SubscriptionName},
+    model::{Filter, Seq, SubscriptionName, Text},
 };
 
 /// Maximum number of changes that are read to find one that a filter selects.
@@ -59,6 +59,68 @@ impl Subscriptions {
         let _ = timeout(self.0.timeouts.drain, delivery.close()).await;
         let outcome = outcome.unwrap_or_else(|DeliveryError(reason)| DeliveryOutcome::Retry { reason, after: None });
         Ok(SentChange { seq, outcome })
+    }
+
+    /// Has the changes from one position to the change `through` sent again that the filter of the subscription and `filter`
+    /// select, beside the running delivery. They wait among the dead letters.
+    ///
+    /// # Errors
+    /// Fails if the subscription does not exist or has no working definition, a position is invalid, the dead letters have no
+    /// room for all, or the journal fails. Changes before a failure of the journal are sent again.
+    pub async fn repeat(
+        &self,
+        name: &SubscriptionName,
+        from: StartPosition,
+        through: Option<Seq>,
+        filter: &Filter,
+        by: &str,
+    ) -> Result<u64, OperationError> {
+        self.0.require_definition(name)?;
+        let definition = self.0.with(name, |entry| entry.definition.clone())?;
+        let definition = definition.ok_or_else(|| OperationError::Undefined(name.clone()))?;
+        let stored = self.0.journal.subscription(name.clone()).await?.map_or(0, |stored| stored.dead_letters);
+        let room = definition.dead_letters.saturating_sub(stored);
+        let after = from.cursor(&self.0.journal).await?;
+        let through = through.unwrap_or(Seq(u64::MAX)).min(self.0.journal.head());
+        let selected = async |each: &mut dyn FnMut(Arc<RecordedChange>) -> bool| {
+            let mut after = after;
+            while after < through {
+                let page = self.0.journal.after_within(after, PAGE, PAGE_BYTES).await?;
+                let Some(newest) = page.last() else { break };
+                after = newest.seq();
+                for change in page.iter().take_while(|change| change.seq() <= through) {
+                    // First the filter of the subscription, which may select the public part of a change.
+                    let Some(change) = select(change, &definition.filter, definition.format)? else { continue };
+                    let Some(change) = select(&change, filter, definition.format)? else { continue };
+                    if !each(change) {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok::<_, JournalError>(())
+        };
+        // Counted first, so that nothing is sent if not all can be.
+        let mut count = 0;
+        selected(&mut |_| {
+            count += 1;
+            count <= room
+        })
+        .await?;
+        if count > room {
+            return Err(OperationError::NoRoom { name: name.clone(), room });
+        }
+        let reason: Text = format!("to be sent again, as {by} asked").into();
+        let mut waiting = Vec::new();
+        selected(&mut |change| {
+            let letter = NewDeadLetter { seq: change.seq(), reason: reason.clone(), json: change.json().clone() };
+            waiting.push(SubscriptionWrite::Repeat(name.clone(), letter));
+            true
+        })
+        .await?;
+        let count = waiting.len() as u64;
+        self.0.journal.write_subscriptions(waiting).await?;
+        self.0.with(name, |entry| entry.replays.notify_one())?;
+        Ok(count)
     }
 
     /// Skips the next change that a subscription delivers: it becomes a dead letter, and the delivery continues after it.
@@ -168,7 +230,8 @@ async fn send(
     let window = delivery.window();
     let batch = definition.format.batch.filter(|_| window.changes > 1);
     let body = batch.map_or_else(|| encoded.clone(), |batch| Bytes::from(batch.join(&[encoded.clone()])));
-    let message = Outgoing { change, more: Vec::new(), is_batch: batch.is_some(), format: definition.format, body };
+    let (more, is_batch, is_repeat) = (Vec::new(), batch.is_some(), true);
+    let message = Outgoing { change, more, is_batch, is_repeat, format: definition.format, body };
     let sent = timeout(limit, delivery.send(message)).await.map_err(late)??;
     let late = |_| DeliveryError(format!("the receiver confirmed nothing within {} seconds", limit.as_secs()));
     timeout(window.outcome_timeout.min(limit), sent).await.map_err(late)

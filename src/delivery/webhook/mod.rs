@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 
 use self::{settings::WebhookSettings, signature::signatures};
 use super::{
-    BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, Window,
+    BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, REPEAT_HEADER, Window,
     attempts::{Attempt, AttemptLog, AttemptOutcome, excerpt},
     http_outcome::outcome_of,
 };
@@ -107,7 +107,7 @@ impl Webhook {
 impl Post {
     fn new(message: &Outgoing) -> Result<Self, DeliveryError> {
         let unreadable = |error: crate::journal::store::StoreError| DeliveryError(error.to_string());
-        let Outgoing { change, more, is_batch, format, body } = message;
+        let Outgoing { change, more, is_batch, is_repeat, format, body } = message;
         let mut id = change.id().map_err(unreadable)?.to_string();
         // A batch of the same changes has the same identifier in every attempt.
         if let Some(last) = more.last() {
@@ -121,6 +121,9 @@ impl Post {
                     headers.insert(name, value);
                 }
             }
+        }
+        if *is_repeat {
+            headers.insert(HeaderName::from_static(REPEAT_HEADER), HeaderValue::from_static("true"));
         }
         let last = more.last().unwrap_or(change).seq();
         Ok(Self { id, seq: change.seq(), last, changes: 1 + more.len(), headers, body: body.clone() })

@@ -59,7 +59,7 @@ fn source(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sources_subscriptions_and_the_filter_of_the_log_change_without_a_lost_message() {
+async fn sources_subscriptions_and_limits_change_without_a_lost_message() {
     let receiver = Receiver::start(|_, _| Reply::of(200)).await;
     let allowed = "[delivery]\nallow = [\"127.0.0.1\"]\n";
     let running = Reloaded::start(&(allowed.to_owned() + &source("old")));
@@ -77,15 +77,16 @@ async fn sources_subscriptions_and_the_filter_of_the_log_change_without_a_lost_m
     let changing = async {
         let lines = allowed.to_owned()
             + &source("new")
-            + "[log]\nfilter = \"debug\"\n"
+            + "[limits]\nbody_bytes = 70000\n"
             + &webhook("index", &receiver.url(), "");
         fs::write(running.config(), lines).unwrap();
-        assert_eq!(running.reload().await, (200, json!({ "changed": ["log", "sources", "subscriptions"] })));
+        assert_eq!(running.reload().await, (200, json!({ "changed": ["limits", "sources", "subscriptions"] })));
         running.until_logged("the gateway has begun again").await;
         assert_eq!(running.post("new", 2).await, 201);
         assert_eq!(running.post("old", 3).await, 404);
         receiver.until(2).await;
-        running.until_logged("DEBUG").await;
+        let large = running.gateway.post("new", "application/json", " ".repeat(80_000)).await;
+        assert_eq!(large.0, 413, "{}", large.1);
         is_done.store(true, Ordering::Relaxed);
     };
     tokio::join!(posting, changing);

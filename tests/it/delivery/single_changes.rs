@@ -82,6 +82,35 @@ async fn a_change_that_the_receiver_never_accepts_is_shown_and_skipped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_of_the_journal_is_sent_again_beside_the_cursor() {
+    let receiver = receiver(&Arc::new(AtomicU16::new(200))).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), &webhook("index", &receiver.url(), "dead_letters = 3"));
+    for number in 1..=6 {
+        post(&gateway, number).await;
+    }
+    gateway.until_at("index", 6).await;
+    let (code, _, error) = cli(&gateway, &["replay", "index", "--from", "beginning"]);
+    assert!(code == 1 && error.contains("can keep 3 more dead letters"), "{error}");
+    let (code, out, error) = cli(&gateway, &["replay", "index", "--from", "2", "--to", "4"]);
+    assert_eq!((code, out.as_str()), (0, "3 changes to send again\n"), "{error}");
+    let requests = receiver.until(9).await;
+    let sent: Vec<_> = requests.iter().map(|request| (request.seq(), request.header("tidings-repeat"))).collect();
+    let live = (1..=6).map(|seq| (seq, ""));
+    assert_eq!(sent, live.chain((2..=4).map(|seq| (seq, "true"))).collect::<Vec<_>>());
+    let object = "filter=objects.0=http://h.example/objects/5";
+    let (code, out, error) = cli(&gateway, &["replay", "index", "--from", "1", &format!("--{object}")]);
+    assert_eq!((code, out.as_str()), (0, "1 change to send again\n"), "{error}");
+    assert_eq!(receiver.until(10).await[9].seq(), 5);
+    let is_over = |status: &Value| status["deadLetters"] == 0 && status["cursor"] == 6;
+    gateway.until("index", "nothing is left", is_over).await;
+    let letters = || async { gateway.json("/subscriptions/index/dead-letters").await["deadLetters"].clone() };
+    while letters().await != json!([]) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_change_is_sent_beside_a_paused_delivery() {
     let replies = Arc::new(AtomicU16::new(422));
     let receiver = receiver(&replies).await;

@@ -22,6 +22,8 @@ statements! {
     ONE = "SELECT id, seq, refused, reason, attempts, replay, json FROM dead_letters WHERE subscription = $1 AND id = $2";
     ADD = "INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
         VALUES ($1, $2, $3, $4, 1, $5, $6)";
+    REPEAT = "INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
+        VALUES ($1, $2, $3, $4, 0, $5, $6)";
     REPLAY = "UPDATE dead_letters SET replay = $3 WHERE subscription = $1 AND id = coalesce($2, id)";
     REFUSE = "UPDATE dead_letters SET replay = $5, attempts = attempts + 1, reason = $3, refused = $4
         WHERE subscription = $1 AND id = $2";
@@ -87,6 +89,12 @@ fn read(row: Cells<'_>) -> Result<DeadLetter, StoreError> {
 pub(super) fn add<'v>(name: &'v SubscriptionName, letter: &'v NewDeadLetter) -> Result<Statement<'v>, StoreError> {
     let json = std::str::from_utf8(&letter.json).map_err(rows::damaged)?;
     Ok(Statement::new(ADD, values![name, letter.seq, Timestamp::now(), &letter.reason, false, json]))
+}
+
+/// Returns the statement that adds a change to send again.
+pub(super) fn repeat<'v>(name: &'v SubscriptionName, letter: &'v NewDeadLetter) -> Result<Statement<'v>, StoreError> {
+    let json = std::str::from_utf8(&letter.json).map_err(rows::damaged)?;
+    Ok(Statement::new(REPEAT, values![name, letter.seq, Timestamp::now(), &letter.reason, true, json]))
 }
 
 /// Returns the statement that requests another attempt of one dead letter, or of all.

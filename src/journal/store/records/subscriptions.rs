@@ -24,10 +24,10 @@ macro_rules! given_cursor {
 
 statements! {
     ALL = "SELECT name, made_by, definition, cursor, paused, ended, paused_by, delivered,
-            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name)
+            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name AND attempts > 0)
         FROM subscriptions ORDER BY name";
     ONE = "SELECT name, made_by, definition, cursor, paused, ended, paused_by, delivered,
-            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name)
+            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name AND attempts > 0)
         FROM subscriptions WHERE name = $1";
     /// A cursor above the head, or in a range that a restore or a failover has skipped, is from another journal, and stays
     /// where it is.
@@ -131,6 +131,7 @@ fn statements_of(write: &SubscriptionWrite) -> Result<Vec<Statement<'_>>, StoreE
         SubscriptionWrite::AddDeadLetter(name, letter) | SubscriptionWrite::Skip(name, letter) => {
             return Ok(vec![advance_to(name, letter.seq, None), dead_letters::add(name, letter)?]);
         }
+        SubscriptionWrite::Repeat(name, letter) => dead_letters::repeat(name, letter)?,
         SubscriptionWrite::ReplayDeadLetters(name, id) => dead_letters::replay(name, *id),
         SubscriptionWrite::DeadLetterRefused(name, id, reason) => dead_letters::refuse(name, *id, reason),
         SubscriptionWrite::DropDeadLetters(name, id) => dead_letters::drop(name, *id),
@@ -158,6 +159,7 @@ fn concerns_other_nodes(write: &SubscriptionWrite, term: Option<Term>) -> bool {
         | SubscriptionWrite::Resume(..)
         | SubscriptionWrite::Skip(..)
         | SubscriptionWrite::SetEnded(..)
+        | SubscriptionWrite::Repeat(..)
         | SubscriptionWrite::ReplayDeadLetters(..) => true,
         SubscriptionWrite::DropDeadLetters(..) => term.is_none(),
         SubscriptionWrite::AddDeadLetter(..) | SubscriptionWrite::DeadLetterRefused(..) => false,
