@@ -8,6 +8,7 @@ mod check;
 mod columns;
 mod convert;
 mod crawl;
+mod dataset_copies;
 mod definition;
 mod file;
 mod files;

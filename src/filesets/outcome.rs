@@ -58,7 +58,11 @@ impl FilesetSettings {
         let is_kept = was_archived && !is_verdict(ingested);
         let next_look = self.watch.map(|time| after(now, time));
         let mut is_last = true;
-        let (state, due, attempts) = match ingested.retry {
+        let retry = match ingested.retry {
+            Some(RetryRule::WhenListening) => Some(RetryRule::Backoff(None)),
+            retry => retry,
+        };
+        let (state, due, attempts) = match retry {
             None => (JobState::Archived, next_look, 0),
             Some(RetryRule::Backoff(asked)) if failures < MAX_ATTEMPTS => {
                 is_last = false;
@@ -68,7 +72,9 @@ impl FilesetSettings {
             Some(_) if is_kept => (JobState::Archived, next_look, 0),
             Some(RetryRule::At(time)) => (JobState::Waiting, Some(time.max(after(now, self.first_retry))), 0),
             Some(RetryRule::AfterFix) => (JobState::Blocked, None, failures),
-            Some(RetryRule::Backoff(_) | RetryRule::Never | RetryRule::WhenHostIsFree) => {
+            Some(
+                RetryRule::Backoff(_) | RetryRule::WhenListening | RetryRule::Never | RetryRule::WhenHostIsFree,
+            ) => {
                 (JobState::Failed, None, failures)
             }
         };

@@ -108,7 +108,7 @@ async fn landing_pages(produced: &mut Produced) {
     }
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     fixture.server.put("/closed", Answer::redirect(format!("http://{closed}/")));
-    produced.expect(&fixture.ingest_at("/closed").await, "no-capture", "closed port");
+    produced.expect(&fixture.ingest_at("/closed").await, "platform-error", "closed port");
 }
 
 async fn platforms(produced: &mut Produced) {
