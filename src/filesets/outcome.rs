@@ -72,9 +72,7 @@ impl FilesetSettings {
             Some(_) if is_kept => (JobState::Archived, next_look, 0),
             Some(RetryRule::At(time)) => (JobState::Waiting, Some(time.max(after(now, self.first_retry))), 0),
             Some(RetryRule::AfterFix) => (JobState::Blocked, None, failures),
-            Some(
-                RetryRule::Backoff(_) | RetryRule::WhenListening | RetryRule::Never | RetryRule::WhenHostIsFree,
-            ) => {
+            Some(RetryRule::Backoff(_) | RetryRule::WhenListening | RetryRule::Never | RetryRule::WhenHostIsFree) => {
                 (JobState::Failed, None, failures)
             }
         };

@@ -2,24 +2,27 @@
 
     scripts/walk [--update] [PAGE …]
 
-Without pages, walks all of `pages.py`, side by side, each in a copy of the checkout and a network of its own. A failure shows
-page and line. `--update` writes the real output into the pages.
+Without pages, walks all of `pages.py`, side by side, each in a copy of the checkout and a network of its own. A failure
+shows page and line. `--update` writes the real output into the pages.
 """
 
 import argparse
+import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
-from checkout import Copy, start_loopback, with_network
+from checkout import Copy, copy_checkout, start_loopback, with_network
 from document import PageError, Stop, has_commands, steps
 from output import difference, matches, merged
 from pages import NOT_WALKED, WALKED
+from services import start
 from terminal import PATIENCE, Terminal, WalkError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +32,7 @@ SERVER = re.compile(r"(\w+=(\$\(.*?\)|\S*) )*"
                     r"(tidings serve|cargo run .*-- serve|(python3|scripts/python) examples/\w+_(repository|receiver)\.py)")
 
 # Commands that follow changes until Ctrl-C.
-FOLLOWER = re.compile(r"(tidings tail|curl -sN|scripts/python-sse examples/follow\.py)")
+FOLLOWER = re.compile(r"(tidings (tail|crawl)|curl -sN|scripts/python\S* examples/(follow|indexer)\.py)")
 
 # Seconds in which a block that waits must print the right output.
 REPEAT_TIME = 15
@@ -41,8 +44,8 @@ AT_ONCE = 4
 class Reader:
     """Somebody who follows a page."""
 
-    def __init__(self, copy, folder, update):
-        self.copy, self.folder, self.update = copy, folder, update
+    def __init__(self, copy, folder, update, has_services):
+        self.copy, self.folder, self.update, self.has_services = copy, folder, update, has_services
         self.terminals, self.servers = 0, []
         self.terminal = self.open()
         # Real output for the output in the pages.
@@ -60,7 +63,10 @@ class Reader:
         if isinstance(step, Stop):
             for server in self.servers:
                 server.interrupt()
+                output = "\n".join(server.output())
                 server.close()
+                if "Traceback" in output:
+                    raise WalkError(f"Ctrl-C in the section {step.section}:\n{output}")
             self.servers = []
         elif step.skip is None:
             try:
@@ -79,7 +85,7 @@ class Reader:
         while True:
             terminal.paste(block.text)
             try:
-                real = self.real_output(terminal, printed, is_server, FOLLOWER.search(last))
+                real = self.real_output(terminal, printed, is_server, FOLLOWER.search(last), " 2> " in last)
             except WalkError as error:
                 raise WalkError(f"{error}; its output:\n" + "\n".join(self.shown(terminal))) from None
             if printed is None or matches(printed, real):
@@ -91,13 +97,15 @@ class Reader:
         if not self.update:
             raise WalkError(difference(f"{block.page}:{block.output.line}", printed, real))
 
-    def real_output(self, terminal, printed, is_server, is_follower):
+    def real_output(self, terminal, printed, is_server, is_follower, writes_log):
         """Returns the output of the block that was pasted, when it is complete."""
         def is_complete():
             return matches(printed, self.shown(terminal)) if printed else bool(terminal.output())
 
         if is_server:
-            terminal.wait_for_server()
+            terminal.wait_for_server(["8395"] if writes_log else [])
+            if self.has_services:
+                wait_for_sources()
             if printed is not None:
                 self.wait_for_output(terminal, is_complete)
         elif is_follower:
@@ -123,37 +131,50 @@ class Reader:
         return [line.replace(str(self.copy.folder), "/home/you/tidings") for line in terminal.output()]
 
 
-def all_steps(page):
-    """Returns the steps of a page, and those before: of another page, to the end of the section that this one assumes."""
-    before = []
-    if WALKED[page]:
-        other, section = WALKED[page].split("#")
-        before = steps(other, (ROOT / other).read_text())
-        last = max(number for number, step in enumerate(before) if step.section == section)
-        # The servers of the section still run.
-        before = [step for step in before[: last + 1] if not isinstance(step, Stop)]
-    return before, steps(page, (ROOT / page).read_text())
+def wait_for_sources():
+    """Waits until a gateway reads its sources, because messages of a topic are lost before that. A reader is slower."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with urllib.request.urlopen("http://127.0.0.1:8395/sources") as response:
+            sources = json.load(response)["sources"]
+        if all(source["connection"]["state"] == "connected" for source in sources if source.get("connection")):
+            return
+        time.sleep(0.1)
+    raise WalkError("the gateway does not read its sources")
 
 
-def walk(page, program, update):
-    """Walks one page. Raises an error if it is not as printed."""
-    before, own = all_steps(page)
-    folder = Path(tempfile.mkdtemp(prefix="tidings-walk-"))
-    try:
-        copy = Copy(ROOT, folder, program)
-        reader = Reader(copy, folder, update)
-        try:
-            for step in before:
-                reader.follow(step)
-            reader.updates = []
-            for step in own:
-                reader.follow(step)
-        finally:
-            reader.close()
+def own_steps(page):
+    return steps(page, (ROOT / page).read_text())
+
+
+def steps_before(page):
+    """Returns the steps of another page to the end of the section that a page assumes. The servers there still run."""
+    if not WALKED[page].after:
+        return []
+    other, section = WALKED[page].after.split("#")
+    before = own_steps(other)
+    last = max(number for number, step in enumerate(before) if step.section == section)
+    return steps_before(other) + [step for step in before[: last + 1] if not isinstance(step, Stop)]
+
+
+def walk(page, template, program, update):
+    """Walks one page in a copy of the copy of the checkout. Raises an error if it is not as printed."""
+    with ExitStack() as end:
+        folder = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="tidings-walk-")))
+        copy = Copy(ROOT, template, folder, program)
+        for name in WALKED[page].services:
+            service, variables = start(name, folder, copy.environment)
+            end.callback(service.close)
+            copy.environment |= variables
+        reader = Reader(copy, folder, update, bool(WALKED[page].services))
+        end.callback(reader.close)
+        for step in steps_before(page):
+            reader.follow(step)
+        reader.updates = []
+        for step in own_steps(page):
+            reader.follow(step)
         if changed := copy.changes():
             raise WalkError(f"{page}: git status shows after the walk: {', '.join(changed[:10])}")
-    finally:
-        shutil.rmtree(folder)
     if reader.updates:
         rewrite(ROOT / page, reader.updates)
 
@@ -185,16 +206,19 @@ def walk_all(pages, program, update):
     if not network:
         print("walk: the system allows no networks of their own (unshare), so one page is walked after the other")
 
-    def walk_one(page):
+    def walk_one(page, template):
         began = time.monotonic()
         options = [*(["--update"] if update else []), *(["--new-network"] if network else [])]
-        command = [*network, sys.executable, __file__, "--program", program, *options, "--one", page]
+        command = [*network, sys.executable, __file__, "--program", program, *options, "--template", template, page]
         done = subprocess.run(command, capture_output=True, text=True)
         return page, done, time.monotonic() - began
 
     is_right = True
-    with ThreadPoolExecutor(AT_ONCE if network else 1) as walks:
-        for page, done, seconds in walks.map(walk_one, pages):
+    with ExitStack() as end:
+        template = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="tidings-walk-"))) / "tidings"
+        copy_checkout(ROOT, template)
+        walks = end.enter_context(ThreadPoolExecutor(AT_ONCE if network else 1))
+        for page, done, seconds in walks.map(lambda page: walk_one(page, template), pages):
             is_right &= done.returncode == 0
             outcome = "NOT AS PRINTED" if done.returncode else "updated" if update else "as printed"
             print(f"{outcome:14}  {seconds:4.1f} s  {page}", flush=True)
@@ -207,14 +231,14 @@ def main():
     arguments.add_argument("--update", action="store_true", help="write the real output into the pages")
     arguments.add_argument("--program", required=True, help=argparse.SUPPRESS)
     arguments.add_argument("--new-network", action="store_true", help=argparse.SUPPRESS)
-    arguments.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    arguments.add_argument("--template", type=Path, help=argparse.SUPPRESS)
     arguments.add_argument("pages", nargs="*", help="pages; default: all")
     given = arguments.parse_args()
     try:
-        if given.one:
+        if given.template:
             if given.new_network:
                 start_loopback()
-            walk(given.pages[0], given.program, given.update)
+            walk(given.pages[0], given.template, given.program, given.update)
             return
         check_lists()
         if unknown := [page for page in given.pages if page not in WALKED]:

@@ -17,18 +17,29 @@ esac
 """
 
 
-class Copy:
-    """A copy of the files of a checkout that Git knows, or would know."""
+def copy_checkout(root, folder):
+    """Copies the files of a checkout that Git knows, or would know."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, check=True,
+                            capture_output=True).stdout
+    names = [name for name in listed.decode().split("\0") if name and (root / name).exists()]
+    folder.mkdir()
+    subprocess.run(["cp", "--parents", "--preserve=mode,links", "--target-directory", folder, "--", *names], cwd=root,
+                   check=True)
 
-    def __init__(self, root, folder, program):
+
+def files_of(folder):
+    """Returns the files of a folder by name, each with the time of its last change."""
+    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {str(path.relative_to(folder)): path.lstat().st_mtime_ns for path in files}
+
+
+class Copy:
+    """The copy for one page, made of hard links to a copy for all pages. A page that writes into such a file fails."""
+
+    def __init__(self, root, template, folder, program):
         self.root, self.folder = root, folder / "tidings"
-        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
-                                check=True, capture_output=True).stdout
-        names = [name for name in listed.decode().split("\0") if name and (root / name).exists()]
-        self.folder.mkdir()
-        subprocess.run(["cp", "--parents", "--preserve=mode,links", "--target-directory", self.folder, "--", *names],
-                       cwd=root, check=True)
-        self.times = {name: (self.folder / name).stat().st_mtime_ns for name in names}
+        subprocess.run(["cp", "--archive", "--link", template, self.folder], check=True)
+        self.files = files_of(self.folder)
         binaries = folder / "bin"
         binaries.mkdir()
         (binaries / "tidings").symlink_to(program)
@@ -42,13 +53,12 @@ class Copy:
 
     def changes(self):
         """Returns the files that `git status` would show after the walk."""
-        files = {str(path.relative_to(self.folder)): path for path in self.folder.rglob("*") if not path.is_dir()}
-        changed = [name for name, time in self.times.items()
-                   if name not in files or files[name].stat().st_mtime_ns != time]
-        others = "\0".join(files.keys() - self.times.keys())
-        ignored = subprocess.run(["git", "check-ignore", "--no-index", "-z", "--stdin"], cwd=self.root, input=others,
-                                 text=True, capture_output=True).stdout.split("\0")
-        return sorted(changed + list(files.keys() - self.times.keys() - set(ignored)))
+        files = files_of(self.folder)
+        changed = {name for name, time in self.files.items() if files.get(name) != time}
+        new = files.keys() - self.files.keys()
+        ignored = subprocess.run(["git", "check-ignore", "--no-index", "-z", "--stdin"], cwd=self.root,
+                                 input="\0".join(new), text=True, capture_output=True).stdout.split("\0")
+        return sorted(changed | new - set(ignored))
 
 
 def with_network():

@@ -71,6 +71,7 @@ class Terminal:
 
     def paste(self, text):
         """Starts the commands of a block."""
+        self.output() # All that the last block has written is read, and none of it is output of this one.
         with self.lock:
             self.written.clear()
         self.blocks += 1
@@ -102,9 +103,9 @@ class Terminal:
             time.sleep(0.02)
         return status
 
-    def wait_for_server(self):
-        """Waits until a server of the block accepts connections."""
-        status = self.wait(lambda: any(is_open(port) for port in PORT.findall("\n".join(self.output()))))
+    def wait_for_server(self, log_ports):
+        """Waits until a server accepts connections at a port of its output or, if its output is in a file, at these."""
+        status = self.wait(lambda: any(map(is_open, PORT.findall("\n".join(self.output())) or log_ports)))
         if status is not None:
             raise WalkError(f"the server has ended with exit code {status}")
 
