@@ -8,6 +8,7 @@ shows page and line. `--update` writes the real output into the pages.
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from checkout import Copy, copy_checkout, start_loopback, with_network
-from document import PageError, Stop, has_commands, steps
+from document import PageError, Stop, Write, has_commands, steps
 from output import difference, matches, merged
 from pages import NOT_WALKED, WALKED
 from services import start
@@ -68,6 +69,8 @@ class Reader:
                 if "Traceback" in output:
                     raise WalkError(f"Ctrl-C in the section {step.section}:\n{output}")
             self.servers = []
+        elif isinstance(step, Write):
+            (self.copy.folder / step.name).write_text("\n".join([*step.fence.lines, ""]))
         elif step.skip is None:
             try:
                 self.run(step)
@@ -218,6 +221,8 @@ def walk_all(pages, program, update):
         template = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="tidings-walk-"))) / "tidings"
         copy_checkout(ROOT, template)
         walks = end.enter_context(ThreadPoolExecutor(AT_ONCE if network else 1))
+        # Those that wait for a broker first.
+        pages = sorted(pages, key=lambda page: not WALKED[page].services)
         for page, done, seconds in walks.map(lambda page: walk_one(page, template), pages):
             is_right &= done.returncode == 0
             outcome = "NOT AS PRINTED" if done.returncode else "updated" if update else "as printed"
@@ -236,6 +241,9 @@ def main():
     given = arguments.parse_args()
     try:
         if given.template:
+            # All servers are on this machine.
+            for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+                del os.environ[name]
             if given.new_network:
                 start_loopback()
             walk(given.pages[0], given.template, given.program, given.update)

@@ -3,6 +3,7 @@
 A block of commands has the language `sh`. A block without a language, or of the language `json`, is the output of the
 block of commands directly before it. HTML comments, which a reader does not see, say what a script cannot know:
 
+    <!-- walk: write FILE -->      the text tells the reader to write the next block into this file
     <!-- walk: stop -->            the text tells the reader to press Ctrl-C in the terminals of all servers
     <!-- walk: skip REASON -->     the next block is not run
     <!-- walk: wait -->            the next block is repeated for some seconds until its output is the printed one, because
@@ -49,6 +50,15 @@ class Commands:
     @property
     def text(self):
         return "\n".join(self.fence.lines)
+
+
+@dataclass
+class Write:
+    """The reader writes a block into a file."""
+
+    section: str
+    name: str
+    fence: Fence
 
 
 @dataclass
@@ -107,6 +117,8 @@ def steps(page, text):
                 last.output, last = part, None
             else:
                 last = None
+                if "write" in directives:
+                    result.append(Write(section, directives.pop("write"), part))
             continue
         number, line = part
         last = None
@@ -115,8 +127,8 @@ def steps(page, text):
             section = anchor(heading[1])
         elif directive and directive[1] == "stop":
             result.append(Stop(section))
-        elif directive and directive[1] in ("skip", "wait"):
+        elif directive and directive[1] in ("skip", "wait", "write"):
             directives[directive[1]] = directive[2]
         elif "<!-- walk" in line:
-            raise PageError(f"{page}:{number}: there are stop, skip and wait")
+            raise PageError(f"{page}:{number}: there are write, stop, skip and wait")
     return result
