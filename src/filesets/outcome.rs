@@ -59,6 +59,7 @@ impl FilesetSettings {
         let next_look = self.watch.map(|time| after(now, time));
         let mut is_last = true;
         let retry = match ingested.retry {
+            // Nobody waits for a job, so it is not attempted within seconds.
             Some(RetryRule::WhenListening) => Some(RetryRule::Backoff(None)),
             retry => retry,
         };
@@ -160,6 +161,8 @@ mod tests {
             (2, Some(RetryRule::Backoff(None)), JobState::Waiting, Some(16), false),
             (8, Some(RetryRule::Backoff(None)), JobState::Waiting, Some(24 * 60), false),
             (9, Some(RetryRule::Backoff(None)), JobState::Failed, None, true),
+            (0, Some(RetryRule::WhenListening), JobState::Waiting, Some(1), false),
+            (9, Some(RetryRule::WhenListening), JobState::Failed, None, true),
             (0, Some(RetryRule::Backoff(Some(10 * minute))), JobState::Waiting, Some(10), false),
             // A server that names a wait gets that one.
             (8, Some(RetryRule::Backoff(Some(minute))), JobState::Waiting, Some(1), false),
