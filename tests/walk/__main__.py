@@ -257,6 +257,8 @@ def main():
             sys.exit(1)
     except (PageError, WalkError) as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

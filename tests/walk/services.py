@@ -23,11 +23,18 @@ class Service:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True)
+        try:
+            self.wait_until(is_ready)
+        except BaseException: # Ctrl-C, too.
+            self.close()
+            raise
+
+    def wait_until(self, is_ready):
         until = time.monotonic() + PATIENCE
         while not is_ready():
             if self.process.poll() is not None or time.monotonic() > until:
-                self.close()
-                raise WalkError(f"{command[0]} does not start:\n{self.log.read_text(errors='replace')[-2000:]}")
+                output = self.log.read_text(errors="replace")[-2000:]
+                raise WalkError(f"{self.process.args[-1]} does not start:\n{output}")
             time.sleep(0.1)
 
     def close(self):
@@ -39,15 +46,17 @@ class Service:
 
 
 def rabbitmq(folder, environment):
-    """Starts RabbitMQ with its default user, which is `guest`. Its epmd is on a path of its own as well."""
+    """Starts RabbitMQ with its default user, which is `guest`, and an epmd of its own in the same group of processes."""
     (folder / "rabbitmq.conf").write_text("listeners.tcp.1 = 127.0.0.1:5672\nlog.console = true\n")
     (folder / "plugins").write_text("[].\n")
     (folder / "environment").touch()
-    own = {"HOME": str(folder), "LANG": "C.UTF-8", "RABBITMQ_NODENAME": "walk@localhost",
+    own = {"HOME": str(folder), "LANG": "C.UTF-8", "ERL_EPMD_PORT": "24369", "RABBITMQ_NODENAME": "walk@localhost",
            "RABBITMQ_MNESIA_BASE": f"{folder}/mnesia", "RABBITMQ_LOG_BASE": f"{folder}/log",
            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{folder}/plugins", "RABBITMQ_CONFIG_FILE": f"{folder}/rabbitmq.conf",
            "RABBITMQ_CONF_ENV_FILE": f"{folder}/environment", "RUNNING_UNDER_SYSTEMD": "true"}
-    return Service([RABBITMQ], folder, environment | own, lambda: is_open(5672)), {}
+    # Otherwise RabbitMQ starts an epmd that outlives it.
+    command = ["sh", "-c", f"epmd & until epmd -names; do sleep 0.1; done; exec {RABBITMQ}"]
+    return Service(command, folder, environment | own, lambda: is_open(5672)), {}
 
 
 def activemq(folder, environment):
