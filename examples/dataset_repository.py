@@ -61,4 +61,7 @@ if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 8091
     server = ThreadingHTTPServer(("127.0.0.1", port), Repository)
     print(f"http://127.0.0.1:{port}/datasets/1", flush=True)
-    server.serve_forever()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass

@@ -1,26 +1,32 @@
 //! `tidings ingest`: archives datasets in a folder.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::Args;
 use tidings::{
     config::Flags,
     files::{FileStore, FileStoreLocation},
-    filesets::{IngestContext, IngestNumbers, IngestProgress, Ingester},
+    filesets::{IngestContext, IngestNumbers, IngestProgress, Ingested, Ingester, RetryRule},
     format::fileset::{FilesetRequest, dataset_url, message::FilesetResult, status::IngestStatus},
     http_client::OutboundPolicy,
     transfer::HarvestBudget,
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
-use super::{ConfigFile, Failure, Output, output::cell, print, runtime, say};
+use super::{ConfigFile, Failure, Output, dataset_copies::copy_files, output::cell, print, runtime, say};
 
 const EXAMPLES: &str = "\
 Examples:
   tidings ingest 10.5281/zenodo.4924875
+  tidings ingest 10.5281/zenodo.4924875 --copy-to pond
   tidings ingest --json https://zenodo.org/records/4924875 > results.json
   tidings ingest --json < requests.json > results.json
 
@@ -33,6 +39,12 @@ Exit codes:
 
 /// Time between two lines of progress.
 const STEP: Duration = Duration::from_secs(10);
+
+/// Time for which a server that refuses connections is asked again, because it may just start.
+const START_TIME: Duration = Duration::from_secs(10);
+
+/// Time between two connections to such a server.
+const START_PAUSE: Duration = Duration::from_millis(500);
 
 /// Source of the requests that this command makes.
 const REQUEST_SOURCE: &str = "tidings-ingest";
@@ -49,6 +61,9 @@ pub(super) struct Ingest {
     /// Folder of the archive.
     #[arg(long, value_name = "DIR", default_value = "filesets")]
     folder: PathBuf,
+    /// Copy the files of the dataset into this folder, under their names. Give one dataset.
+    #[arg(long, value_name = "DIR")]
+    copy_to: Option<PathBuf>,
     /// Write each result as a line of JSON.
     #[arg(long)]
     json: bool,
@@ -59,6 +74,10 @@ pub(super) struct Ingest {
 
 impl Ingest {
     pub(super) fn run(self) -> Result<(), Failure> {
+        // Two datasets may have files with the same name.
+        if self.copy_to.is_some() && self.datasets.len() != 1 {
+            return Err(Failure::Usage("--copy-to needs one dataset as argument".to_owned()));
+        }
         let config = self.config.load(&Flags::default())?;
         let filesets = config.filesets()?;
         let failed = |error: String| Failure::Failed(error);
@@ -67,18 +86,24 @@ impl Ingest {
         let policy = OutboundPolicy::public_files(config.allowed_targets().clone());
         let budget = HarvestBudget::new(config.limits().harvest_bytes, &std::env::temp_dir());
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
-        let ingester = runtime.block_on(Ingester::new(filesets, policy, store, budget));
+        let ingester = runtime.block_on(Ingester::new(filesets, policy, store.clone(), budget));
         let ingester = ingester.map_err(|error| failed(error.to_string()))?;
-        let outcome = runtime.block_on(archive_all(&ingester, self.datasets, self.json));
+        let copies = self.copy_to.as_deref().map(|folder| (&store, folder));
+        let outcome = runtime.block_on(archive_all(&ingester, self.datasets, copies, self.json));
         // A read of standard input may still wait.
         runtime.shutdown_background();
         outcome
     }
 }
 
-/// Archives datasets one after the other, and prints their results. Without arguments, the datasets are the lines of standard
+/// Archives datasets one after the other, prints their results, and copies their files from the store. Without arguments, the datasets are the lines of standard
 /// input.
-async fn archive_all(ingester: &Ingester, arguments: Vec<String>, json: bool) -> Result<(), Failure> {
+async fn archive_all(
+    ingester: &Ingester,
+    arguments: Vec<String>,
+    copies: Option<(&FileStore, &Path)>,
+    json: bool,
+) -> Result<(), Failure> {
     // Once, before the first request, so that Ctrl-C has an effect at every moment.
     let interrupts = signal(SignalKind::interrupt());
     let mut interrupts = interrupts.map_err(|error| Failure::Failed(format!("cannot handle Ctrl-C: {error}")))?;
@@ -111,6 +136,10 @@ async fn archive_all(ingester: &Ingester, arguments: Vec<String>, json: bool) ->
         if json { print(&Output::Json(&line(&result)?)) } else { print(&Output::Text(&summary(&result))) }?;
         if result.status == IngestStatus::CANCELLED {
             return Err(interrupted());
+        }
+        if let Some((store, folder)) = copies.filter(|_| result.hit) {
+            let copied = copy_files(store, &result, folder).await.map_err(Failure::Failed)?;
+            say(&format!("{copied} files of the dataset are in {}", folder.display()));
         }
     }
     if archived == all { Ok(()) } else { Err(Failure::Failed(format!("{archived} of {all} datasets are archived"))) }
@@ -155,7 +184,7 @@ async fn ingest(ingester: &Ingester, request: &FilesetRequest, interrupts: &mut 
         }
     };
     let context = IngestContext { previous, ..IngestContext::default() };
-    let work = ingester.ingest_patiently(request, &context, &progress);
+    let work = ingest_when_listening(ingester, request, &context, &progress);
     tokio::pin!(work);
     loop {
         tokio::select! {
@@ -173,6 +202,29 @@ async fn ingest(ingester: &Ingester, request: &FilesetRequest, interrupts: &mut 
                 return result;
             }
         }
+    }
+}
+
+/// Archives a dataset, and repeats for some seconds if the server refuses connections.
+async fn ingest_when_listening(
+    ingester: &Ingester,
+    request: &FilesetRequest,
+    context: &IngestContext,
+    progress: &Arc<IngestProgress>,
+) -> Ingested {
+    let until = Instant::now() + START_TIME;
+    let mut is_said = false;
+    loop {
+        let ingested = ingester.ingest_patiently(request, context, progress).await;
+        if ingested.retry != Some(RetryRule::WhenListening) || Instant::now() > until {
+            return ingested;
+        }
+        if !is_said {
+            let reason = ingested.result.error_message.as_deref().unwrap_or_default();
+            say(&format!("{reason}; trying again for {} seconds", START_TIME.as_secs()));
+            is_said = true;
+        }
+        sleep(START_PAUSE).await;
     }
 }
 

@@ -9,6 +9,7 @@ mod check;
 mod columns;
 mod convert;
 mod crawl;
+mod dataset_copies;
 mod dead_letters;
 mod definition;
 mod file;

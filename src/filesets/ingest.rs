@@ -193,7 +193,7 @@ impl Ingester {
         let cleaned = match retry {
             None => record_result(&workspace, &result).await,
             // The next attempt continues with the files that this one has.
-            Some(RetryRule::Backoff(_) | RetryRule::WhenHostIsFree) => Ok(()),
+            Some(RetryRule::Backoff(_) | RetryRule::WhenListening | RetryRule::WhenHostIsFree) => Ok(()),
             Some(RetryRule::Never | RetryRule::At(_) | RetryRule::AfterFix) => workspace.remove().await,
         };
         if let Err(error) = cleaned {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     format::fileset::{public_url::without_secrets, status::IngestStatus},
-    http_client::{ResponseStream, is_transient, redirection_target},
+    http_client::{ClientError, ResponseStream, is_transient, redirection_target},
     model::Timestamp,
     transfer::{Redirection, body::ReceivedBody, budget::Cancelled},
 };
@@ -83,7 +83,7 @@ impl PlatformClient {
             let permit = self.hosts.permit_within(&target.origin(), LONGEST_WAIT).await;
             let permit = permit.map_err(|rest| busy(&url, "it accepts no requests for now", rest))?;
             let response = self.client.open(&target, headers).await;
-            let response = response.map_err(|error| no_capture(format!("{}: {error}", named(&url))))?;
+            let response = response.map_err(|error| unreachable(&url, &error))?;
             if !response.status.is_redirection() {
                 return self.page(url, way, response, None).await;
             }
@@ -203,6 +203,15 @@ impl PlatformClient {
             return Err(IngestFailure::permanent(IngestStatus::EMPTY_BLOB, message));
         }
         Ok((links, body))
+    }
+}
+
+/// Returns the failure of a server that gives no response.
+fn unreachable(url: &Url, error: &ClientError) -> IngestFailure {
+    let failure = IngestFailure::transient(IngestStatus::PLATFORM_ERROR, format!("{}: {error}", named(url)));
+    match error {
+        ClientError::Refused(_) => IngestFailure { retry: RetryRule::WhenListening, ..failure },
+        _ => failure,
     }
 }
 

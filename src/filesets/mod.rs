@@ -94,6 +94,8 @@ pub enum RetryRule {
     Never,
     /// After the wait that the server has named, or else one that grows with each attempt.
     Backoff(Option<Duration>),
+    /// When the server accepts connections. It may just start, so a command that somebody has typed repeats within seconds.
+    WhenListening,
     /// At this time: the end of an embargo.
     At(Timestamp),
     /// After a change of this program or of its configuration.

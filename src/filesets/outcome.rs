@@ -58,7 +58,12 @@ impl FilesetSettings {
         let is_kept = was_archived && !is_verdict(ingested);
         let next_look = self.watch.map(|time| after(now, time));
         let mut is_last = true;
-        let (state, due, attempts) = match ingested.retry {
+        let retry = match ingested.retry {
+            // Nobody waits for a job, so it is not attempted within seconds.
+            Some(RetryRule::WhenListening) => Some(RetryRule::Backoff(None)),
+            retry => retry,
+        };
+        let (state, due, attempts) = match retry {
             None => (JobState::Archived, next_look, 0),
             Some(RetryRule::Backoff(asked)) if failures < MAX_ATTEMPTS => {
                 is_last = false;
@@ -68,7 +73,7 @@ impl FilesetSettings {
             Some(_) if is_kept => (JobState::Archived, next_look, 0),
             Some(RetryRule::At(time)) => (JobState::Waiting, Some(time.max(after(now, self.first_retry))), 0),
             Some(RetryRule::AfterFix) => (JobState::Blocked, None, failures),
-            Some(RetryRule::Backoff(_) | RetryRule::Never | RetryRule::WhenHostIsFree) => {
+            Some(RetryRule::Backoff(_) | RetryRule::WhenListening | RetryRule::Never | RetryRule::WhenHostIsFree) => {
                 (JobState::Failed, None, failures)
             }
         };
@@ -156,6 +161,8 @@ mod tests {
             (2, Some(RetryRule::Backoff(None)), JobState::Waiting, Some(16), false),
             (8, Some(RetryRule::Backoff(None)), JobState::Waiting, Some(24 * 60), false),
             (9, Some(RetryRule::Backoff(None)), JobState::Failed, None, true),
+            (0, Some(RetryRule::WhenListening), JobState::Waiting, Some(1), false),
+            (9, Some(RetryRule::WhenListening), JobState::Failed, None, true),
             (0, Some(RetryRule::Backoff(Some(10 * minute))), JobState::Waiting, Some(10), false),
             // A server that names a wait gets that one.
             (8, Some(RetryRule::Backoff(Some(minute))), JobState::Waiting, Some(1), false),

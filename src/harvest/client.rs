@@ -405,7 +405,7 @@ fn disk_error(reason: &str) -> RequestError {
 fn request_error(error: &ClientError) -> RequestError {
     match error {
         ClientError::NotAllowed(_) | ClientError::TlsRoots(_) => RequestError::Permanent(error.to_string()),
-        ClientError::Timeout(_) | ClientError::Connection(_) => {
+        ClientError::Timeout(_) | ClientError::Refused(_) | ClientError::Connection(_) => {
             RequestError::Transient { reason: error.to_string(), after: None }
         }
     }

@@ -137,7 +137,10 @@ pub enum ClientError {
     /// The response did not arrive within this number of seconds.
     #[error("no response within {0} seconds")]
     Timeout(u64),
-    /// The connection could not be opened, or broke.
+    /// The server refused the connection: nothing listens at its port, or not yet.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection could not be opened for another reason, or broke.
     #[error("{0}")]
     Connection(String),
 }
@@ -345,6 +348,9 @@ fn client_error(error: &reqwest::Error) -> ClientError {
     while let Some(cause) = next {
         if let Some(not_allowed) = cause.downcast_ref::<NotAllowed>() {
             return ClientError::NotAllowed(not_allowed.clone());
+        }
+        if cause.downcast_ref().is_some_and(|cause: &io::Error| cause.kind() == io::ErrorKind::ConnectionRefused) {
+            return ClientError::Refused(describe_error(error));
         }
         next = cause.source();
     }

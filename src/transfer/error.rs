@@ -59,7 +59,7 @@ impl From<ClientError> for TransferError {
         match error {
             ClientError::NotAllowed(_) | ClientError::TlsRoots(_) => Self::Permanent(error.for_everybody()),
             ClientError::Timeout(_) => Self::TooSlow(error.to_string()),
-            ClientError::Connection(_) => Self::Transient(error.to_string()),
+            ClientError::Refused(_) | ClientError::Connection(_) => Self::Transient(error.to_string()),
         }
     }
 }

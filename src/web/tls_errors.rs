@@ -9,9 +9,12 @@ use rustls::{CertificateError, InvalidMessage};
 /// Returns an error of TLS in plain words; `None` if the error is another one, or its own words are plain.
 #[must_use]
 pub fn plain_tls_error(error: &(dyn Error + 'static)) -> Option<String> {
-    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let text = match inner.or_else(|| error.downcast_ref())? {
+    let mut error = error;
+    // Each layer of a client can put the error into one of the operating system.
+    while let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        error = inner;
+    }
+    let text = match error.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
             let end = i64::try_from(not_after.as_secs()).ok().and_then(|end| DateTime::from_timestamp(end, 0));
             match end {
@@ -49,7 +52,10 @@ mod tests {
     use super::{CertificateError, InvalidMessage, io, plain_tls_error};
 
     fn plain(error: rustls::Error) -> Option<String> {
-        plain_tls_error(&io::Error::new(io::ErrorKind::InvalidData, error))
+        let error = io::Error::new(io::ErrorKind::InvalidData, error);
+        let text = plain_tls_error(&error);
+        assert_eq!(plain_tls_error(&io::Error::other(error)), text, "an outer layer does not matter");
+        text
     }
 
     #[test]

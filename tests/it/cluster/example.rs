@@ -155,10 +155,15 @@ fn killed_example_leaves_nothing() {
 
 #[test]
 fn example_without_a_program_says_what_to_do() {
-    let output = Command::new(example("run")).arg("/nowhere/tidings").output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8(output.stderr).unwrap();
-    let expected =
-        "run: there is no program /nowhere/tidings: build it with cargo build --release, or name another one.\n";
-    assert_eq!(error, expected);
+    let (mut named, mut built) = (Command::new(example("run")), Command::new(example("run")));
+    named.arg("/nowhere/tidings");
+    built.env("CARGO_TARGET_DIR", "/nowhere");
+    for (mut command, program) in [(named, "/nowhere/tidings"), (built, "/nowhere/release/tidings")] {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8(output.stderr).unwrap();
+        let expected =
+            format!("run: there is no program {program}: build it with cargo build --release, or name another one.\n");
+        assert_eq!(error, expected);
+    }
 }

@@ -1,12 +1,19 @@
-//! The examples of the README: `examples/oai_pmh_repository.py`, harvested with `examples/oai_pmh.toml`, and
-//! `examples/dataset_repository.py`, archived with `examples/filesets.toml`.
+//! The examples of the README with servers that start late: `examples/oai_pmh_repository.py`, harvested with
+//! `examples/oai_pmh.toml`, and `examples/dataset_repository.py`, archived with `examples/filesets.toml`. `scripts/walk` runs
+//! them as the README prints them.
 
-use std::{fs, path::Path, time::Instant};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    time::Instant,
+};
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    gateway::{Gateway, PATIENCE, command, free_address},
+    command_line::{command, ended},
+    gateway::{Gateway, PATIENCE, free_address},
     journal_fixture::configuration,
     python::Example,
 };
@@ -36,7 +43,7 @@ async fn changes(gateway: &Gateway, after: u64) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn example_of_the_readme_harvests_records_and_files() {
+async fn example_repository_is_harvested_with_its_files() {
     let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
     let port = address.rsplit(':').next().unwrap();
     let lines = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/oai_pmh.toml")).unwrap();
@@ -62,81 +69,56 @@ async fn example_of_the_readme_harvests_records_and_files() {
     let record = |number: u32| format!("http://{address}/records/{number}");
     assert!(gateway.http.delete(record(17)).send().await.unwrap().status().is_success());
     assert!(gateway.http.put(record(18)).body("On forgetting").send().await.unwrap().status().is_success());
-    let run = command().args(["harvests", "run", "theses", "--wait", "--gateway", &gateway.url]).output().unwrap();
+    let run = command(&["harvests", "run", "theses", "--wait", "--gateway", &gateway.url]).output().unwrap();
     assert!(run.status.success(), "{run:?}");
-    let page = gateway.json("/changes?after=2&limit=2").await;
-    let end = |item: &Value| {
-        json!([item["change"], &item["uri"].as_str().unwrap()[item["uri"].as_str().unwrap().len() - 6..]])
-    };
-    let line = |change: &Value| {
-        let items = change["items"].as_array().unwrap().iter().map(end);
-        Value::from_iter([change["seq"].clone(), change["source"].clone()].into_iter().chain(items)).to_string()
-    };
-    let lines: Vec<_> = page["changes"].as_array().unwrap().iter().map(line).collect();
-    assert_eq!(lines, printed_after("records/18"), "the output in README.md is another one");
+    let expected = [
+        json!(["theses", [["ADD", "18"], ["ADD", "18.pdf"]]]),
+        json!(["theses", [["DELETE", "17.pdf"], ["DELETE", "17"]]]),
+    ];
+    assert_eq!(changes(&gateway, 2).await[..2], expected);
 }
 
-/// Returns the lines of JSON that README.md prints after the block with this command.
-fn printed_after(command: &str) -> Vec<String> {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let output = readme.split("```sh\n").find(|block| block.contains(command)).unwrap().split("```\n").nth(2).unwrap();
-    output.lines().filter(|line| line.starts_with('[')).map(str::to_owned).collect()
-}
-
+/// The repository starts after the command, and the files of its dataset are copied out under their names.
 #[tokio::test(flavor = "multi_thread")]
-async fn example_of_the_readme_archives_a_dataset() {
-    let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
+async fn ingest_waits_for_a_repository_that_starts() {
+    let (folder, address, nobody) = (tempfile::tempdir().unwrap(), free_address(), free_address());
+    let (archive, copies) = (folder.path().join("archive"), folder.path().join("copies"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ingest = |address: &str| {
+        let config = root.join("examples/filesets.toml");
+        let [config, archive, copies] = [&config, &archive, &copies].map(|path| path.to_str().unwrap());
+        let dataset = format!("http://{address}/datasets/1");
+        command(&["ingest", "--config", config, "--folder", archive, "--copy-to", copies, &dataset]).spawn().unwrap()
+    };
+    let failing = ingest(&nobody);
+    let mut waiting = ingest(&address);
+    let mut line = String::new();
+    BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("Connection refused") && line.contains("trying again for 10 seconds"), "{line}");
     let port = address.rsplit(':').next().unwrap();
     let _repository = Example::repository("dataset_repository.py", port, folder.path()).await;
-    let lines = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/filesets.toml")).unwrap();
-    let config = configuration(folder.path(), &lines.replace("data = \"./datasets\"\n", ""));
-    let dataset = format!("http://{address}/datasets/1");
-    let ingest = || {
-        let archive = folder.path().join("archive");
-        let mut ingest = command();
-        ingest.args(["ingest", "--config", &config, "--folder", archive.to_str().unwrap(), &dataset]);
-        let output = ingest.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let summary = ingest();
-    assert!(summary.starts_with(&format!("success {dataset}\n")) && summary.contains("readings.csv"), "{summary}");
-    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
-    let request = json!({ "ingest_type": "dataset", "base_url": dataset }).to_string();
-    let (status, answer) = gateway.post("requests", "application/json", request).await;
-    assert_eq!(status, 201, "{answer}");
-    let began = Instant::now();
-    while gateway.json("/filesets").await["filesets"][0]["state"] != "archived" {
-        assert!(began.elapsed() < PATIENCE);
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    let copies = gateway.json("/changes?after=1").await["changes"][0]["items"].clone();
-    let copies: Vec<_> = copies.as_array().unwrap().iter().map(|item| item["change"].clone()).collect();
-    // The request has made the dataset itself known.
-    assert_eq!(copies, ["UPDATE", "ADD", "ADD"]);
-}
+    let (code, output) = tokio::task::spawn_blocking(move || {
+        let output = waiting.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    })
+    .await
+    .unwrap();
+    assert!(code == Some(0) && output.starts_with(&format!("success http://{address}/datasets/1\n")), "{output}");
+    let readings = copies.join("readings.csv");
+    let content = "day,degrees\n2026-11-01,8.2\n2026-11-02,7.9\n";
+    assert_eq!(fs::read_to_string(&readings).unwrap(), content);
+    assert_eq!(fs::read_dir(&copies).unwrap().count(), 2);
 
-/// The block is pasted as a whole, so its commands follow each other without a pause.
-#[tokio::test(flavor = "multi_thread")]
-async fn block_of_the_readme_archives_a_dataset() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = fs::read_to_string(root.join("README.md")).unwrap();
-    let blocks = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let block = blocks.filter(|block| block.contains("tidings ingest")).collect::<Vec<_>>();
-    assert_eq!(block.len(), 1, "one block archives a dataset: {block:?}");
-    for _ in 0..3 {
-        let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
-        std::os::unix::fs::symlink(root.join("examples"), folder.path().join("examples")).unwrap();
-        let port = address.rsplit(':').next().unwrap();
-        let program = Path::new(env!("CARGO_BIN_EXE_tidings")).parent().unwrap();
-        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-        // The shell of the reader stays; this one ends, and takes the repository with it.
-        let script = format!("trap 'kill $!' EXIT\n{}", block[0].replace("8091", port));
-        let mut shell = std::process::Command::new("bash");
-        shell.args(["-ec", &script]).env("PATH", path).current_dir(folder.path());
-        let output = shell.output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(text.contains(&format!("success http://{address}/datasets/1")), "{text}");
-    }
+    let (code, _, errors) = ended(ingest(&address));
+    assert!(code == 0 && errors.contains("2 files of the dataset are in "), "a copy may be there already: {errors}");
+    fs::write(&readings, "mine").unwrap();
+    let (code, _, errors) = ended(ingest(&address));
+    assert!(code == 1 && errors.contains("readings.csv: another file has this name"), "{errors}");
+    assert_eq!(fs::read_to_string(&readings).unwrap(), "mine");
+
+    let (code, output, errors) = ended(failing);
+    assert!(code == 1 && output.starts_with("platform-error "), "{output}");
+    assert_eq!(errors.matches("trying again").count(), 1, "{errors}");
+    let usage = command(&["ingest", "--copy-to", "x", "10.5072/1", "10.5072/2"]).output().unwrap();
+    assert_eq!(usage.status.code(), Some(2));
 }

@@ -153,7 +153,7 @@ async fn fileset_platforms_landing_page_failures_have_a_status() {
         .landing_page(&Url::parse(&format!("http://{closed}/")).unwrap(), &JobPlace::default())
         .await
         .unwrap_err();
-    assert_eq!((failure.status.as_str(), failure.retry), ("no-capture", RetryRule::Backoff(None)));
+    assert_eq!((failure.status.as_str(), failure.retry), ("platform-error", RetryRule::WhenListening));
 }
 
 #[tokio::test]

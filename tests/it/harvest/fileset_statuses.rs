@@ -108,7 +108,7 @@ async fn landing_pages(produced: &mut Produced) {
     }
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     fixture.server.put("/closed", Answer::redirect(format!("http://{closed}/")));
-    produced.expect(&fixture.ingest_at("/closed").await, "no-capture", "closed port");
+    produced.expect(&fixture.ingest_at("/closed").await, "platform-error", "closed port");
 }
 
 async fn platforms(produced: &mut Produced) {
@@ -208,6 +208,13 @@ async fn web_archives(produced: &mut Produced) {
         let file = [("a.csv", table("direct"), json!({}))];
         produced.expect(&fixture.ingest(&file).await, status, &format!("{status} {replayed:?}"));
     }
+    let without_keys = |settings: &mut IngestSettings, server: &str| {
+        capture_at(server, settings);
+        settings.wayback.as_mut().unwrap().keys = None;
+    };
+    let without_keys = IngestFixture::start(without_keys).await;
+    without_keys.server.put("/cdx", nothing());
+    produced.expect(&without_keys.ingest(&[("a.csv", table("direct"), json!({}))]).await, "no-capture", "no keys");
     server.put("/save/status/user", Answer::json(&json!({ "available": 4, "processing": 0 })));
     let job = Answer::json(&json!({ "url": url, "job_id": "spn2-1" }));
     let (error, ended) = (

@@ -1,0 +1,51 @@
+"""Pages with commands: those that are walked, and those that are not, with the reason."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Walk:
+    """Conditions of a page: the page and section whose end it assumes, and services (`services.py`)."""
+
+    after: str | None = None
+    services: tuple[str, ...] = ()
+
+
+RUN_IT = Walk(after="README.md#run-it")
+TRY_IT = Walk(after="README.md#try-it")
+
+WALKED = {
+    "README.md": Walk(),
+    "docs/fedora.md": Walk(services=("activemq",)),
+    "docs/feed.md": TRY_IT,
+    "docs/formats.md": Walk(),
+    "docs/harvester-messages.md": Walk(),
+    "docs/json.md": RUN_IT,
+    "docs/logging.md": Walk(),
+    "docs/lookups.md": RUN_IT,
+    "docs/problems.md": RUN_IT,
+    "docs/push.md": Walk(after="docs/sfm.md#start-the-gateway", services=("rabbitmq",)),
+    "docs/read-changes.md": TRY_IT,
+    "docs/send-changes.md": RUN_IT,
+    "docs/sfm.md": Walk(services=("rabbitmq",)),
+    "docs/snapshot.md": TRY_IT,
+    "docs/status.md": Walk(),
+    "docs/stream.md": TRY_IT,
+    "docs/troubleshooting.md": RUN_IT,
+    "docs/websub.md": RUN_IT,
+    "docs/xesam.md": Walk(services=("bus",)),
+}
+
+# Pages that are not walked, each with the reason and the tests of what they say.
+NOT_WALKED = {
+    "docs/access.md": "needs certificates and a name of the reader's; tests/it/access, tests/it/web/tls.rs",
+    "docs/cluster.md": "needs containers, or several servers; tests/it/cluster/example.rs, tests/it/project/packaging.rs",
+    "docs/filesets.md": "needs the internet; tests/it/harvest/fileset_*.rs, and README.md",
+    "docs/harvesting.md": "needs a repository of the reader's; tests/it/harvest, and README.md",
+    "docs/operations.md": "needs an administrator, systemd or containers; tests/it/project/packaging.rs, tests/it/journal",
+    "docs/postgresql.md": "needs PostgreSQL; tests/it/journal/store_migration.rs, postgres*.rs",
+    "docs/rabbitmq.md": "needs an administrator of RabbitMQ; tests/it/sources/amqp.rs, tests/it/delivery/amqp.rs",
+    "docs/seeding.md": "needs a Fedora; tests/it/crawl",
+    "docs/subscriptions.md": "needs a receiver of the reader's; tests/it/delivery/subscription_administration.rs",
+    "docs/webhooks.md": "needs a receiver that fails; tests/it/delivery/webhook_retries.rs",
+}
