@@ -148,6 +148,7 @@ impl Source {
             counter.increment(0);
             (outcome, counter)
         });
+        dropped_parts::register(&policy.name);
         let (counts, series) = (Counts::default(), series.into());
         Ok(Self { policy, kind, dialect, limits, counts, enricher: None, series, rejected_sets: Mutex::default() })
     }
