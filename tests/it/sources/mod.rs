@@ -5,6 +5,7 @@ mod amqp;
 mod amqp_connection;
 mod amqp_failures;
 mod amqp_malformed_messages;
+mod amqp_permissions;
 mod rabbitmq_kills;
 mod stomp;
 mod stomp_connection;
