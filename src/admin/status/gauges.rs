@@ -1,10 +1,9 @@
 //! Gauges of facts that the status shows: room on the disk, size of the journal, and the ends of certificates and tokens.
 
-use std::collections::BTreeSet;
-
 use metrics::gauge;
 
 use super::{StatusParts, soundings::Soundings};
+use crate::web::Tls;
 
 /// Metric name: room on the disk of the data folder, in bytes.
 pub const DISK_FREE: &str = "tidings_disk_free_bytes";
@@ -21,33 +20,20 @@ pub const CERTIFICATE_END: &str = "tidings_certificate_expiry_timestamp_seconds"
 /// Metric name: ends of the tokens, in seconds since 1970.
 pub const TOKEN_END: &str = "tidings_token_expiry_timestamp_seconds";
 
-/// Names of the tokens whose series exist, because a series cannot be removed.
-#[derive(Default)]
-pub(super) struct Gauges {
-    tokens: BTreeSet<String>,
-}
-
-impl Gauges {
-    /// Sets the gauges. Unknown facts have no series.
-    pub(super) fn set(&mut self, parts: &StatusParts, soundings: &Soundings) {
-        if let Some(disk) = soundings.disk {
-            gauge!(DISK_FREE).set(exact(disk.free));
-            gauge!(DISK_SIZE).set(exact(disk.size));
-        }
-        if let Some(bytes) = soundings.journal_bytes {
-            gauge!(JOURNAL_SIZE).set(exact(bytes));
-        }
-        if let Some(end) = parts.tls.as_ref().and_then(crate::web::Tls::expires) {
-            gauge!(CERTIFICATE_END).set(seconds(end.timestamp()));
-        }
-        let former = std::mem::take(&mut self.tokens);
-        for (name, end) in parts.access.expiries() {
-            gauge!(TOKEN_END, "token" => name.to_owned()).set(seconds(end.timestamp()));
-            self.tokens.insert(name.to_owned());
-        }
-        for removed in former.difference(&self.tokens) {
-            gauge!(TOKEN_END, "token" => removed.clone()).set(f64::NAN);
-        }
+/// Sets the gauges. Unknown facts have no series.
+pub(super) fn set(parts: &StatusParts, soundings: &Soundings) {
+    if let Some(disk) = soundings.disk {
+        gauge!(DISK_FREE).set(exact(disk.free));
+        gauge!(DISK_SIZE).set(exact(disk.size));
+    }
+    if let Some(bytes) = soundings.journal_bytes {
+        gauge!(JOURNAL_SIZE).set(exact(bytes));
+    }
+    if let Some(end) = parts.tls.as_ref().and_then(Tls::expires) {
+        gauge!(CERTIFICATE_END).set(seconds(end.timestamp()));
+    }
+    for (name, end) in parts.access.expiries() {
+        gauge!(TOKEN_END, "token" => name.to_owned()).set(seconds(end.timestamp()));
     }
 }
 

@@ -24,7 +24,6 @@ use chrono::Utc;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    gauges::Gauges,
     problem::{ProblemKind, StatusProblem, Thing},
     soundings::Soundings,
 };
@@ -146,12 +145,11 @@ impl Status {
     async fn survey_at_intervals(&self) {
         let mut ticks = tokio::time::interval(SURVEY_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut gauges = Gauges::default();
         loop {
             ticks.tick().await;
             // For the log and the metrics.
             drop(self.problems());
-            gauges.set(&self.0.parts, &lock(&self.0.soundings));
+            gauges::set(&self.0.parts, &lock(&self.0.soundings));
         }
     }
 

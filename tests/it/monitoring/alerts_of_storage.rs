@@ -59,3 +59,14 @@ async fn quarantine_that_drops_messages_is_reported() {
     recording.scrape(&gateway, 20).await;
     recording.fires(&["TidingsQuarantineDrops", "TidingsWarning code=quarantine"]);
 }
+
+#[tokio::test]
+async fn size_of_the_journal_is_that_of_its_files() {
+    let data = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(data.path());
+    assert_eq!(gateway.post("content-change", "application/json", event(1).to_string()).await.0, 201);
+    let size = |name: &str| fs::metadata(data.path().join(name)).map_or(0, |file| file.len());
+    let size = || size("journal.sqlite") + size("journal.sqlite-wal");
+    until(&gateway, |line| line == format!("tidings_journal_size_bytes {}", size())).await;
+    assert_eq!(gateway.json("/status").await["journal"]["bytes"], size());
+}
