@@ -150,6 +150,7 @@ impl Source {
             counter.increment(0);
             (outcome, counter)
         });
+        dropped_parts::register(&policy.name);
         let (counts, series) = (Counts::default(), series.into());
         let (rate, rejected_sets) = (Mutex::new(MessageRate::new(Instant::now().into_std())), Mutex::default());
         Ok(Self { policy, kind, dialect, limits, counts, rate, enricher: None, series, rejected_sets })

@@ -22,6 +22,11 @@ pub use status::{
 /// Metric name: number of messages that a broker delivered again.
 pub const REDELIVERED: &str = "tidings_redelivered_messages_total";
 
+/// Shows the series of redeliveries of a source, because a `rate()` query needs the initial zero.
+pub fn register_redeliveries(source: &str) {
+    metrics::counter!(REDELIVERED, "source" => source.to_owned()).increment(0);
+}
+
 /// Counts a message that the broker delivered to a source again.
 pub fn count_redelivery(source: &str) {
     metrics::counter!(REDELIVERED, "source" => source.to_owned()).increment(1);

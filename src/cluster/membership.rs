@@ -120,6 +120,7 @@ impl Membership {
 
     /// Starts the thread.
     pub(super) fn start(self, supervisor: &Supervisor) -> std::io::Result<MembershipThread> {
+        metrics::register();
         let (supervisor, shared) = (supervisor.clone(), Arc::clone(&self.shared));
         let run = move || {
             let _guard = supervisor.guard(Worker::Node, None);

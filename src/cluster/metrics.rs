@@ -24,6 +24,12 @@ pub(super) fn set_duties(count: usize) {
     gauge!(DUTIES).set(count as f64);
 }
 
+/// Shows the series of counters, because a `rate()` query needs the initial zero.
+pub(super) fn register() {
+    count_takeovers(0);
+    count_losses(0);
+}
+
 pub(super) fn count_takeovers(count: usize) {
     counter!(TAKEOVERS).increment(count as u64);
 }

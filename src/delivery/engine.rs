@@ -153,6 +153,7 @@ enum SessionEnd {
 impl Engine {
     /// Runs sessions until the engine is stopped or cannot continue.
     pub(super) async fn run(mut self) -> Exit {
+        metrics::register_deliveries(&self.name);
         let mut backoff = Backoff::new(self.timeouts.initial_backoff, self.timeouts.max_backoff);
         let mut last = String::new();
         let mut failing_since = Instant::now();

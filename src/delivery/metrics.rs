@@ -27,6 +27,28 @@ pub const SUBSCRIBERS: &str = "tidings_websub_subscriptions";
 /// WebSub verifications by outcome: verified, failed or denied.
 pub const VERIFICATIONS: &str = "tidings_websub_verifications_total";
 
+/// Label of all subscriptions of the hub.
+const HUB: &str = "websub";
+
+/// Shows the series of the hub and of its subscriptions, because a `rate()` query needs the initial zero.
+pub(super) fn register_hub() {
+    for outcome in ["verified", "failed", "denied"] {
+        counter!(VERIFICATIONS, "outcome" => outcome).increment(0);
+    }
+    register_deliveries_of(HUB);
+}
+
+/// Shows the series of a subscription, because a `rate()` query needs the initial zero.
+pub(super) fn register_deliveries(name: &SubscriptionName) {
+    register_deliveries_of(&subscription_label(name));
+}
+
+fn register_deliveries_of(label: &str) {
+    for outcome in ["delivered", "unroutable", "refused", "retried"] {
+        counter!(DELIVERIES, "subscription" => label.to_owned(), "outcome" => outcome).increment(0);
+    }
+}
+
 pub(super) fn count_verification(outcome: &'static str) {
     counter!(VERIFICATIONS, "outcome" => outcome).increment(1);
 }
@@ -38,7 +60,7 @@ pub(super) fn count_deliveries(name: &SubscriptionName, outcome: &'static str, m
 /// Returns the label of a subscription. Hub subscriptions share one label, because they come and go and a time
 /// series remains.
 fn subscription_label(name: &SubscriptionName) -> String {
-    if websub::is_hub_subscription(name) { "websub".to_owned() } else { name.to_string() }
+    if websub::is_hub_subscription(name) { HUB.to_owned() } else { name.to_string() }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are ten thousand at the most")]

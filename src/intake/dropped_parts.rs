@@ -1,10 +1,17 @@
 //! Optional parts of messages that could not be read: they cost themselves, and not the event.
 
 use super::Source;
-use crate::model::Draft;
+use crate::model::{Draft, DroppedPart, SourceName};
 
 /// Metric name: number of optional parts of messages that could not be read.
 pub const DROPPED_PARTS: &str = "tidings_dropped_parts_total";
+
+/// Shows the series of a source, because a `rate()` query needs the initial zero.
+pub(super) fn register(source: &SourceName) {
+    for part in DroppedPart::ALL {
+        metrics::counter!(DROPPED_PARTS, "source" => source.to_string(), "part" => part.name()).increment(0);
+    }
+}
 
 impl Source {
     /// Counts and logs what the dialect has left out of these drafts.

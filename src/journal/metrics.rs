@@ -92,12 +92,16 @@ named_values! {
     }
 }
 
-/// Shows the series of failures, because a `rate()` query needs the initial zero.
+/// Shows the series of all counters, because a `rate()` query needs the initial zero.
 pub(super) fn register() {
     for reason in FailureReason::ALL {
         counter!(FAILURES, "reason" => reason.name()).increment(0);
     }
     counter!(QUARANTINE_DROPPED).increment(0);
+    counter!(FORMER_SPELLINGS).increment(0);
+    for result in ["hit", "miss"] {
+        counter!(TAIL_READS, "result" => result).increment(0);
+    }
 }
 
 pub(super) fn failed(error: &JournalError) {

@@ -150,6 +150,7 @@ impl Drop for ClientShare {
 impl LiveReaders {
     /// Creates the readers of a journal, whose large responses go to `spool`, and their notifier.
     pub fn new(journal: Journal, spool: Spool, limits: ReaderLimits) -> (Self, Notifier) {
+        metrics::register();
         let (sender, head) = watch::channel(journal.head());
         let permits = Arc::new(Semaphore::new(limits.readers));
         let notifier =

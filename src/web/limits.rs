@@ -42,6 +42,13 @@ named_values! {
 /// Name of the counter of requests that reached a limit.
 pub const LIMITS_HIT: &str = "tidings_limits_hit_total";
 
+/// Shows the series of all limits, because a `rate()` query needs the initial zero.
+pub(super) fn register() {
+    for limit in Limit::ALL {
+        metrics::counter!(LIMITS_HIT, "limit" => limit.name()).increment(0);
+    }
+}
+
 /// Counts that a client reached `limit`.
 pub fn limit_hit(limit: Limit) {
     tracing::debug!(limit = limit.name(), "limit reached");

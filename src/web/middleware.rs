@@ -21,6 +21,7 @@ use super::{
     connections::Probation,
     extract::drain_body,
     fallback::{into_problem_response, time_limit},
+    limits,
     security_headers::SecurityHeaders,
     site::{ForeignSite, OwnSite},
     telemetry::{RequestMetrics, instrument},
@@ -61,6 +62,7 @@ impl RequestPolicy {
     /// - `max_wait`: maximum additional time that a request may ask for with the query parameter `wait`.
     #[must_use]
     pub fn new(body_limit: usize, body_budget: usize, time_limit: Duration, max_wait: Duration) -> Self {
+        limits::register();
         Self(Arc::new(PolicyState {
             body_limit: BodyLimit(body_limit),
             body_budget: BodyBudget::new(body_budget),

@@ -17,6 +17,7 @@ mod intake;
 mod journal;
 mod kafka;
 mod lookups;
+mod monitoring;
 mod project;
 mod shutdown;
 mod sources;

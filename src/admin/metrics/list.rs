@@ -2,7 +2,7 @@
 
 use super::{BUILD_INFO, Kind, Metric, START_TIME};
 use crate::{
-    admin::status,
+    admin::status::{self, gauges},
     broker,
     cluster::metrics as cluster,
     delivery::{metrics as delivery, xesam::metrics as xesam},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 52] = [
+pub const METRICS: [Metric; 57] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -299,8 +299,38 @@ pub const METRICS: [Metric; 52] = [
     Metric {
         name: status::PROBLEMS,
         kind: Kind::Gauge,
-        labels: &["code"],
-        about: "Present problems of this node, by code; docs/status.md lists them.",
+        labels: &["code", "level"],
+        about: "Present problems of this node, by code and level; docs/status.md lists them.",
+    },
+    Metric {
+        name: gauges::DISK_FREE,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "Free room on the disk of the data folder, in bytes.",
+    },
+    Metric {
+        name: gauges::DISK_SIZE,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "Size of the disk of the data folder, in bytes.",
+    },
+    Metric {
+        name: gauges::JOURNAL_SIZE,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "Size of the journal with its write-ahead log, in bytes; absent if it is in PostgreSQL.",
+    },
+    Metric {
+        name: gauges::CERTIFICATE_END,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "Time at which the certificate of the gateway expires, in seconds since 1970; absent without TLS.",
+    },
+    Metric {
+        name: gauges::TOKEN_END,
+        kind: Kind::Gauge,
+        labels: &["token"],
+        about: "Time at which a token expires, in seconds since 1970, for tokens that expire.",
     },
     Metric { name: BUILD_INFO, kind: Kind::Gauge, labels: &["version"], about: "Always 1; its label is the version." },
     Metric {

@@ -3,9 +3,11 @@
 //!
 //! * [`problem`] has the codes, and what people read about each;
 //! * `survey` finds the problems in the states that the parts publish;
+//! * [`gauges`] are the metrics of what the status shows besides the problems;
 //! * `soundings` are the facts that a disk or the journal must be asked for;
 //! * [`view`] is the document.
 
+pub mod gauges;
 pub mod problem;
 mod soundings;
 mod survey;
@@ -148,6 +150,7 @@ impl Status {
             ticks.tick().await;
             // For the log and the metrics.
             drop(self.problems());
+            gauges::set(&self.0.parts, &lock(&self.0.soundings));
         }
     }
 
@@ -183,5 +186,5 @@ fn log_end(kind: ProblemKind, thing: &Thing, since: Timestamp, now: Timestamp) {
 
 #[expect(clippy::cast_precision_loss, reason = "there are never that many problems")]
 fn set_gauge(kind: ProblemKind, number: usize) {
-    metrics::gauge!(PROBLEMS, "code" => kind.name()).set(number as f64);
+    metrics::gauge!(PROBLEMS, "code" => kind.name(), "level" => kind.level().name()).set(number as f64);
 }

@@ -1,12 +1,13 @@
 //! Soundings: what no part publishes, and the gateway must ask a disk or the journal for. They are taken at intervals, so
 //! that a request for the status waits for neither.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::journal::{
     Journal, JournalError,
     quarantine::{QuarantineShare, QuarantineSize},
     sources::SourceRecord,
+    store::sqlite,
 };
 
 /// Least room on a disk, in bytes.
@@ -20,6 +21,8 @@ const LEAST_PART: u64 = 10;
 pub(super) struct Soundings {
     /// Room on the disk of the data folder; `None` if it is unknown.
     pub(super) disk: Option<DiskRoom>,
+    /// Size of the files of the journal, in bytes; `None` if they are not in the data folder.
+    pub(super) journal_bytes: Option<u64>,
     /// Messages in the quarantine, by the names of their sources.
     pub(super) quarantine: BTreeMap<String, QuarantineShare>,
     /// Times of the events of sources, by name.
@@ -61,8 +64,9 @@ impl Soundings {
     /// Asks the disk and the journal. Where one of them fails, the last answer stays, and the journal notes its outage.
     pub(super) async fn take(&mut self, journal: &Journal, folder: &Path) {
         let folder = folder.to_owned();
-        if let Ok(disk) = tokio::task::spawn_blocking(move || DiskRoom::of(&folder)).await {
-            self.disk = disk;
+        let measured = tokio::task::spawn_blocking(move || (DiskRoom::of(&folder), journal_bytes(&folder)));
+        if let Ok((disk, journal_bytes)) = measured.await {
+            (self.disk, self.journal_bytes) = (disk, journal_bytes);
         }
         // The journal notes a failure as its outage, which is a problem by itself.
         let _ = self.count_quarantine(journal).await;
@@ -85,6 +89,13 @@ impl Soundings {
         }
         Ok(())
     }
+}
+
+/// Returns the size of an SQLite journal with its write-ahead log; `None` if the folder has none.
+fn journal_bytes(folder: &Path) -> Option<u64> {
+    let size = |name: &str| fs::metadata(folder.join(name)).map(|file| file.len()).ok();
+    let log = format!("{}-wal", sqlite::FILE_NAME);
+    Some(size(sqlite::FILE_NAME)? + size(&log).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -99,6 +99,10 @@ struct JournalView {
     first: Seq,
     /// Number of the newest change.
     head: Seq,
+    /// Size of the files of the journal, in bytes, if they are in the data folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    bytes: Option<u64>,
     /// Room on the disk of the data folder, in bytes, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -169,6 +173,7 @@ impl Status {
             journal: JournalView {
                 first: parts.journal.first(),
                 head: parts.journal.head(),
+                bytes: soundings.journal_bytes,
                 free_bytes: soundings.disk.map(|disk| disk.free),
             },
             quarantine: quarantine.collect(),

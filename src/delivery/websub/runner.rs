@@ -40,6 +40,7 @@ impl HubRunner {
     /// Runs until `stop` is cancelled. Requests that still wait for verification are dropped; their subscribers
     /// ask again. Every node verifies the requests that it got; one node of the `cluster` ends expired subscriptions.
     pub async fn run(self, stop: CancellationToken, cluster: Cluster) {
+        metrics::register_hub();
         let ends_expired = AtomicBool::new(false);
         let duty = cluster.run_duty(DutyName::hub(), &stop, |tenure| {
             let flag = FlagGuard::set(&ends_expired);

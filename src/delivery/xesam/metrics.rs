@@ -42,6 +42,18 @@ pub(super) fn set_crawlers(crawlers: impl Iterator<Item = (CrawlerState, Option<
     gauge!(UNANSWERED).set(unanswered as f64);
 }
 
+/// Shows the series of counters, because a `rate()` query needs the initial zero.
+pub(super) fn register() {
+    for outcome in ["incremental", "full", "refused"] {
+        counter!(REQUESTS, "outcome" => outcome).increment(0);
+    }
+    for of in ["journal", "registry"] {
+        counter!(PAGES, "of" => of).increment(0);
+    }
+    counter!(BATCHES).increment(0);
+    counter!(RECORDS).increment(0);
+}
+
 pub(super) fn count_batch(records: usize) {
     counter!(BATCHES).increment(1);
     counter!(RECORDS).increment(records as u64);

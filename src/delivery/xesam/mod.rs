@@ -61,6 +61,7 @@ pub struct TargetSettings {
 /// Creates the target of a journal, and its task.
 #[must_use]
 pub fn open(journal: Journal, settings: TargetSettings) -> (Crawlers, TargetRunner) {
+    metrics::register();
     let (crawlers, launches) = Crawlers::new(journal, settings);
     (crawlers.clone(), TargetRunner { crawlers, launches })
 }

@@ -24,7 +24,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    broker::{ConnectionState, ConnectionStatus},
+    broker::{ConnectionState, ConnectionStatus, register_redeliveries},
     intake::{Intake, ReceivedMessage, Source, SourceName},
     retry::Backoff,
 };
@@ -191,6 +191,7 @@ impl<B: Broker> SourceConsumer<B> {
     /// Reads until `stop` is cancelled. Messages that were already read are then written and acknowledged; all
     /// others stay with the broker.
     async fn run(self, stop: CancellationToken) {
+        register_redeliveries(self.source.name().as_str());
         let mut backoff = Backoff::new(BASE_WAIT, LONGEST_WAIT);
         let mut caution = Caution::default();
         let mut last_failure = LastFailure::default();

@@ -31,7 +31,7 @@ fn check(environment: &BTreeMap<String, String>) -> CommandResult {
 }
 
 /// Variables that an operator sets in `.env`.
-const ENV_FILE: [(&str, &str); 7] = [
+pub(super) const ENV_FILE: [(&str, &str); 7] = [
     ("TIDINGS_TOKEN_SHA256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
     ("RABBITMQ_USER", "sfm"),
     ("RABBITMQ_PASSWORD", "hush"),
@@ -54,8 +54,8 @@ fn interpolated(text: &str) -> String {
     format!("{before}{value}{}", interpolated(behind))
 }
 
-/// Returns a Compose file, as a YAML parser reads it.
-fn compose(file: &str) -> Value {
+/// Returns a file as a YAML parser reads it.
+pub(super) fn yaml(file: &str) -> Value {
     let script = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
     let parsed = Command::new(path("scripts/python-yaml")).args(["-c", script]).arg(path(file)).output().unwrap();
     assert!(parsed.status.success(), "{file}: {}", String::from_utf8_lossy(&parsed.stderr));
@@ -64,7 +64,7 @@ fn compose(file: &str) -> Value {
 
 /// Returns the service of an overlay.
 fn service(overlay: &str) -> Value {
-    let file = compose(overlay);
+    let file = yaml(overlay);
     let service = file["services"]["tidings"].clone();
     // The journal survives the container, and the port is published only to the host.
     assert_eq!(service["volumes"][0], "tidings-data:/var/lib/tidings");
@@ -120,7 +120,7 @@ fn compose_overlays_set_existing_settings() {
 /// All nodes of the cluster example have the same settings, which `tidings check` accepts.
 #[test]
 fn nodes_of_the_cluster_example_differ_in_their_names_only() {
-    let file = compose("examples/cluster/compose.yaml");
+    let file = yaml("examples/cluster/compose.yaml");
     let services = file["services"].as_object().unwrap();
     let nodes: Vec<_> = services.iter().filter(|(name, _)| name.starts_with("tidings-")).collect();
     assert_eq!(nodes.len(), 3);

@@ -5,6 +5,7 @@ mod amqp;
 mod amqp_connection;
 mod amqp_failures;
 mod amqp_malformed_messages;
+mod amqp_permissions;
 mod control;
 mod rabbitmq_kills;
 mod stomp;

@@ -30,7 +30,7 @@ async fn tokens_are_problems_before_and_after_their_end() {
 }
 
 /// Writes a certificate that ends on a day, so many days from now, and its key.
-fn put_certificate(folder: &Path, days: i64) -> String {
+pub(crate) fn put_certificate(folder: &Path, days: i64) -> String {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     let end = Utc::now() + TimeDelta::days(days);

@@ -1,7 +1,7 @@
 //! Problems of the gateway: each is made by its real cause, is shown by `/status`, `/readyz`, the metrics, the log and
 //! `tidings status`, and ends by itself when its cause ends.
 
-mod access_and_certificates;
+pub(crate) mod access_and_certificates;
 mod repositories;
 mod silence;
 mod storage;
@@ -70,7 +70,7 @@ impl ObservedGateway {
             assert!(shown.iter().any(|shown| shown["code"] == code && shown["thing"] == thing), "{ready:#}");
             assert!(!is_error || ready["status"] == "degraded", "{ready:#}");
         }
-        let metric = format!("tidings_problems{{code=\"{code}\"}} ");
+        let metric = format!("tidings_problems{{code=\"{code}\",level={}}} ", problem["level"]);
         let metrics = self.get("/metrics").await;
         let number = metrics.lines().find_map(|line| line.strip_prefix(&metric)).unwrap();
         assert_ne!(number, "0", "{code}");
@@ -129,7 +129,10 @@ async fn a_gateway_without_problems_is_ready() {
     let room = async || observed.status().await["journal"]["freeBytes"].as_u64();
     assert!(until("the room on the disk is known", room).await > 0);
     let metrics = observed.get("/metrics").await;
-    assert!(metrics.contains("tidings_problems{code=\"source-not-read\"} 0\n"), "every code is there from the start");
+    assert!(
+        metrics.contains("tidings_problems{code=\"source-not-read\",level=\"error\"} 0\n"),
+        "every code is there from the start"
+    );
     assert!(metrics.contains("tidings_journal_failures_total{reason=\"full\"} 0\n"), "an alert needs the zero");
     let (exit_code, out, error) = observed.command();
     assert_eq!((exit_code, out.lines().next().unwrap()), (0, "ready: 0 errors, 0 warnings"), "{out}{error}");

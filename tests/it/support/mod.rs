@@ -79,6 +79,7 @@ pub(crate) mod platforms_fixture;
 pub(crate) mod postgres;
 pub(crate) mod postgres_pair;
 pub(crate) mod printed_lines;
+pub(crate) mod promtool;
 pub(crate) mod python;
 pub(crate) mod rabbitmq;
 pub(crate) mod reconnecting_client;

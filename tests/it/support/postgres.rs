@@ -178,6 +178,22 @@ impl Server {
         self.address().try_run(database, sql)
     }
 
+    /// Creates tables of another server's database in a database of this one, without their rows.
+    pub(crate) fn create_tables_of(&self, database: &str, original: &Self, of: &str, tables: &[&str]) {
+        let mut dump = connected(Command::new(binary("pg_dump")), &original.folder, original.port);
+        dump.args(["--schema-only", "--no-publications"]).args(tables.iter().map(|table| format!("--table={table}")));
+        let script = tempfile::NamedTempFile::new().unwrap();
+        fs::write(script.path(), run(dump.arg(of))).unwrap();
+        self.run(database, "CREATE SCHEMA tidings");
+        let mut psql = connected(Command::new(binary("psql")), &self.folder, self.port);
+        run(psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-f"]).arg(script.path()));
+    }
+
+    /// Returns the folder with the socket.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Returns the address for client programs.
     pub(crate) fn address(&self) -> ServerAddress {
         ServerAddress { folder: self.folder.clone(), port: self.port }

@@ -3,6 +3,7 @@
 mod hostile_requests;
 mod limits;
 mod many_connections;
+mod nginx;
 mod openapi;
 mod problems;
 mod security_headers;
