@@ -82,43 +82,25 @@ impl Subscriptions {
         let room = definition.dead_letters.saturating_sub(stored);
         let after = from.cursor(&self.0.journal).await?;
         let through = through.unwrap_or(Seq(u64::MAX)).min(self.0.journal.head());
-        let selected = async |each: &mut dyn FnMut(Arc<RecordedChange>) -> bool| {
-            let mut after = after;
-            while after < through {
-                let page = self.0.journal.after_within(after, PAGE, PAGE_BYTES).await?;
-                let Some(newest) = page.last() else { break };
-                after = newest.seq();
-                for change in page.iter().take_while(|change| change.seq() <= through) {
-                    // First the filter of the subscription, which may select the public part of a change.
-                    let Some(change) = select(change, &definition.filter, definition.format)? else { continue };
-                    let Some(change) = select(&change, filter, definition.format)? else { continue };
-                    if !each(change) {
-                        return Ok(());
-                    }
-                }
-            }
-            Ok::<_, JournalError>(())
-        };
+        let range = Range { journal: &self.0.journal, definition: &definition, filter, through };
         // Counted first, so that nothing is sent if not all can be.
-        let mut count = 0;
-        selected(&mut |_| {
-            count += 1;
-            count <= room
-        })
-        .await?;
-        if count > room {
-            return Err(OperationError::NoRoom { name: name.clone(), room });
+        let (mut count, mut position) = (0, after);
+        while let Some((selected, newest)) = range.page_after(position).await? {
+            (count, position) = (count + selected.len() as u64, newest);
+            if count > room {
+                return Err(OperationError::NoRoom { name: name.clone(), room });
+            }
         }
         let reason: Text = format!("to be sent again, as {by} asked").into();
-        let mut waiting = Vec::new();
-        selected(&mut |change| {
-            let letter = NewDeadLetter { seq: change.seq(), reason: reason.clone(), json: change.json().clone() };
-            waiting.push(SubscriptionWrite::Repeat(name.clone(), letter));
-            true
-        })
-        .await?;
-        let count = waiting.len() as u64;
-        self.0.journal.write_subscriptions(waiting).await?;
+        let (mut count, mut position) = (0, after);
+        while let Some((selected, newest)) = range.page_after(position).await? {
+            (count, position) = (count + selected.len() as u64, newest);
+            let repeat = |change: &Arc<RecordedChange>| {
+                let letter = NewDeadLetter { seq: change.seq(), reason: reason.clone(), json: change.json().clone() };
+                SubscriptionWrite::Repeat(name.clone(), letter)
+            };
+            self.0.journal.write_subscriptions(selected.iter().map(repeat).collect()).await?;
+        }
         self.0.with(name, |entry| entry.replays.notify_one())?;
         Ok(count)
     }
@@ -193,6 +175,32 @@ impl Subscriptions {
             }
         }
         Err(OperationError::NotSelected { name: name.clone(), after: Seq(least) })
+    }
+}
+
+/// Changes up to a number that a definition and another filter select.
+struct Range<'a> {
+    journal: &'a Journal,
+    definition: &'a Definition,
+    filter: &'a Filter,
+    through: Seq,
+}
+
+impl Range<'_> {
+    /// Returns the selected changes of the page after a number, and the number of its last change; `None` at the end.
+    async fn page_after(&self, after: Seq) -> Result<Option<(Vec<Arc<RecordedChange>>, Seq)>, JournalError> {
+        if after >= self.through {
+            return Ok(None);
+        }
+        let page = self.journal.after_within(after, PAGE, PAGE_BYTES).await?;
+        let Some(newest) = page.last().map(|change| change.seq()) else { return Ok(None) };
+        let mut selected = Vec::new();
+        for change in page.iter().take_while(|change| change.seq() <= self.through) {
+            // First the filter of the subscription, which may select the public part of a change.
+            let Some(change) = select(change, &self.definition.filter, self.definition.format)? else { continue };
+            selected.extend(select(&change, self.filter, self.definition.format)?);
+        }
+        Ok(Some((selected, newest)))
     }
 }
 
