@@ -74,7 +74,7 @@ fn queries_and_legends_name_labels_of_their_metrics() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries_return_something_of_real_metrics() {
-    let (alone, node) = tokio::join!(CompleteGateway::start(), CompleteGateway::start_node());
+    let (alone, node) = (CompleteGateway::start(), CompleteGateway::start_node());
     let late =
         ["tidings_disk_free_bytes", "tidings_subscription_up{subscription=\"index\"}", "tidings_harvest_last_complete"];
     let alone = alone.metrics_with(&[&late[..], &["tidings_journal_size_bytes "]].concat()).await;

@@ -28,16 +28,16 @@ pub(super) struct CompleteGateway {
 
 impl CompleteGateway {
     /// Starts a gateway with the journal in a file.
-    pub(super) async fn start() -> Self {
-        Self::start_with_store(None).await
+    pub(super) fn start() -> Self {
+        Self::start_with_store(None)
     }
 
     /// Starts a gateway with the journal in a database, as nodes have it.
-    pub(super) async fn start_node() -> Self {
-        Self::start_with_store(Some(Server::shared().create_database())).await
+    pub(super) fn start_node() -> Self {
+        Self::start_with_store(Some(Server::shared().create_database()))
     }
 
-    async fn start_with_store(store: Option<String>) -> Self {
+    fn start_with_store(store: Option<String>) -> Self {
         let (bus, folder) = (Bus::start(), tempfile::tempdir().unwrap());
         let file = configuration(folder.path(), &settings(folder.path(), &bus));
         let mut serve = command();

@@ -15,7 +15,7 @@ const WITHOUT: [&str; 1] = ["tidings_http_requests_total"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_counter_is_there_before_its_first_event() {
-    let node = CompleteGateway::start_node().await;
+    let node = CompleteGateway::start_node();
     let counters: Vec<_> = METRICS.iter().filter(|metric| metric.kind == Kind::Counter).collect();
     let names: Vec<_> = counters.iter().map(|metric| metric.name).filter(|name| !WITHOUT.contains(name)).collect();
     // A subscription and a harvest of a node begin when the node has their duties.

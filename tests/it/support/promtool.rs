@@ -116,13 +116,13 @@ impl Recording {
             })
             .collect();
         let firing = "group by (alertname, code, limit, reason, source, subscription) (ALERTS{alertstate=\"firing\"})";
-        self.evaluate(json!([{ "expr": firing, "eval_time": self.now(), "exp_samples": samples }]), json!([]));
+        self.evaluate(&json!([{ "expr": firing, "eval_time": self.now(), "exp_samples": samples }]), &json!([]));
     }
 
     /// Panics unless one alert with this name fires now, with these labels and annotations.
     pub(crate) fn notifies(&self, name: &str, labels: &Value, annotations: &Value) {
         let alert = json!({ "exp_labels": labels, "exp_annotations": annotations });
-        self.evaluate(json!([]), json!([{ "eval_time": self.now(), "alertname": name, "exp_alerts": [alert] }]));
+        self.evaluate(&json!([]), &json!([{ "eval_time": self.now(), "alertname": name, "exp_alerts": [alert] }]));
     }
 
     /// Panics unless each query returns something now.
@@ -131,14 +131,14 @@ impl Recording {
         let tests = queries.iter().map(|query| {
             json!({ "expr": format!("count({query}) > bool 0"), "eval_time": self.now(), "exp_samples": something })
         });
-        self.evaluate(tests.collect(), json!([]));
+        self.evaluate(&tests.collect(), &json!([]));
     }
 
     fn now(&self) -> String {
         format!("{}s", self.end())
     }
 
-    fn evaluate(&self, queries: Value, alerts: Value) {
+    fn evaluate(&self, queries: &Value, alerts: &Value) {
         let series = self.series.iter().map(|(name, samples)| json!({ "series": name, "values": samples.text.trim() }));
         let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/prometheus/alerts.yml");
         let test = json!({
