@@ -138,7 +138,8 @@ impl Gateway {
             cluster.clone(),
         )
         .await?;
-        let retention = retention(config).map(|retention| {
+        let retention = Some(retention(config)).filter(|limits| *limits != Retention::default());
+        let retention = retention.map(|retention| {
             let work = nodes::run_retention(retention, journal.clone(), cluster.clone(), stop_accepting.clone());
             spawn(&supervisor, Worker::Retention, work)
         });
@@ -335,12 +336,11 @@ async fn close_journal(writer: JournalThreads) {
 }
 
 /// Returns the limits of retention; `None` keeps everything. In the configuration, 0 means no limit.
-fn retention(config: &Config) -> Option<Retention> {
-    let retention = Retention {
+fn retention(config: &Config) -> Retention {
+    Retention {
         days: Some(config.journal.keep_days).filter(|days| *days > 0),
         changes: Some(config.journal.keep_changes).filter(|changes| *changes > 0),
-    };
-    Some(retention).filter(|retention| *retention != Retention::default())
+    }
 }
 
 /// Returns the limits on waiting readers. They always leave one connection for other requests.

@@ -294,12 +294,13 @@ pub async fn reconnect(State(sources): State<Sources>, Path(name): Path<SourceNa
 
 impl LookupView {
     fn of(status: EnrichmentStatus) -> Self {
+        let state = status.state();
         let EnrichmentStatus { mode, url, waiting, incomplete, health } = status;
         let Health { circuit_open_for, last_error, .. } = health;
         Self {
             mode: mode.name(),
             repository: url,
-            state: if circuit_open_for.is_some() { "circuit-open" } else { "asked" },
+            state,
             waiting,
             incomplete,
             last_error: last_error.map(|(reason, at)| ConnectionFailure { reason, at: at.trunc_subsecs(3) }),

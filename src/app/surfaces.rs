@@ -95,6 +95,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         tls,
         folder: config.journal.data.clone(),
         public_url: public_url.to_owned(),
+        retention: super::retention(config),
         started: Timestamp::now(),
     });
     let rate = |(name, source): (&SourceName, &SourceConfig)| {

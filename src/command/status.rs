@@ -86,9 +86,13 @@ fn summary(status: &Value) -> String {
     let free = journal["freeBytes"].as_u64().map(|free| format!(", {} MB free", free / 1_000_000)).unwrap_or_default();
     let (version, started) = (text(&status["version"]), text(&status["started"]));
     lines.push(format!("\nversion        {version}, started {started}\njournal        {changes}{free}"));
-    for (title, member) in
-        [("connections", "connections"), ("harvests", "harvests"), ("subscriptions", "subscriptions")]
-    {
+    for (title, member) in [
+        ("connections", "connections"),
+        ("lookups", "lookups"),
+        ("harvests", "harvests"),
+        ("subscriptions", "subscriptions"),
+        ("subscribers", "subscribers"),
+    ] {
         let numbers = status[member].as_object().into_iter().flatten();
         let numbers: Vec<_> = numbers.map(|(state, number)| format!("{} {}", text(number), cell(state))).collect();
         if !numbers.is_empty() {

@@ -67,6 +67,14 @@ pub struct EnrichmentStatus {
     pub health: Health,
 }
 
+impl EnrichmentStatus {
+    /// Returns the state for people: `asked`, or `circuit-open` while no requests are sent.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        if self.health.circuit_open_for.is_some() { "circuit-open" } else { "asked" }
+    }
+}
+
 /// Maximum time that a message may wait for its lookups.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WaitPolicy {

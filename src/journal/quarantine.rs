@@ -55,6 +55,17 @@ pub struct QuarantineShare {
     pub newest: Timestamp,
 }
 
+/// Reason for which messages of a source are in the quarantine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantineReason {
+    /// Name of the source.
+    pub source: SourceName,
+    /// The reason.
+    pub reason: Text,
+    /// Number of messages.
+    pub messages: u64,
+}
+
 /// A message in the quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedMessage {

@@ -7,7 +7,7 @@ use foldhash::HashMap;
 
 use super::{
     Journal, JournalError, RecordedChange, metrics,
-    quarantine::{QuarantineId, QuarantineShare, QuarantineSize, QuarantinedMessage},
+    quarantine::{QuarantineId, QuarantineReason, QuarantineShare, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
     seed::CrawlProgress,
     store::{IncompleteChange, IncompleteStore, ObjectSelection, QuarantineStore, Store, StoreError, StoredChange},
@@ -222,6 +222,14 @@ impl Journal {
     /// Fails if the store fails.
     pub async fn quarantine_shares(&self) -> Result<BTreeMap<String, QuarantineShare>, JournalError> {
         self.read(QuarantineStore::quarantine_shares).await
+    }
+
+    /// Returns the most frequent reasons of the quarantine, with their sources. It reads the whole quarantine.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn quarantine_reasons(&self, limit: usize) -> Result<Vec<QuarantineReason>, JournalError> {
+        self.read(move |store| store.quarantine_reasons(limit)).await
     }
 
     /// Returns one message of the quarantine with its body.

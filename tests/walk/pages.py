@@ -42,6 +42,7 @@ NOT_WALKED = {
     "docs/cluster.md": "needs containers, or several servers; tests/it/cluster/example.rs, tests/it/project/packaging.rs",
     "docs/filesets.md": "needs the internet; tests/it/harvest/fileset_*.rs, and README.md",
     "docs/harvesting.md": "needs a repository of the reader's; tests/it/harvest, and README.md",
+    "docs/off-site.md": "needs another machine; tests/it/journal/offsite_copy.rs, tests/it/journal/logical_replication.rs",
     "docs/operations.md": "needs an administrator, systemd or containers; tests/it/project/packaging.rs, tests/it/journal",
     "docs/postgresql.md": "needs PostgreSQL; tests/it/journal/store_migration.rs, postgres*.rs",
     "docs/rabbitmq.md": "needs an administrator of RabbitMQ; tests/it/sources/amqp.rs, tests/it/delivery/amqp.rs",

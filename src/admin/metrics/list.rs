@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 57] = [
+pub const METRICS: [Metric; 58] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -331,6 +331,12 @@ pub const METRICS: [Metric; 57] = [
         kind: Kind::Gauge,
         labels: &["token"],
         about: "Time at which a token expires, in seconds since 1970, for tokens that expire.",
+    },
+    Metric {
+        name: gauges::LAST_EVENT,
+        kind: Kind::Gauge,
+        labels: &["source"],
+        about: "Time of the last change that a source made, in seconds since 1970, from the journal.",
     },
     Metric { name: BUILD_INFO, kind: Kind::Gauge, labels: &["version"], about: "Always 1; its label is the version." },
     Metric {

@@ -20,6 +20,9 @@ pub const CERTIFICATE_END: &str = "tidings_certificate_expiry_timestamp_seconds"
 /// Metric name: ends of the tokens, in seconds since 1970.
 pub const TOKEN_END: &str = "tidings_token_expiry_timestamp_seconds";
 
+/// Metric name: time of the last change of a source, in seconds since 1970.
+pub const LAST_EVENT: &str = "tidings_source_last_event_timestamp_seconds";
+
 /// Sets the gauges. Unknown facts have no series.
 pub(super) fn set(parts: &StatusParts, soundings: &Soundings) {
     if let Some(disk) = soundings.disk {
@@ -34,6 +37,21 @@ pub(super) fn set(parts: &StatusParts, soundings: &Soundings) {
     }
     for (name, end) in parts.access.expiries() {
         gauge!(TOKEN_END, "token" => name.to_owned()).set(seconds(end.timestamp()));
+    }
+    for record in soundings.sources.values() {
+        let time = seconds(record.last_event.millis()) / 1000.0;
+        gauge!(LAST_EVENT, "source" => record.source.to_string()).set(time);
+    }
+}
+
+/// Ends the series of what the next gateway of this process may not have. A series cannot be removed, but a value that is no
+/// number compares with nothing.
+pub(super) fn end(parts: &StatusParts) {
+    if parts.tls.is_some() {
+        gauge!(CERTIFICATE_END).set(f64::NAN);
+    }
+    for (name, _) in parts.access.expiries() {
+        gauge!(TOKEN_END, "token" => name.to_owned()).set(f64::NAN);
     }
 }
 

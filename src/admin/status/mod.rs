@@ -31,7 +31,7 @@ use super::sources::Sources;
 use crate::{
     cluster::Cluster,
     delivery::{Subscriptions, xesam::Crawlers},
-    journal::Journal,
+    journal::{Journal, retention::Retention},
     model::Timestamp,
     web::{Access, Tls},
 };
@@ -70,6 +70,8 @@ pub struct StatusParts {
     pub folder: PathBuf,
     /// URL of the gateway for readers.
     pub public_url: String,
+    /// When changes are removed.
+    pub retention: Retention,
     /// Time of the start of this process.
     pub started: Timestamp,
 }
@@ -141,6 +143,7 @@ impl Status {
         // Side by side, because a disk or a database that does not answer holds up no survey.
         let both = async { tokio::join!(self.survey_at_intervals(), self.sound_at_intervals()) };
         let _ = stop.run_until_cancelled(both).await;
+        gauges::end(&self.0.parts);
     }
 
     async fn survey_at_intervals(&self) {

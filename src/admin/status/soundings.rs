@@ -3,11 +3,14 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::journal::{
-    Journal, JournalError,
-    quarantine::{QuarantineShare, QuarantineSize},
-    sources::SourceRecord,
-    store::sqlite,
+use crate::{
+    journal::{
+        Journal, JournalError,
+        quarantine::{QuarantineReason, QuarantineShare, QuarantineSize},
+        sources::SourceRecord,
+        store::sqlite,
+    },
+    model::Timestamp,
 };
 
 /// Least room on a disk, in bytes.
@@ -15,6 +18,9 @@ const LEAST_ROOM: u64 = 1_000_000_000;
 
 /// Least share of a small disk that must be free: one of so many parts.
 const LEAST_PART: u64 = 10;
+
+/// Maximum number of reasons of the quarantine.
+const MAX_REASONS: usize = 100;
 
 /// Facts of the last sounding.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +31,10 @@ pub(super) struct Soundings {
     pub(super) journal_bytes: Option<u64>,
     /// Messages in the quarantine, by the names of their sources.
     pub(super) quarantine: BTreeMap<String, QuarantineShare>,
+    /// The most frequent reasons of the quarantine.
+    pub(super) reasons: Vec<QuarantineReason>,
+    /// Time of the last backup of the journal in the data folder, if there was one.
+    pub(super) last_backup: Option<Timestamp>,
     /// Times of the events of sources, by name.
     pub(super) sources: BTreeMap<String, SourceRecord>,
     /// Size of the quarantine for which the shares were read.
@@ -64,9 +74,11 @@ impl Soundings {
     /// Asks the disk and the journal. Where one of them fails, the last answer stays, and the journal notes its outage.
     pub(super) async fn take(&mut self, journal: &Journal, folder: &Path) {
         let folder = folder.to_owned();
-        let measured = tokio::task::spawn_blocking(move || (DiskRoom::of(&folder), journal_bytes(&folder)));
-        if let Ok((disk, journal_bytes)) = measured.await {
-            (self.disk, self.journal_bytes) = (disk, journal_bytes);
+        let measured = tokio::task::spawn_blocking(move || {
+            (DiskRoom::of(&folder), journal_bytes(&folder), sqlite::backup::last_backup(&folder))
+        });
+        if let Ok(measured) = measured.await {
+            (self.disk, self.journal_bytes, self.last_backup) = measured;
         }
         // The journal notes a failure as its outage, which is a problem by itself.
         let _ = self.count_quarantine(journal).await;
@@ -85,6 +97,7 @@ impl Soundings {
         let size = journal.quarantine_size().await?;
         if size != self.quarantine_size {
             self.quarantine = journal.quarantine_shares().await?;
+            self.reasons = journal.quarantine_reasons(MAX_REASONS).await?;
             self.quarantine_size = size;
         }
         Ok(())

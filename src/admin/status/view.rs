@@ -16,7 +16,9 @@ use super::{
     state,
 };
 use crate::{
-    model::{Seq, Timestamp},
+    cluster::overview::NodeOverview,
+    journal::{quarantine::QuarantineReason, subscriptions::MadeBy},
+    model::{NodeName, Seq, SourceName, Text, Timestamp},
     web::{Tls, problems},
 };
 
@@ -51,14 +53,24 @@ struct StatusView {
     journal: JournalView,
     /// Sources with messages in the quarantine.
     quarantine: Vec<QuarantineShareView>,
+    /// The most frequent reasons of the quarantine.
+    quarantine_reasons: Vec<QuarantineReasonView>,
     /// Number of sources with a broker, by the state of their connection.
     connections: BTreeMap<&'static str, u64>,
-    /// Number of harvests, by state.
+    /// Number of sources with lookups, by the state of their repository: `asked` or `circuit-open`.
+    lookups: BTreeMap<&'static str, u64>,
+    /// Number of harvests, with those of datasets, by state.
     harvests: BTreeMap<&'static str, u64>,
-    /// Number of subscriptions, those of WebSub subscribers included, by state.
+    /// Number of subscriptions, those of WebSub subscribers excluded, by state.
     subscriptions: BTreeMap<&'static str, u64>,
-    /// Number of live nodes.
-    nodes: u64,
+    /// Number of WebSub subscribers, by state.
+    subscribers: BTreeMap<&'static str, u64>,
+    /// Number of crawlers on D-Bus, if they are enabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    crawlers: Option<u64>,
+    /// The live nodes, by name.
+    nodes: Vec<NodeStatusView>,
 }
 
 /// Something that an administrator should mend.
@@ -103,10 +115,48 @@ struct JournalView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     bytes: Option<u64>,
+    /// Time of the last backup of the journal in the data folder, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    last_backup: Option<Timestamp>,
+    /// Number of days after which changes are removed, if there is a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    keep_days: Option<u32>,
+    /// Number of changes that are kept, if there is a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    keep_changes: Option<u64>,
     /// Room on the disk of the data folder, in bytes, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     free_bytes: Option<u64>,
+}
+
+/// Messages of a source in the quarantine that have the same reason.
+#[derive(Serialize, ToSchema)]
+#[schema(as = QuarantineReason)]
+struct QuarantineReasonView {
+    /// Name of the source.
+    #[schema(value_type = SourceName)]
+    source: SourceName,
+    /// The reason.
+    #[schema(value_type = String)]
+    reason: Text,
+    /// Number of messages.
+    messages: u64,
+}
+
+/// A live node.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NodeStatus)]
+struct NodeStatusView {
+    /// Name of the node.
+    name: NodeName,
+    /// Number of its duties.
+    duties: u64,
+    /// Number of changes that it does not know yet.
+    lag: u64,
 }
 
 /// Messages of a source in the quarantine.
@@ -121,6 +171,18 @@ struct QuarantineShareView {
     bytes: u64,
     /// Time of receipt of the newest message.
     newest: Timestamp,
+}
+
+impl From<QuarantineReason> for QuarantineReasonView {
+    fn from(QuarantineReason { source, reason, messages }: QuarantineReason) -> Self {
+        Self { source, reason, messages }
+    }
+}
+
+impl From<&NodeOverview> for NodeStatusView {
+    fn from(node: &NodeOverview) -> Self {
+        Self { name: node.name.clone(), duties: node.duties.len() as u64, lag: node.lag }
+    }
 }
 
 impl From<StatusProblem> for ProblemView {
@@ -155,7 +217,9 @@ impl Status {
             newest: share.newest,
         });
         let connections = parts.sources.configured.values().filter_map(|listed| listed.connection.as_ref());
-        let harvests = parts.sources.harvests.list();
+        let (harvests, sources) = (parts.sources.harvests.list(), parts.sources.all());
+        let (subscribers, subscriptions): (Vec<_>, Vec<_>) =
+            parts.subscriptions.health().into_iter().partition(|health| health.made_by == MadeBy::Hub);
         StatusView {
             status: state(&problems),
             problems,
@@ -174,13 +238,20 @@ impl Status {
                 first: parts.journal.first(),
                 head: parts.journal.head(),
                 bytes: soundings.journal_bytes,
+                last_backup: soundings.last_backup,
+                keep_days: parts.retention.days,
+                keep_changes: parts.retention.changes,
                 free_bytes: soundings.disk.map(|disk| disk.free),
             },
             quarantine: quarantine.collect(),
+            quarantine_reasons: soundings.reasons.into_iter().map(QuarantineReasonView::from).collect(),
             connections: numbers(connections.map(|connection| connection.view().state.name())),
             harvests: numbers(harvests.iter().map(|harvest| harvest.status.view().state.name())),
-            subscriptions: numbers(parts.subscriptions.health().iter().map(|health| health.state.name())),
-            nodes: parts.nodes.overview().nodes.len() as u64,
+            lookups: numbers(sources.values().filter_map(|listed| Some(listed.source.enrichment_status()?.state()))),
+            subscriptions: numbers(subscriptions.iter().map(|health| health.state.name())),
+            subscribers: numbers(subscribers.iter().map(|health| health.state.name())),
+            crawlers: parts.crawlers.as_ref().map(|crawlers| crawlers.list().len() as u64),
+            nodes: parts.nodes.overview().nodes.iter().map(NodeStatusView::from).collect(),
         }
     }
 }

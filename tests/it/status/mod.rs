@@ -22,7 +22,7 @@ struct ObservedGateway {
     gateway: Gateway,
     log: PathBuf,
     token: Option<&'static str>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl ObservedGateway {
@@ -37,7 +37,7 @@ impl ObservedGateway {
         let (config, log) = (folder.path().join("tidings.toml"), folder.path().join("log"));
         fs::write(&config, lines).unwrap();
         let gateway = Gateway::start_logging(data, &["--config", config.to_str().unwrap()], &log);
-        Self { gateway, log, token: None, _folder: folder }
+        Self { gateway, log, token: None, folder }
     }
 
     async fn get(&self, path: &str) -> String {

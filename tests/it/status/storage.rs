@@ -2,8 +2,14 @@
 
 use std::fs;
 
-use super::ObservedGateway;
-use crate::support::{small_disk::SmallDisk, subscription_fixture::event};
+use serde_json::Value;
+
+use super::{ObservedGateway, until};
+use crate::support::{
+    command_line::{command, ended},
+    small_disk::SmallDisk,
+    subscription_fixture::event,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_disk_is_a_problem_before_and_after_the_last_byte() {
@@ -43,4 +49,24 @@ async fn quarantine_of_a_source_that_is_no_longer_configured_is_a_problem() {
     assert!(before.gateway.stop().success());
     let observed = ObservedGateway::start_in(tempfile::tempdir().unwrap(), data.path(), "");
     observed.shows("quarantine", "source/former", "1 message").await;
+}
+
+#[tokio::test]
+async fn the_last_backup_and_the_reasons_of_the_quarantine_are_shown() {
+    let observed = ObservedGateway::start("[journal]\nkeep_days = 30\n");
+    let status = observed.status().await;
+    assert_eq!((&status["journal"]["lastBackup"], &status["journal"]["keepDays"]), (&Value::Null, &Value::from(30)));
+    let data = observed.folder.path().join("data");
+    let backup = observed.folder.path().join("backup");
+    let mut backup_command = command(&["backup", backup.to_str().unwrap(), "--data", data.to_str().unwrap()]);
+    let (code, out, error) = ended(backup_command.spawn().unwrap());
+    assert_eq!(code, 0, "{out}{error}");
+    let time = async || observed.status().await["journal"]["lastBackup"].as_str().map(str::to_owned);
+    assert!(until("the time of the backup is known", time).await.starts_with("20"));
+    for _ in 0..2 {
+        observed.gateway.post("content-change", "application/json", "{").await;
+    }
+    let reasons = async || observed.status().await["quarantineReasons"].get(0).cloned();
+    let reason = until("the reasons are known", reasons).await;
+    assert_eq!((&reason["source"], &reason["messages"]), (&Value::from("content-change"), &Value::from(2)), "{reason}");
 }

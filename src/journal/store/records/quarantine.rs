@@ -11,7 +11,9 @@ use super::{
 };
 use crate::{
     journal::{
-        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineShare, QuarantineSize, QuarantinedMessage},
+        quarantine::{
+            NewQuarantinedMessage, QuarantineId, QuarantineReason, QuarantineShare, QuarantineSize, QuarantinedMessage,
+        },
         store::{
             rows,
             shares::{OldestOf, QuarantineShares},
@@ -28,6 +30,8 @@ statements! {
     OLDEST = "SELECT id, size FROM quarantine WHERE source = $1 AND id > $2 ORDER BY id LIMIT $3";
     SHARES = "SELECT source, count(*), CAST(sum(size) AS bigint), max(received) FROM quarantine GROUP BY source
         ORDER BY source";
+    REASONS = "SELECT source, reason, count(*) FROM quarantine GROUP BY source, reason
+        ORDER BY count(*) DESC, source, reason LIMIT $1";
     BEFORE = "SELECT id, received, source, content_type, headers, location, reason, size FROM quarantine
         WHERE id < $1 ORDER BY id DESC LIMIT $2";
     BEFORE_OF = "SELECT id, received, source, content_type, headers, location, reason, size FROM quarantine
@@ -67,6 +71,16 @@ pub trait QuarantineStore: Records {
             Ok((row.text(0)?.to_owned(), QuarantineShare { size, newest: row.time(3)? }))
         })?;
         Ok(shares.into_iter().collect())
+    }
+
+    /// Returns the most frequent reasons, with their sources. It reads the whole table.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn quarantine_reasons(&self, limit: usize) -> Result<Vec<QuarantineReason>, StoreError> {
+        read_all(self, &[Statement::new(REASONS, values![limit])], |row| {
+            Ok(QuarantineReason { source: row.source(0)?, reason: row.text(1)?.into(), messages: row.unsigned(2)? })
+        })
     }
 
     /// Returns one message of the quarantine with its body.

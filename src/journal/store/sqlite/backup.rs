@@ -89,8 +89,25 @@ pub fn back_up(
         return Err(BackupError::Exists(target.to_owned()));
     }
     partial.finish(target)?;
+    // Only for people, so a folder that cannot be written is no failure of the backup.
+    let _ = private_files::options().write(true).create(true).truncate(true).open(folder.join(LAST_BACKUP)).and_then(
+        |mark| {
+            private_files::restrict_to_owner(&mark)?;
+            mark.set_modified(std::time::SystemTime::now())
+        },
+    );
     Ok(summary)
 }
+
+/// Returns the time of the last backup of the journal in a folder, if there was one.
+#[must_use]
+pub fn last_backup(folder: &Path) -> Option<Timestamp> {
+    let modified = fs::metadata(folder.join(LAST_BACKUP)).ok()?.modified().ok()?;
+    Some(Timestamp::from_datetime(modified.into()))
+}
+
+/// Empty file in the folder of a journal, whose time is that of the last backup.
+const LAST_BACKUP: &str = "last-backup";
 
 /// An unfinished copy. It is locked, so that two processes cannot write the same file. Dropping it removes the copy and
 /// the files that SQLite has created beside it.
