@@ -211,6 +211,11 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
         let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         Ok((connection, tables))
     };
+    if let Err(error) = fs::metadata(path)
+        && error.kind() == std::io::ErrorKind::NotFound
+    {
+        return Err(OpenError::Absent { path: path.to_owned() });
+    }
     // With a write-ahead log beside it, the file itself may be incomplete.
     let is_alone = !beside(path, "-wal").exists();
     let opened = match open("") {
