@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use tidings::config::{Flags, LogConfig, LogFormat};
+use tidings::config::{Flags, LogConfig, LogFormat, listen_address};
 use tracing_subscriber::{EnvFilter, filter::filter_fn, prelude::*};
 
 use super::{
@@ -42,7 +42,7 @@ pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigFile,
     /// Socket address to listen on, as in 127.0.0.1:8395; overrides the configuration.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// Folder of the journal; overrides the configuration.
     #[arg(long, value_name = "DIR")]
