@@ -14,14 +14,21 @@ mod nodes;
 mod signals;
 mod sources;
 mod surfaces;
+mod warnings;
 
-use std::{io::Write, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpSocket, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::surfaces::SurfaceParts;
-pub use self::{error::ServeError, journal::connection_options};
+pub use self::{error::ServeError, journal::connection_options, warnings::warnings};
 use crate::{
     admin::metrics::Metrics,
     cluster::{Cluster, MembershipThread},
@@ -37,7 +44,7 @@ use crate::{
         files::Files,
         live_readers::{self, LiveReaders},
     },
-    web::{OwnSite, Scope, Spool, Tls, server},
+    web::{OwnSite, Spool, Tls, server},
 };
 
 /// Part of the grace time that is reserved for closing the journal, after the last request.
@@ -45,6 +52,9 @@ const JOURNAL_CLOSE_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum part of the grace time that is reserved for in-flight deliveries.
 const MAX_DELIVERY_DRAIN_TIME: Duration = Duration::from_secs(3);
+
+/// Maximum number of connections that wait for the listener.
+const BACKLOG: u32 = 1024;
 
 /// Interval at which measurements are aggregated into their histograms.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
@@ -56,7 +66,7 @@ const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), ServeError> {
     let gateway = Gateway::build(config, stop.cancelled_owned()).await?;
     {
-        let mut out = std::io::stdout().lock();
+        let mut out = io::stdout().lock();
         // An unread standard output is no reason not to serve.
         let _ = writeln!(out, "tidings is listening on {}", gateway.url()).and_then(|()| out.flush());
     }
@@ -124,9 +134,11 @@ impl Gateway {
         let sources = sources::set_up(config).await?;
         let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
         let certificate_reload = signals::reload_on_hangup(tls.clone(), &supervisor)?;
-        let (journal, writer) = journal::open(config, &supervisor).await?;
         let address = config.server.listen;
-        let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+        // Before the journal is opened, so that a start that fails makes no journal. Clients are refused until it is open.
+        let socket = reserve(address).map_err(|error| ServeError::Listen { address, error })?;
+        let (journal, writer) = journal::open(config, &supervisor).await?;
+        let listener = socket.listen(BACKLOG).map_err(|error| ServeError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
         let public_url = config.server.public_url_at(address);
         let (cluster, membership) = nodes::join(config, &journal, &sources, &supervisor).await?;
@@ -198,7 +210,9 @@ impl Gateway {
         };
         let server = Box::pin(server::serve(listener, tls, router, stop_accepting.clone(), connection_limits));
 
-        warn_about_access(config);
+        for warning in warnings(config) {
+            tracing::warn!("{warning}");
+        }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, journal = %config.store, "serving");
         let grace = config.server.grace;
         let mut deliveries = JoinSet::new();
@@ -280,6 +294,24 @@ impl Gateway {
     }
 }
 
+/// Checks that the gateway can listen on a socket address.
+///
+/// # Errors
+/// In the words in which the start of the gateway fails.
+pub fn check_address(address: SocketAddr) -> Result<(), ServeError> {
+    let reserved = reserve(address).and_then(|socket| socket.listen(1));
+    reserved.map(drop).map_err(|error| ServeError::Listen { address, error })
+}
+
+/// Takes the socket address, without accepting connections.
+fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // As for every listener: a connection of an earlier start that still waits for its end keeps nobody out.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
 /// Returns the part of the grace time that is reserved for in-flight deliveries.
 fn delivery_drain_time(grace: Duration) -> Duration {
     (grace / 4).min(MAX_DELIVERY_DRAIN_TIME)
@@ -292,34 +324,6 @@ fn spawn(
     task: impl Future<Output = ()> + Send + 'static,
 ) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(supervisor.clone().run(worker, None, task)))
-}
-
-/// Warns about settings that are allowed but may not be intended.
-fn warn_about_access(config: &Config) {
-    let Config { server, access, .. } = config;
-    if server.lacks_public_url() {
-        let url = server.url_on_this_machine();
-        tracing::warn!(url, "server.public_url is not set: links contain a URL that only this machine can reach");
-    }
-    let on_loopback = server.listen.ip().to_canonical().is_loopback();
-    if access.is_open() && !on_loopback {
-        tracing::warn!("access control is off: anybody who can reach this address may post, read and administer");
-    } else if !access.is_open() && !access.grants(&Scope::Read) {
-        tracing::warn!("no token has the scope read: nobody can read the feed");
-    }
-    for (name, source) in config.sources.iter().filter(|(_, source)| source.signature.is_some()) {
-        if !source.dialect.headers.is_empty() {
-            let (dialect, headers) = (source.dialect.name, source.dialect.headers.join(", "));
-            tracing::warn!(
-                source = %name, dialect, headers,
-                "the dialect also reads headers, but a signature covers only the body: headers of signed messages are \
-                 ignored; give senders that need them a token"
-            );
-        }
-    }
-    if !access.is_open() && !on_loopback && server.tls.is_none() {
-        tracing::warn!("tokens and messages are not encrypted, unless a reverse proxy encrypts them: see server.tls");
-    }
 }
 
 /// Joins the writer. All handles to the journal are dropped by now, so it ends after its last command.

@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use utoipa::openapi::Schema;
 
@@ -210,6 +211,12 @@ impl Definition {
             return Err(InvalidDefinition::new("max_batch", reason));
         }
         Ok(Self { filter, format, start, dead_letters, delivery, config })
+    }
+
+    /// Connects to the receiver under a name, and checks what it can without sending or changing anything. `None` if
+    /// connecting to such a receiver says nothing.
+    pub fn probe<'s>(&'s self, name: &'s str) -> Option<BoxFuture<'s, Result<(), String>>> {
+        self.config.probe(name)
     }
 
     /// Returns the definition with defaults filled in and secrets removed.
