@@ -88,7 +88,10 @@ impl Check {
         problems.extend(journal.err());
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
         if self.connect {
-            problems.extend(runtime.block_on(unusable_address(&config)));
+            // A listener belongs to the runtime that is entered.
+            let entered = runtime.enter();
+            problems.extend(unusable_address(&config));
+            drop(entered);
             problems.extend(runtime.block_on(unusable_brokers(&config)));
         }
         runtime.shutdown_background();
@@ -188,7 +191,7 @@ fn source_warnings(config: &Config) -> Vec<String> {
 }
 
 /// Returns a message if the gateway cannot listen. The port of a running gateway on the same journal is no problem.
-async fn unusable_address(config: &Config) -> Option<String> {
+fn unusable_address(config: &Config) -> Option<String> {
     let error = app::check_address(config.server.listen).err()?;
     let is_running = match &config.store {
         StoreLocation::Folder(folder) => is_in_use(folder),
