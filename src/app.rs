@@ -16,6 +16,7 @@ mod reload;
 mod signals;
 mod sources;
 mod surfaces;
+mod warnings;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -24,7 +25,13 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::process::ProcessParts;
 use self::surfaces::SurfaceParts;
-pub use self::{error::ServeError, journal::connection_options, process::serve, reload::ConfigSource};
+pub use self::{
+    error::ServeError,
+    journal::connection_options,
+    process::{check_address, serve},
+    reload::ConfigSource,
+    warnings::warnings,
+};
 use crate::{
     admin::{metrics::Metrics, reload::ReloadConfig},
     cluster::{Cluster, MembershipThread},
@@ -40,7 +47,7 @@ use crate::{
         files::Files,
         live_readers::{self, LiveReaders},
     },
-    web::{OwnSite, Scope, Spool, Tls, server},
+    web::{OwnSite, Spool, Tls, server},
 };
 
 /// Part of the grace time that is reserved for closing the journal, after the last request.
@@ -122,10 +129,12 @@ impl Gateway {
         let mut sources = sources::set_up(config).await?;
         let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
         let reload = signals::reload_on_hangup(process.reloader.clone(), tls.clone(), &supervisor)?;
+        let address = config.server.listen;
+        // Before the journal is opened, so that a start that fails makes no journal. Clients are refused until it is open.
+        let socket = process.reserve(address).map_err(|error| ServeError::Listen { address, error })?;
         let (journal, writer) = journal::open(config, &supervisor).await?;
         sources::add_controls(&mut sources, &journal);
-        let address = config.server.listen;
-        let listener = process.listen(address).await.map_err(|error| ServeError::Listen { address, error })?;
+        let listener = process.listen(socket).map_err(|error| ServeError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
         let public_url = config.server.public_url_at(address);
         let (cluster, membership) = nodes::join(config, &journal, &sources, &supervisor).await?;
@@ -202,7 +211,9 @@ impl Gateway {
         };
         let server = Box::pin(server::serve(listener, tls, router, stop_accepting.clone(), connection_limits));
 
-        warn_about_access(config);
+        for warning in warnings(config) {
+            tracing::warn!("{warning}");
+        }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, journal = %config.store, "serving");
         let grace = config.server.grace;
         let mut deliveries = JoinSet::new();
@@ -296,34 +307,6 @@ fn spawn(
     task: impl Future<Output = ()> + Send + 'static,
 ) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(supervisor.clone().run(worker, None, task)))
-}
-
-/// Warns about settings that are allowed but may not be intended.
-fn warn_about_access(config: &Config) {
-    let Config { server, access, .. } = config;
-    if server.lacks_public_url() {
-        let url = server.url_on_this_machine();
-        tracing::warn!(url, "server.public_url is not set: links contain a URL that only this machine can reach");
-    }
-    let on_loopback = server.listen.ip().to_canonical().is_loopback();
-    if access.is_open() && !on_loopback {
-        tracing::warn!("access control is off: anybody who can reach this address may post, read and administer");
-    } else if !access.is_open() && !access.grants(&Scope::Read) {
-        tracing::warn!("no token has the scope read: nobody can read the feed");
-    }
-    for (name, source) in config.sources.iter().filter(|(_, source)| source.signature.is_some()) {
-        if !source.dialect.headers.is_empty() {
-            let (dialect, headers) = (source.dialect.name, source.dialect.headers.join(", "));
-            tracing::warn!(
-                source = %name, dialect, headers,
-                "the dialect also reads headers, but a signature covers only the body: headers of signed messages are \
-                 ignored; give senders that need them a token"
-            );
-        }
-    }
-    if !access.is_open() && !on_loopback && server.tls.is_none() {
-        tracing::warn!("tokens and messages are not encrypted, unless a reverse proxy encrypts them: see server.tls");
-    }
 }
 
 /// Joins the writer. All handles to the journal are dropped by now, so it ends after its last command.

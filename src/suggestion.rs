@@ -25,15 +25,20 @@ pub(crate) fn unknown_name(what: &str, name: &str, known: &[&str]) -> String {
 }
 
 /// Describes an environment variable that should contain a secret. A text that may be the secret itself by mistake is not
-/// repeated. A name consists of capital letters, digits and underscores; it has an underscore or fewer than 16 bytes,
-/// unlike a random secret.
+/// repeated.
 pub(crate) fn describe_variable(name: &str) -> String {
-    let is_name_byte = |byte: u8| byte == b'_' || byte.is_ascii_uppercase() || byte.is_ascii_digit();
-    if name.bytes().all(is_name_byte) && (name.contains('_') || name.len() < 16) {
+    if is_variable_name(name) {
         format!("the environment variable {name}")
     } else {
         "the environment variable that it names".to_owned()
     }
+}
+
+/// Returns whether a text is the name of a variable, and certainly no secret: it consists of capital letters, digits and
+/// underscores, and has an underscore or fewer than 16 bytes, unlike a random secret.
+pub(crate) fn is_variable_name(text: &str) -> bool {
+    let is_name_byte = |byte: u8| byte == b'_' || byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    text.bytes().all(is_name_byte) && (text.contains('_') || text.len() < 16)
 }
 
 /// Returns the reason of a serde error in the words of the configuration. It omits values of a wrong type, because they

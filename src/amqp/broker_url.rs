@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn invalid_url_is_refused_without_being_repeated() {
         for (text, reason) in [
-            ("hush", "is not a URL"),
+            ("hush", "is not a URL (percent-encode / : and @ in user and password: %2f, %3a, %40)"),
             ("http://me:hush@h", "is neither amqp nor amqps"),
             ("amqp:///hush", "has no host"),
             ("amqp://me@h", "has a user without a password"),

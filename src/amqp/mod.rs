@@ -20,4 +20,4 @@ pub use connection::{Channel, Connection, Connector, ConsumedMessage, Consumer, 
 pub use error::AmqpError;
 pub use frames::{Correction, DEEPEST, FrameScanner, LARGEST_FRAME, MalformedFrame, Notes};
 pub use lapin::{message::Delivery, types::ShortString};
-pub use queue::{OpenQueue, QueueSettings};
+pub use queue::{OpenQueue, QueueSettings, probed};

@@ -63,6 +63,26 @@ impl QueueSettings {
         }
     }
 
+    /// Connects, and checks that the user may see the exchange and the queue. It declares and consumes nothing, so what
+    /// [`QueueSettings::open`] declares may be missing.
+    ///
+    /// # Errors
+    /// Returns the error of the step that failed.
+    pub async fn probe(&self, name: &str) -> Result<(), AmqpError> {
+        let connection = Connector::new(self.broker_url.clone(), name, self.ca.clone()).connect().await?;
+        let checked = async {
+            if let Some(exchange) = &self.exchange {
+                probed(connection.channel().await?.exchange(exchange, true).await, self.declare)?;
+            }
+            // A channel of its own, because the broker closes a channel after an error.
+            let queue = connection.channel().await?.queue(&self.queue, self.queue_type, true).await;
+            probed(queue.map(drop), self.declare)
+        };
+        let checked = checked.await;
+        connection.close().await;
+        checked
+    }
+
     async fn consume(
         &self,
         channel: &Channel,
@@ -83,6 +103,14 @@ impl QueueSettings {
         // Declaring fails for a stream, so only a passive check needs the probe.
         let consumer = if passive { consumer.refusing_streams(questions.clone(), &self.queue) } else { consumer };
         Ok((consumer, others))
+    }
+}
+
+/// Returns the result of a passive declaration. What is missing is no error if the gateway declares it.
+pub fn probed(checked: Result<(), AmqpError>, is_declared: bool) -> Result<(), AmqpError> {
+    match checked {
+        Err(AmqpError::NotFound(_)) if is_declared => Ok(()),
+        checked => checked,
     }
 }
 

@@ -41,7 +41,7 @@ fn offers(config: &Config, sources: &BTreeMap<String, ConfiguredSource>) -> Vec<
     let mut duties: Vec<_> = read.map(|listed| DutyName::source(listed.source.name())).collect();
     duties.extend(looked_up.map(|listed| DutyName::follow_ups(listed.source.name())));
     duties.extend(config.subscriptions.keys().map(DutyName::subscription));
-    duties.extend(retention(config).map(|_| DutyName::retention()));
+    duties.extend((retention(config) != Retention::default()).then(DutyName::retention));
     duties.extend(config.hub.enabled.then(DutyName::hub));
     duties.extend(config.dbus.enabled.then(DutyName::dbus));
     duties

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{net::TcpListener, time::Instant};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -25,6 +28,9 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 /// Pause between two attempts to open a journal that is being closed.
 const CLOSING_PAUSE: Duration = Duration::from_millis(50);
+
+/// Maximum number of connections that wait for the listener.
+const BACKLOG: u32 = 1024;
 
 /// Runs the gateway until `stop` is cancelled. When `source` has another configuration at a reload than the one with this
 /// fingerprint, the gateway ends, and another one begins with it.
@@ -121,16 +127,49 @@ impl ProcessParts {
         run.await
     }
 
-    /// Returns a listener on the configured address. A socket that listens there already is used again, so that connections
-    /// that arrive between two gateways wait in its queue.
-    pub(super) async fn listen(&mut self, address: SocketAddr) -> io::Result<TcpListener> {
-        if let Some((_, socket)) = self.socket.as_ref().filter(|(bound, _)| *bound == address) {
-            return TcpListener::from_std(socket.try_clone()?);
+    /// Takes the configured address, without accepting connections. A socket that listens there already is used again, so
+    /// that connections that arrive between two gateways wait in its queue.
+    pub(super) fn reserve(&mut self, address: SocketAddr) -> io::Result<ReservedSocket> {
+        if self.socket.as_ref().is_some_and(|(bound, _)| *bound == address) {
+            return Ok(ReservedSocket::Listening);
         }
         // Before the new one is bound, because the two addresses can overlap.
         self.socket = None;
-        let socket = TcpListener::bind(address).await?.into_std()?;
-        self.socket = Some((address, socket.try_clone()?));
-        TcpListener::from_std(socket)
+        Ok(ReservedSocket::Bound(address, bind(address)?))
     }
+
+    /// Returns a listener on a reserved address.
+    pub(super) fn listen(&mut self, socket: ReservedSocket) -> io::Result<TcpListener> {
+        if let ReservedSocket::Bound(address, socket) = socket {
+            self.socket = Some((address, socket.listen(BACKLOG)?.into_std()?));
+        }
+        let (_, socket) = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        TcpListener::from_std(socket.try_clone()?)
+    }
+}
+
+/// A socket that a gateway will listen on.
+pub(super) enum ReservedSocket {
+    /// It is bound to an address.
+    Bound(SocketAddr, TcpSocket),
+    /// The process listens on it already.
+    Listening,
+}
+
+/// Checks that the gateway can listen on a socket address.
+///
+/// # Errors
+/// In the words in which the start of the gateway fails.
+pub fn check_address(address: SocketAddr) -> Result<(), ServeError> {
+    let reserved = bind(address).and_then(|socket| socket.listen(1));
+    reserved.map(drop).map_err(|error| ServeError::Listen { address, error })
+}
+
+/// Takes the socket address, without accepting connections.
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // As for every listener: a connection of an earlier start that still waits for its end keeps nobody out.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }

@@ -3,11 +3,14 @@
 //! socket stays open, so that new connections wait instead of being refused. An unchanged configuration only reloads the
 //! certificate.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    error::Error,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, ConfigErrors, Fingerprint};
+use crate::config::{Config, Fingerprint};
 
 /// Source of the configuration of a process.
 pub trait ConfigSource: Send + Sync {
@@ -15,7 +18,7 @@ pub trait ConfigSource: Send + Sync {
     ///
     /// # Errors
     /// Fails if the configuration is wrong.
-    fn load(&self) -> Result<(Config, Fingerprint), ConfigErrors>;
+    fn load(&self) -> Result<(Config, Fingerprint), Box<dyn Error + Send + Sync>>;
 
     /// Applies the settings that the gateway does not apply, such as the filter of the log. Returns the names of the changed
     /// settings that take effect only in a new process.
@@ -68,7 +71,7 @@ impl Reloader {
     }
 
     /// Loads the configuration again. The call blocks.
-    pub(super) fn reload(&self) -> Result<ReloadEffect, ConfigErrors> {
+    pub(super) fn reload(&self) -> Result<ReloadEffect, Box<dyn Error + Send + Sync>> {
         let (config, fingerprint) = self.source.load()?;
         let mut state = self.lock();
         let changed = fingerprint.changed_tables(&state.fingerprint);

@@ -47,7 +47,9 @@ impl Endpoint {
     /// # Errors
     /// Fails if the text is no such URL.
     pub fn parse(text: &str, schemes: &'static Schemes) -> Result<Self, InvalidEndpoint> {
-        let url = Url::parse(text.trim()).map_err(|_| InvalidEndpoint("is not a URL"))?;
+        let url = Url::parse(text.trim()).map_err(|_| {
+            InvalidEndpoint("is not a URL (percent-encode / : and @ in user and password: %2f, %3a, %40)")
+        })?;
         let tls = match url.scheme() {
             scheme if schemes.plain.contains(&scheme) => false,
             scheme if schemes.encrypted.contains(&scheme) => true,

@@ -3,36 +3,60 @@
 use std::{
     collections::BTreeMap,
     fmt::{self, Write},
+    io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
+use chrono::{DateTime, Utc};
 use clap::Args;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tidings::{
-    app,
-    config::{Config, Connection, Flags, SourceConfig},
+    app::{self, ServeError},
+    config::{Config, Connection, Flags, SourceConfig, listen_address},
     delivery::Definition,
     files::FileStoreLocation,
     http_client::check_ca_certificates,
-    journal::store::{StoreContent, StoreLocation, inspect},
+    journal::store::{StoreContent, StoreLocation, inspect, is_in_use},
     lookup::Mode,
+    model::SourceName,
     web::Tls,
 };
 
-use super::{ConfigFile, EXIT_CODES, Failure, print_text, say};
+use tokio::task::JoinSet;
+
+use super::{ConfigFile, Failure, print_text, runtime, say};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidings check --config tidings.toml
+  sudo tidings check --environment /etc/tidings/environment --connect
+
+A problem would stop `serve`, or with --connect a source or a subscription. A warning would not. Both have the words of \
+`serve`.
+
+Exit codes:
+  0  there is no problem; there may be warnings
+  1  there is a problem; standard error says which
+  2  wrong usage or configuration";
+
+/// Maximum time to connect to a broker and to ask it.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// Check the configuration and print what the gateway would serve.
 ///
-/// The command also opens the certificates and the journal that the configuration names. It starts and writes
-/// nothing, and the gateway may keep running.
+/// The command opens what `serve` opens: the certificates, the journal and its folder, with --connect also the socket
+/// address and the brokers. It starts and writes nothing, and the gateway may keep running.
 #[derive(Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Check {
     #[command(flatten)]
     config: ConfigFile,
     /// Socket address to listen on; overrides the configuration, as for `serve`.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// Folder of the journal; overrides the configuration, as for `serve`.
     #[arg(long, value_name = "DIR")]
@@ -40,6 +64,10 @@ pub(super) struct Check {
     /// Allow a public socket address without access control, as for `serve`.
     #[arg(long)]
     insecure: bool,
+    /// Also try what needs the network: the socket address, and the brokers of sources and subscriptions with their users,
+    /// queues, exchanges and topics, each within ten seconds. Nothing is declared, consumed or sent.
+    #[arg(long)]
+    connect: bool,
 }
 
 impl Check {
@@ -49,12 +77,27 @@ impl Check {
         let connection = app::connection_options(&config.store, config.journal.ca.as_deref());
         let journal = connection.map_err(|error| format!("journal.ca: {error}"));
         let journal = journal.and_then(|options| inspect(&config.store, &options).map_err(|error| error.to_string()));
-        let summary = summary(&config, journal.as_ref().ok()).map_err(|error| Failure::Failed(error.to_string()))?;
-        print_text(&summary)?;
-        let mut problems = unusable_certificates(&config);
+        let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose();
+        let expires = tls.as_ref().ok().and_then(|tls| tls.as_ref()?.expires());
+        let summary = summary(&config, journal.as_ref().ok(), expires);
+        print_text(&summary.map_err(|error| Failure::Failed(error.to_string()))?)?;
+        let mut warnings = app::warnings(&config);
+        warnings.extend(tls.as_ref().ok().and_then(|tls| tls.as_ref()?.warning()));
+        let mut problems: Vec<_> = tls.err().map(|error| format!("server.tls: {error}")).into_iter().collect();
+        problems.extend(unusable_ca_certificates(&config));
         problems.extend(journal.err());
-        warning(&config).into_iter().chain(shared_objects(&config)).for_each(|warning| say(&warning));
-        problems.iter().for_each(|problem| say(problem));
+        let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
+        if self.connect {
+            // A listener belongs to the runtime that is entered.
+            let entered = runtime.enter();
+            problems.extend(unusable_address(&config));
+            drop(entered);
+            problems.extend(runtime.block_on(unusable_brokers(&config)));
+        }
+        runtime.shutdown_background();
+        warnings.extend(source_warnings(&config));
+        warnings.extend(shared_objects(&config));
+        warnings.iter().chain(&problems).for_each(|text| say(text));
         match problems.len() {
             0 => Ok(()),
             1 => Err(Failure::Failed("1 problem found".to_owned())),
@@ -63,11 +106,15 @@ impl Check {
     }
 }
 
-fn summary(config: &Config, journal: Option<&StoreContent>) -> Result<String, fmt::Error> {
+fn summary(
+    config: &Config,
+    journal: Option<&StoreContent>,
+    expires: Option<DateTime<Utc>>,
+) -> Result<String, fmt::Error> {
     let mut summary = String::new();
     writeln!(summary, "listen        {}", config.server.listen)?;
     writeln!(summary, "public URL    {}", config.server.public_url_at(config.server.listen).as_str())?;
-    writeln!(summary, "TLS           {}", tls(config))?;
+    writeln!(summary, "TLS           {}", tls(config, expires))?;
     let new = if journal == Some(&StoreContent::Empty) { " (a new journal)" } else { "" };
     match &config.store {
         StoreLocation::Folder(folder) => writeln!(summary, "data          {}{new}", folder.display())?,
@@ -110,9 +157,12 @@ fn summary(config: &Config, journal: Option<&StoreContent>) -> Result<String, fm
     Ok(summary)
 }
 
-fn tls(config: &Config) -> String {
+fn tls(config: &Config, expires: Option<DateTime<Utc>>) -> String {
+    let until = expires.map(|end| format!(" (until {})", end.format("%F"))).unwrap_or_default();
     match &config.server.tls {
-        Some(files) => format!("the certificate {}, the key {}", files.certificate.display(), files.key.display()),
+        Some(files) => {
+            format!("the certificate {}{until}, the key {}", files.certificate.display(), files.key.display())
+        }
         None => "none, nothing is encrypted".to_owned(),
     }
 }
@@ -131,13 +181,57 @@ fn access(config: &Config) -> String {
     }
 }
 
-/// Returns a warning about a setting that is valid but probably not intended.
-fn warning(config: &Config) -> Option<String> {
-    let url = config.server.lacks_public_url().then(|| config.server.url_on_this_machine())?;
-    Some(format!(
-        "server.public_url is not set: links in the feed and in responses lead to {url}, which only this machine can \
-         reach; set it to the URL that readers use"
-    ))
+/// Returns the warnings about messages that a broker may lose.
+fn source_warnings(config: &Config) -> Vec<String> {
+    let warning = |(name, source): (&SourceName, &SourceConfig)| {
+        let text = source.transport.broker()?.warning()?;
+        Some(format!("source {name}: {text}"))
+    };
+    config.sources.iter().filter_map(warning).collect()
+}
+
+/// Returns a message if the gateway cannot listen. The port of a running gateway on the same journal is no problem.
+fn unusable_address(config: &Config) -> Option<String> {
+    let error = app::check_address(config.server.listen).err()?;
+    let is_running = match &config.store {
+        StoreLocation::Folder(folder) => is_in_use(folder),
+        // Nodes have no lock that tells which of them has the port.
+        StoreLocation::Postgres(_) => true,
+    };
+    let is_taken = matches!(&error, ServeError::Listen { error, .. } if error.kind() == io::ErrorKind::AddrInUse);
+    (!(is_running && is_taken)).then(|| error.to_string())
+}
+
+/// Connects to the brokers, all at once, and returns a message for each that refuses something.
+async fn unusable_brokers(config: &Config) -> Vec<String> {
+    let sources = config.sources.iter().filter_map(|(name, source)| {
+        let broker = Arc::clone(source.transport.broker()?);
+        let probing = async move { broker.probe("tidings check").await };
+        Some((format!("source {name}"), Box::pin(probing) as BoxFuture<'static, _>))
+    });
+    let subscriptions = config.subscriptions.iter().filter_map(|(name, definition)| {
+        drop(definition.probe("tidings check")?);
+        let definition = Arc::clone(definition);
+        let probing = async move {
+            match definition.probe("tidings check") {
+                Some(probing) => probing.await,
+                None => Ok(()),
+            }
+        };
+        Some((format!("subscription {name}"), Box::pin(probing) as BoxFuture<'static, _>))
+    });
+    let mut probes = JoinSet::new();
+    for (at, (thing, probe)) in sources.chain(subscriptions).enumerate() {
+        probes.spawn(async move {
+            let probed = tokio::time::timeout(CONNECT_TIME, probe).await;
+            let silent = || Err(format!("the broker did not respond within {} seconds", CONNECT_TIME.as_secs()));
+            (at, thing, probed.unwrap_or_else(|_| silent()))
+        });
+    }
+    let mut probed = probes.join_all().await;
+    probed.sort_by_key(|(at, ..)| *at);
+    let problem = |(_, thing, result): (usize, String, Result<(), String>)| Some(format!("{thing}: {}", result.err()?));
+    probed.into_iter().filter_map(problem).collect()
 }
 
 /// Returns a warning about each group of sources that have the same objects.
@@ -163,12 +257,8 @@ fn shared_objects(config: &Config) -> Vec<String> {
     groups.map(warning).collect()
 }
 
-/// Returns a message for each certificate file that cannot be used.
-fn unusable_certificates(config: &Config) -> Vec<String> {
-    let mut problems = Vec::new();
-    if let Some(Err(error)) = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)) {
-        problems.push(format!("server.tls: {error}"));
-    }
+/// Returns a message for each file of CA certificates that cannot be used.
+fn unusable_ca_certificates(config: &Config) -> Vec<String> {
     let source_files = config.sources.iter().flat_map(|(name, source)| {
         ca_certificates(source).into_iter().map(move |(key, path)| (format!("sources.{name}.{key}"), path.to_owned()))
     });
@@ -179,13 +269,8 @@ fn unusable_certificates(config: &Config) -> Vec<String> {
         FileStoreLocation::S3(settings) => settings.ca.map(|path| ("files.s3.ca".to_owned(), path)),
         FileStoreLocation::Folder(_) => None,
     };
-    problems.extend(
-        source_files
-            .chain(subscription_files)
-            .chain(bucket)
-            .filter_map(|(key, path)| check_ca_certificates(&path).err().map(|error| format!("{key}: {error}"))),
-    );
-    problems
+    let problem = |(key, path): (String, PathBuf)| Some(format!("{key}: {}", check_ca_certificates(&path).err()?));
+    source_files.chain(subscription_files).chain(bucket).filter_map(problem).collect()
 }
 
 /// Returns the CA certificate files of a source, each with the key of its setting.

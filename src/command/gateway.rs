@@ -1,6 +1,6 @@
 //! Requests to the HTTP API of a gateway, for the commands that manage one.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use reqwest::{
@@ -17,7 +17,7 @@ use url::Url;
 
 use super::{
     ConfigFile, Failure,
-    http::{client_for, describe_response, http_url, token, with_token},
+    http::{Trust, client_for, describe_denial, describe_response, http_url, token, with_token},
     output::cell,
     say,
 };
@@ -58,13 +58,13 @@ impl GatewayError {
 ///
 /// # Errors
 /// Fails if the socket address does not make a URL.
-pub(super) fn configured_gateway(config: &ConfigParts) -> Result<Url, Failure> {
+fn configured_gateway(config: &ConfigParts) -> Result<Url, Failure> {
     let url = config.server().url_on_this_machine();
     Url::parse(&url)
         .map_err(|_| Failure::Usage(format!("{url} is not a URL; give the URL of the gateway with --gateway")))
 }
 
-/// Arguments of a command that manages a gateway.
+/// Options of every command that talks to a gateway: its URL, the token, and the check of its certificate.
 #[derive(Args)]
 pub(super) struct GatewayArgs {
     #[command(flatten)]
@@ -76,6 +76,18 @@ pub(super) struct GatewayArgs {
     /// arguments.
     #[arg(long, global = true, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
+    /// PEM file of the CA certificates to check the certificate of the gateway with. Default: those of the operating
+    /// system.
+    #[arg(long, global = true, env = "TIDINGS_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+/// URL of a gateway, with its origin.
+pub(super) struct GatewayUrl {
+    /// The URL.
+    pub(super) url: Url,
+    /// Whether it is the gateway of the configuration, on this machine, because no URL is given.
+    pub(super) is_configured: bool,
 }
 
 impl GatewayArgs {
@@ -87,34 +99,54 @@ impl GatewayArgs {
         self.config.load(&Flags::default())
     }
 
+    /// Returns the URL of the gateway. The configuration is loaded only if no URL is given.
+    ///
+    /// # Errors
+    /// Fails if the configuration is invalid.
+    pub(super) fn url(&self) -> Result<GatewayUrl, Failure> {
+        Ok(match &self.gateway {
+            Some(url) => GatewayUrl { url: url.clone(), is_configured: false },
+            None => GatewayUrl { url: configured_gateway(&self.config()?)?, is_configured: true },
+        })
+    }
+
+    /// Returns how the certificate of the gateway is checked.
+    pub(super) fn trust(&self) -> Trust<'_> {
+        Trust::Authorities(self.ca.as_deref())
+    }
+
+    /// Adds the token to headers, unless they authorize the request already.
+    ///
+    /// # Errors
+    /// Fails if the token is not valid in a header.
+    pub(super) fn with_token(&self, headers: HeaderMap) -> Result<HeaderMap, Failure> {
+        with_token(headers, self.token.as_ref()).map_err(Failure::Usage)
+    }
+
     /// Returns the URL of the gateway and a client for it. The configuration is loaded only if no URL is given.
     ///
     /// # Errors
-    /// Fails if the configuration or the token is invalid.
+    /// Fails if the configuration, the token or a CA certificate is invalid.
     pub(super) fn connect(&self) -> Result<(Url, Gateway), Failure> {
-        let url = match &self.gateway {
-            Some(url) => url.clone(),
-            None => {
-                let url = configured_gateway(&self.config()?)?;
-                // The gateway at this URL may be another one than the user expects.
-                say(&format!("using the gateway {url}"));
-                url
-            }
-        };
+        let GatewayUrl { url, is_configured } = self.url()?;
+        if is_configured {
+            // The gateway at this URL may be another one than the user expects.
+            say(&format!("using the gateway {url}"));
+        }
         self.client(url)
     }
 
     /// Returns the URL of the gateway and a client for it. Without a URL, it is the gateway of `config`.
     ///
     /// # Errors
-    /// Fails if the token is invalid.
+    /// Fails if the token or a CA certificate is invalid.
     pub(super) fn connect_with(&self, config: &ConfigParts) -> Result<(Url, Gateway), Failure> {
         let url = self.gateway.clone().map_or_else(|| configured_gateway(config), Ok)?;
         self.client(url)
     }
 
     fn client(&self, url: Url) -> Result<(Url, Gateway), Failure> {
-        let gateway = Gateway::new(&url, self.token.as_ref()).map_err(Failure::Usage)?;
+        let gateway = Gateway::new(&url, self.with_token(HeaderMap::new())?, self.trust()).map_err(Failure::Usage)?;
         Ok((url, gateway))
     }
 }
@@ -127,14 +159,13 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Builds the client.
+    /// Builds the client. All requests have these headers.
     ///
     /// # Errors
-    /// Fails if the token is not valid in a header, or the client cannot be built.
-    pub(super) fn new(url: &Url, token: Option<&Secret>) -> Result<Self, String> {
-        let client = client_for(url).timeout(TIMEOUT).build().map_err(|error| describe_error(&error))?;
-        let url = url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { client, url, headers: with_token(HeaderMap::new(), token)? })
+    /// Fails if the client cannot be built.
+    fn new(url: &Url, headers: HeaderMap, trust: Trust<'_>) -> Result<Self, String> {
+        let client = client_for(url, trust)?.timeout(TIMEOUT).build().map_err(|error| describe_error(&error))?;
+        Ok(Self { client, url: url.as_str().trim_end_matches('/').to_owned(), headers })
     }
 
     /// Sends a request and returns the JSON of the response, or null if the response has no body.
@@ -157,14 +188,8 @@ impl Gateway {
         }
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let reason = match self.headers.contains_key(AUTHORIZATION) {
-                    true => describe_response(status, &response_body),
-                    // The problem document explains every way to authenticate, which a user of the command does not
-                    // need.
-                    false => format!("{status}: this request needs a token"),
-                };
-                let reason = reason.trim_end_matches('.');
-                Err(GatewayError::permanent(format!("{reason}; give a token with the scope admin in TIDINGS_TOKEN")))
+                let has_token = self.headers.contains_key(AUTHORIZATION);
+                Err(GatewayError::permanent(describe_denial(status, &response_body, has_token, "admin")))
             }
             _ if !status.is_success() => Err(GatewayError {
                 reason: describe_response(status, &response_body),

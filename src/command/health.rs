@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use reqwest::StatusCode;
-use tidings::{config::Flags, http_client::describe_error};
-use url::Url;
+use tidings::http_client::describe_error;
 
 use super::{
-    ConfigFile, Failure,
-    gateway::configured_gateway,
-    http::{client_for, describe_response, http_url, read_body},
+    Failure,
+    gateway::{GatewayArgs, GatewayUrl},
+    http::{Trust, client_for, describe_response, read_body},
     print_text, runtime,
 };
 
@@ -33,10 +32,7 @@ Exit codes:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Health {
     #[command(flatten)]
-    config: ConfigFile,
-    /// URL of the gateway. Default: the gateway of the configuration, on this machine.
-    #[arg(long, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
-    gateway: Option<Url>,
+    gateway: GatewayArgs,
     /// Check that the gateway can do its work, not only that it responds.
     #[arg(long)]
     ready: bool,
@@ -47,19 +43,14 @@ pub(super) struct Health {
 
 impl Health {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (gateway, is_configured) = match self.gateway {
-            Some(gateway) => (gateway, false),
-            None => (configured_gateway(&self.config.load(&Flags::default())?)?, true),
-        };
+        let GatewayUrl { url: gateway, is_configured } = self.gateway.url()?;
         let path = if self.ready { "readyz" } else { "healthz" };
         let url = format!("{}/{path}", gateway.as_str().trim_end_matches('/'));
         // The gateway of this machine is reached by IP address, which its certificate does not cover. Nothing secret
-        // is sent.
-        let client = client_for(&gateway)
-            .timeout(Duration::from_secs(self.timeout))
-            .tls_danger_accept_invalid_certs(is_configured)
-            .build()
-            .map_err(|error| Failure::Failed(describe_error(&error)))?;
+        // is sent, not even the token.
+        let trust = if is_configured { Trust::Anybody } else { self.gateway.trust() };
+        let client = client_for(&gateway, trust).map_err(Failure::Usage)?.timeout(Duration::from_secs(self.timeout));
+        let client = client.build().map_err(|error| Failure::Failed(describe_error(&error)))?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let result = runtime.block_on(async {
             let response = client.get(&url).send().await?;

@@ -1,6 +1,6 @@
 //! Shared parts of the commands that use HTTP: URLs, tokens, clients and descriptions of responses.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, path::Path, time::Duration};
 
 use chrono::Utc;
 use reqwest::{
@@ -9,7 +9,12 @@ use reqwest::{
     redirect::Policy,
 };
 use serde::Deserialize;
-use tidings::{http_client, retry::Backoff, text::line, web::Secret};
+use tidings::{
+    http_client::{self, tls_client_config},
+    retry::Backoff,
+    text::line,
+    web::Secret,
+};
 use url::{Host, Url};
 
 use super::output::cell;
@@ -41,13 +46,33 @@ pub(super) fn http_url(text: &str) -> Result<Url, String> {
     url.ok_or_else(|| "give an http or https URL, as in http://127.0.0.1:8395".to_owned())
 }
 
+/// How a command checks the certificate of a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trust<'a> {
+    /// Against the CA certificates of a PEM file, or those of the operating system.
+    Authorities(Option<&'a Path>),
+    /// Not at all, for requests that contain no secret.
+    Anybody,
+}
+
 /// Returns the builder of a client that sends requests only to `to`.
 ///
 /// The client follows no redirects. It uses the proxy of the environment except for loopback URLs, because a proxy
 /// would resolve these to another machine and would see the token.
-pub(super) fn client_for(to: &Url) -> ClientBuilder {
+///
+/// # Errors
+/// Fails if the CA certificates cannot be read.
+pub(super) fn client_for(to: &Url, trust: Trust<'_>) -> Result<ClientBuilder, String> {
     let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none()).user_agent(USER_AGENT);
-    if is_loopback(to) { client.no_proxy() } else { client }
+    let client = match trust {
+        Trust::Anybody => client.tls_danger_accept_invalid_certs(true),
+        // A file that was given is read even if nothing is encrypted, so that a wrong one is noticed.
+        Trust::Authorities(ca) if ca.is_some() || to.scheme() == "https" => {
+            client.tls_backend_preconfigured(tls_client_config(ca).map_err(|error| error.to_string())?)
+        }
+        Trust::Authorities(_) => client,
+    };
+    Ok(if is_loopback(to) { client.no_proxy() } else { client })
 }
 
 /// Returns whether the host of a URL is a loopback name or IP address.
@@ -115,6 +140,16 @@ pub(super) fn describe_response(status: StatusCode, body: &[u8]) -> String {
         Err(_) => line(String::from_utf8_lossy(body).trim(), MAX_SHOWN_CHARS).to_string(),
     };
     if shown.is_empty() { status.to_string() } else { format!("{status}: {shown}") }
+}
+
+/// Describes a response that denies access, and says which token is needed.
+pub(super) fn describe_denial(status: StatusCode, body: &[u8], has_token: bool, scope: &str) -> String {
+    let reason = match has_token {
+        true => describe_response(status, body),
+        // The problem document explains every way to authenticate, which a user of a command does not need.
+        false => format!("{status}: this request needs a token"),
+    };
+    format!("{}; give a token with the scope {scope} in TIDINGS_TOKEN", reason.trim_end_matches('.'))
 }
 
 /// Returns the backoff between the attempts of a command.

@@ -7,11 +7,15 @@ mod backup;
 mod bulk;
 mod check;
 mod columns;
+mod completions;
+mod config;
+mod config_file;
 mod convert;
 mod crawl;
 mod dataset_copies;
 mod dead_letters;
 mod definition;
+mod environment_file;
 mod file;
 mod files;
 mod gateway;
@@ -21,6 +25,7 @@ mod health;
 mod http;
 mod ingest;
 mod log_writer;
+mod man;
 mod migrate;
 mod nodes;
 mod output;
@@ -42,18 +47,13 @@ mod verify;
 
 use std::{path::PathBuf, process::ExitCode, sync::OnceLock};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
+use config_file::ConfigFile;
 use output::{Output, print, print_text, say};
 use tidings::{
-    config::{ConfigErrors, ConfigParts, Flags},
+    config::{ConfigErrors, ConfigParts},
     journal::store::StoreLocation,
 };
-
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  failed; standard error says why
-  2  wrong usage or configuration";
 
 const EXAMPLES: &str = "\
 Try it, in two terminals:
@@ -96,35 +96,15 @@ enum Command {
     Crawl(crawl::Crawl),
     SeedRegistry(seed_registry::SeedRegistry),
     Check(check::Check),
+    Config(config::Config),
     Health(health::Health),
     Token(token::Token),
     Backup(backup::Backup),
     Restore(restore::Restore),
     Migrate(migrate::Migrate),
     Verify(verify::Verify),
-}
-
-/// The option `--config`, shared by all commands that read the configuration.
-#[derive(Args)]
-struct ConfigFile {
-    /// Configuration file (TOML). Default: the file named by the environment variable TIDINGS_CONFIG. Without either,
-    /// only the built-in defaults and environment variables apply.
-    #[arg(long, value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
-}
-
-impl ConfigFile {
-    /// Merges the layers of the configuration. A command reads only the parts that it needs, because it may lack the secrets
-    /// of the others.
-    fn load(&self, flags: &Flags) -> Result<ConfigParts, Failure> {
-        Ok(ConfigParts::load(self.path().as_deref(), flags)?)
-    }
-
-    /// Returns the path of the configuration file, if there is one.
-    fn path(&self) -> Option<PathBuf> {
-        let from_environment = || std::env::var_os("TIDINGS_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        self.config.clone().or_else(from_environment)
-    }
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 /// Returns the folder of a journal for a command that works only on a folder.
@@ -193,12 +173,15 @@ pub(crate) fn run() -> ExitCode {
         Command::Crawl(crawl) => crawl.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Check(check) => check.run(),
+        Command::Config(config) => config.run(),
         Command::Health(health) => health.run(),
         Command::Token(token) => token.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::Migrate(migrate) => migrate.run(),
         Command::Verify(verify) => verify.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,6 +15,8 @@ pub(super) enum Output<'a> {
     Json(&'a str),
     /// A converted message, octet by octet, in whichever format was asked for.
     Message(&'a [u8]),
+    /// A file that the program contains or generates, octet by octet: it has no text of others.
+    Document(&'a [u8]),
 }
 
 impl Output<'_> {
@@ -27,7 +29,7 @@ impl Output<'_> {
         match self {
             Self::Text(result) => out.write_all(text::lines(result).as_bytes())?,
             Self::Json(result) => out.write_all(text::json(result).as_bytes())?,
-            Self::Message(result) => out.write_all(result)?,
+            Self::Message(result) | Self::Document(result) => out.write_all(result)?,
         }
         out.flush()
     }

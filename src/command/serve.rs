@@ -1,6 +1,7 @@
 //! `tidings serve`: runs the gateway.
 
 use std::{
+    error::Error,
     io::{self, IsTerminal},
     net::SocketAddr,
     path::PathBuf,
@@ -10,7 +11,7 @@ use std::{
 use clap::Args;
 use tidings::{
     app::ConfigSource,
-    config::{Config, ConfigErrors, ConfigParts, Fingerprint, Flags, LogConfig, LogFormat},
+    config::{Config, Fingerprint, Flags, LogConfig, LogFormat, listen_address},
 };
 use tracing_subscriber::{EnvFilter, filter::filter_fn, prelude::*};
 
@@ -45,7 +46,7 @@ pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigFile,
     /// Socket address to listen on, as in 127.0.0.1:8395; overrides the configuration.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// Folder of the journal; overrides the configuration.
     #[arg(long, value_name = "DIR")]
@@ -70,13 +71,13 @@ const UNFINISHED_WORK: Duration = Duration::from_millis(500);
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
-        let path = self.config.path();
-        let parts = ConfigParts::load(path.as_deref(), &flags)?;
+        let parts = self.config.load(&flags)?;
         let fingerprint = parts.fingerprint();
         let mut config = parts.all()?;
         config.begin_new_journal = self.new_journal;
         let set_filter = log_to_stderr(&config.log);
-        let layers = ConfigLayers { path, flags, log: config.log.clone(), grace: config.server.grace, set_filter };
+        let layers =
+            ConfigLayers { file: self.config, flags, log: config.log.clone(), grace: config.server.grace, set_filter };
         let stop = stop_signal(config.server.grace)
             .map_err(|error| Failure::Failed(format!("cannot start the thread that waits for signals: {error}")))?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -90,7 +91,7 @@ impl Serve {
 
 /// The layers of the configuration, which a reload reads again.
 struct ConfigLayers {
-    path: Option<PathBuf>,
+    file: ConfigFile,
     flags: Flags,
     /// Log of the process.
     log: LogConfig,
@@ -100,8 +101,8 @@ struct ConfigLayers {
 }
 
 impl ConfigSource for ConfigLayers {
-    fn load(&self) -> Result<(Config, Fingerprint), ConfigErrors> {
-        let parts = ConfigParts::load(self.path.as_deref(), &self.flags)?;
+    fn load(&self) -> Result<(Config, Fingerprint), Box<dyn Error + Send + Sync>> {
+        let parts = self.file.load(&self.flags)?;
         let fingerprint = parts.fingerprint();
         Ok((parts.all()?, fingerprint))
     }

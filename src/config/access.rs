@@ -77,16 +77,26 @@ pub(super) fn refuse_open(server: &ServerConfig, access: &Access) -> Result<(), 
     }
 }
 
+/// Minimum length of a random secret, in bytes.
+const MIN_SECRET: usize = 16;
+
 /// SHA-256 of a token. The error does not repeat the text, because it may be the token itself by mistake.
 struct Digest;
 
 impl TextType for Digest {
     type Value = SecretDigest;
+    const MAY_BE_SECRET: bool = true;
 
     fn parse(text: &str) -> Result<SecretDigest, String> {
-        let expected =
-            "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
-        SecretDigest::parse(text).ok_or_else(|| expected.to_owned())
+        let reason = match text {
+            // Only `tidings token` makes texts that begin so.
+            token if token.starts_with("tdg_") => {
+                "it is a token and not its SHA-256; make a new token with `tidings token`, because this one is now in a \
+                 file, and give the SHA-256 that it prints"
+            }
+            _ => "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them",
+        };
+        SecretDigest::parse(text).ok_or_else(|| reason.to_owned())
     }
 }
 
@@ -98,13 +108,17 @@ impl ValueType for Scopes {
 
     fn read(setting: &Setting) -> Result<Vec<Scope>, SettingErrors> {
         let texts = setting.read::<List<Text>>()?;
-        let scopes = texts.iter().map(|text| Scope::parse(text)).collect::<Option<Vec<_>>>();
-        let expected = "one of the scopes is not valid; there are publish:SOURCE, publish:*, read, admin";
-        match scopes {
-            Some(scopes) if scopes.is_empty() => Err(setting.invalid("it is empty; give at least one scope").into()),
-            Some(scopes) => Ok(scopes),
-            None => Err(setting.invalid(expected).into()),
+        let scope = |text: &String| {
+            // A longer text, or one with digits or an underscore, may be a secret.
+            let is_word = text.bytes().all(|byte| byte.is_ascii_lowercase() || b":*-".contains(&byte));
+            let shown = if is_word && text.len() < MIN_SECRET { format!(" {text:?}") } else { String::new() };
+            let unknown = || format!("there is no such scope{shown}; there are read, admin, publish:SOURCE, publish:*");
+            Scope::parse(text).ok_or_else(|| setting.invalid(unknown()))
+        };
+        if texts.is_empty() {
+            return Err(setting.invalid("it is empty; give at least one scope").into());
         }
+        Ok(texts.iter().map(scope).collect::<Result<_, _>>()?)
     }
 
     fn schema() -> Schema {

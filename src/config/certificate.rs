@@ -17,6 +17,7 @@ pub(super) fn ca_certificate(
             .at("ca")
             .invalid(format!("the connection is not encrypted; give a URL with {encrypted}, or leave ca out"))),
         Some(path) if path.is_empty() => Err(table.at("ca").invalid("it is empty; give the path of a file")),
-        path => Ok(path.map(Into::into)),
+        // Absolute, so that messages identify the file whatever the working directory is.
+        path => Ok(path.map(|path| std::path::absolute(&path).unwrap_or_else(|_| path.into()))),
     }
 }

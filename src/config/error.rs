@@ -27,7 +27,7 @@ pub enum ConfigError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// The settings of a source are not valid for its dialect.
-    #[error("{key} is wrong for the dialect {dialect}: {reason}")]
+    #[error("{key} {origin} is wrong for the dialect {dialect}: {reason}")]
     DialectSettings {
         /// Path of the settings.
         key: String,
@@ -95,7 +95,10 @@ impl fmt::Display for ConfigErrors {
                 None => write!(f, "\n  {error}"),
             });
         };
-        error.fmt(f)
+        match error.line() {
+            Some(line) => write!(f, "line {line}: {error}"),
+            None => error.fmt(f),
+        }
     }
 }
 

@@ -43,8 +43,13 @@ impl Layers {
             ConfigError::Syntax { path, reason: format!("line {line}, column {}: {reason}", column + 1) }
         };
         let parsed = DeTable::parse(text).map_err(|error| {
-            let reason = error.message().lines().map(str::trim).collect::<Vec<_>>().join(": ");
-            syntax(error.span().unwrap_or_default().start, &reason)
+            let mut reason = error.message().lines().map(str::trim).collect::<Vec<_>>().join(": ");
+            let span = error.span().unwrap_or_default();
+            if reason == "duplicate key" {
+                let name = text.get(span.clone()).unwrap_or_default().trim();
+                reason = format!("{name:?} is given twice; join the two tables or settings");
+            }
+            syntax(span.start, &reason)
         })?;
         let origin = |offset| match path {
             Some(path) => Origin::File { path: path.to_owned(), line: line_of(text, offset) },

@@ -61,3 +61,4 @@ pub use parts::{Config, ConfigParts};
 pub use server::{DeliveryTable, PublicUrl, ServerConfig, TlsFiles};
 pub use source::{SourceConfig, unknown_dialect};
 pub use transport::{Connection, Transport};
+pub use value::listen_address;

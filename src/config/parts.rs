@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, ffi::OsString, fs, path::Path, sync::Arc};
 
 use super::{
-    access::{self, AccessTable},
+    access::{self, AccessTable, TokenTable},
     dbus::DbusConfig,
     error::{ConfigError, ConfigErrors},
     files::{self, FilesConfig, FilesTable},
@@ -29,7 +29,7 @@ use crate::{
     http_client::AllowList,
     journal::store::StoreLocation,
     model::{SourceName, SubscriptionName},
-    settings::{Any, Flag, Setting, settings},
+    settings::{Any, Flag, Setting, Shape, ShownSetting, Table, settings},
     web::Access,
 };
 
@@ -132,16 +132,11 @@ settings! {
 }
 
 impl ConfigParts {
-    /// Merges the defaults, `file`, the environment and `flags`.
+    /// Merges the defaults, `file`, `environment` and `flags`.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or a setting of a table without secrets is unknown, missing or wrong.
-    pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, ConfigErrors> {
-        Self::load_with(file, std::env::vars_os(), flags)
-    }
-
-    /// Merges the layers with the given environment.
-    pub(super) fn load_with(
+    pub fn load_with(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         flags: &Flags,
@@ -197,6 +192,12 @@ impl ConfigParts {
     #[must_use]
     pub fn allowed_targets(&self) -> &AllowList {
         &self.tables.delivery.allow
+    }
+
+    /// Returns all values of the merged layers with their origins, and without secrets. No secret is resolved.
+    #[must_use]
+    pub fn shown(&self) -> Vec<ShownSetting> {
+        self.root.shown(&[Tables::KEYS], &shape)
     }
 
     /// Reads the location of the journal, with the password of a database.
@@ -317,5 +318,17 @@ impl ConfigParts {
             sources,
             subscriptions,
         })
+    }
+}
+
+/// Returns what a value contains whose declaration does not say it: sources, subscriptions and tokens, by their names.
+fn shape(setting: &Setting) -> Shape {
+    match setting.path()[..] {
+        // The settings of a dialect have no secrets.
+        ["sources", _, "settings"] => Shape::Plain,
+        ["sources", _] => Shape::Table(source::declared_keys(setting)),
+        ["subscriptions", _] => Shape::Table(subscription::declared_keys(setting)),
+        ["access", "tokens", _] => Shape::Table(vec![TokenTable::KEYS]),
+        _ => Shape::Secret,
     }
 }

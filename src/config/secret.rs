@@ -58,6 +58,8 @@ fn from_file(path: &str) -> Result<String, String> {
     match read {
         Ok(_) if text.len() as u64 > LONGEST => Err(format!("its file is larger than {LONGEST} bytes")),
         Ok(_) => Ok(text),
+        // A text that is no absolute path may be the secret itself by mistake.
+        Err(error) if path.starts_with('/') => Err(format!("cannot read the file {path}: {error}")),
         Err(error) => Err(format!("cannot read its file: {error}")),
     }
 }

@@ -6,12 +6,12 @@ use super::{
     error::{ConfigError, ConfigErrors},
     http::{self, MessageRate},
     repository::{self, RepositoryTable, SourceDialect},
-    transport::{Connection, Transport},
+    transport::{Connection, Transport, TransportKind},
     transports::{self, TRANSPORTS, TransportName},
     value::Time,
 };
 use crate::{
-    format::{DialectKind, Limits},
+    format::{DIALECTS, DialectKind, Limits},
     harvest::announcements::AnnouncementSettings,
     http_client::{OutboundPolicy, OutboundUrl},
     lookup::{Mode, RepositorySettings},
@@ -105,6 +105,12 @@ settings! {
 /// Specifications of the settings that every source has.
 pub(super) const COMMON: &[Key] = SourceTable::KEYS;
 
+/// Returns the declared keys of a source with this transport.
+pub(super) fn declared_keys(table: &Setting) -> Vec<&'static [Key]> {
+    let transport = table.get::<TransportName>("transport").ok().flatten();
+    transport.map_or(&[][..], |transport| transport.keys).iter().copied().chain([COMMON]).collect()
+}
+
 /// Checks names, types and ranges in the table of a source, without its secrets, and returns the settings that every source
 /// has.
 fn shape(name: &str, table: &Setting) -> Result<(SourceName, SourceTable), SettingErrors> {
@@ -118,6 +124,9 @@ fn shape(name: &str, table: &Setting) -> Result<(SourceName, SourceTable), Setti
     let mut errors = table.unknown_keys(&known)?;
     // Without a transport, the other settings cannot be judged.
     let transport = table.get::<TransportName>("transport")?;
+    for error in &mut errors {
+        explain_unknown(error, table, transport);
+    }
     if transport.is_none() && errors.is_empty() {
         return Err(table.at("transport").missing().into());
     }
@@ -132,6 +141,24 @@ fn shape(name: &str, table: &Setting) -> Result<(SourceName, SourceTable), Setti
         }
     }
     Err(SettingErrors(errors))
+}
+
+/// Improves the error about an unknown key. A setting of the dialect belongs into `settings`; otherwise the settings of other
+/// transports are no help.
+fn explain_unknown(error: &mut SettingError, table: &Setting, transport: Option<&TransportKind>) {
+    let SettingError::Unknown { key, known, .. } = error else { return };
+    let name = key.rsplit('.').next().unwrap_or_default();
+    let dialect = table.get::<Text>("dialect").ok().flatten();
+    let dialect = DIALECTS.iter().find(|kind| Some(kind.name) == dialect.as_deref());
+    if dialect.is_some_and(|dialect| dialect.sample(name).is_some()) {
+        let reason =
+            format!("{name} is a setting of the dialect; move it to {}", table.at("settings").path().join("."));
+        *error = table.at(name).invalid(reason);
+    } else if let Some(transport) = transport
+        && nearest_name(name, known.iter().copied()).is_none()
+    {
+        *known = COMMON.iter().chain(transport.keys()).map(|key| key.name).collect();
+    }
 }
 
 /// Checks names, types and ranges in the table of a source, without its secrets.
@@ -163,7 +190,7 @@ pub(super) fn read(
         key: format!("sources.{name}.settings"),
         origin: table.at("settings").origin(),
         dialect: dialect.name,
-        reason: error.to_string(),
+        reason: with_example(error.to_string(), dialect),
     })?;
     let described = SourceDialect { kind: dialect, settings: &settings };
     let announcements = announcements(&name, table, harvest, allow, described)?;
@@ -192,6 +219,14 @@ pub(super) fn read(
         announcements,
     };
     Ok(Some((name, source)))
+}
+
+/// Adds an example to the error about a setting of the dialect that is missing.
+fn with_example(reason: String, dialect: &DialectKind) -> String {
+    match reason.strip_suffix(" is missing").and_then(|name| Some((name, dialect.sample(name)?))) {
+        Some((name, sample)) => format!("{reason}; add it, as in {name} = {sample}"),
+        None => reason,
+    }
 }
 
 /// Refuses a source whose connection would need the same name at the same broker as that of an earlier source, because

@@ -5,11 +5,11 @@ use std::{ffi::OsString, sync::Arc};
 
 use super::{error::ConfigErrors, source_names::refuse_unknown_sources};
 use crate::{
-    delivery::{Definition, DefinitionContext},
+    delivery::{COMMON_KEYS, DELIVERIES, Definition, DefinitionContext},
     http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
-    settings::Setting,
+    settings::{Key, Setting, Text},
 };
 
 /// Reads a subscription. `sources` contains the names of all configured sources, including disabled ones.
@@ -28,4 +28,11 @@ pub(super) fn read(
         Definition::read(table.json(), &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;
     refuse_unknown_sources(&definition.filter.sources, sources, &table.at("filter.sources"))?;
     Ok((name, Arc::new(definition)))
+}
+
+/// Returns the declared keys of a subscription with this delivery.
+pub(super) fn declared_keys(table: &Setting) -> Vec<&'static [Key]> {
+    let name = table.get::<Text>("delivery").ok().flatten();
+    let delivery = DELIVERIES.iter().find(|kind| Some(kind.name) == name.as_deref());
+    delivery.map(|delivery| delivery.settings).into_iter().chain([COMMON_KEYS]).collect()
 }

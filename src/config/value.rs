@@ -22,11 +22,28 @@ pub struct ListenAddress;
 
 impl TextType for ListenAddress {
     type Value = SocketAddr;
+    const EXPECTED: &'static str = "an IP address and a port, as in \"127.0.0.1:8395\"";
 
     fn parse(text: &str) -> Result<SocketAddr, String> {
-        let expected = "give an IP address and a port, as in 127.0.0.1:8395 or [::1]:8395";
-        text.parse().map_err(|_| format!("it is {text:?}; {expected}"))
+        listen_address(text).map_err(|reason| format!("it is {text:?}; {reason}"))
     }
+}
+
+/// Parses a socket address to listen on. The error says what to give instead.
+///
+/// # Errors
+/// Fails if the text is no IP address with a port.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let is_address = |address: &str| format!("{address}:0").parse::<SocketAddr>().is_ok();
+        let is_large = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        match text.rsplit_once(':') {
+            Some((address, port)) if is_address(address) && is_large(port) => {
+                "the port is a number from 1 to 65535, or 0 for a free port".to_owned()
+            }
+            _ => "give an IP address and a port, as in 127.0.0.1:8395 or [::1]:8395".to_owned(),
+        }
+    })
 }
 
 /// A name of this gateway.
@@ -55,14 +72,17 @@ impl TextType for Folder {
     }
 }
 
-/// The path of a file.
+/// The path of a file. It is made absolute, as that of a [`Folder`].
 pub struct FilePath;
 
 impl TextType for FilePath {
     type Value = PathBuf;
 
     fn parse(text: &str) -> Result<PathBuf, String> {
-        if text.is_empty() { Err("it is empty; give the path of a file".to_owned()) } else { Ok(text.into()) }
+        if text.is_empty() {
+            return Err("it is empty; give the path of a file".to_owned());
+        }
+        std::path::absolute(text).map_err(|error| error.to_string())
     }
 }
 
@@ -114,10 +134,11 @@ pub(super) struct Time;
 
 impl TextType for Time {
     type Value = Duration;
+    const EXPECTED: &'static str = "a time with a unit, as in \"1h\"";
 
     fn parse(text: &str) -> Result<Duration, String> {
-        let expected = "a time of 1s to 366d, such as \"90s\", \"15m\", \"1h\" or \"30d\"";
-        parse_time(text).ok_or_else(|| format!("invalid value: string {text:?}, expected {expected}"))
+        let expected = "give a time of 1s to 366d with its unit, such as \"90s\", \"15m\", \"1h\" or \"30d\"";
+        parse_time(text).ok_or_else(|| format!("it is {text:?}; {expected}"))
     }
 }
 
@@ -171,7 +192,21 @@ impl ValueType for RunHours {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, parse_time};
+    use super::{Duration, listen_address, parse_time};
+
+    #[test]
+    fn wrong_addresses_say_what_to_give() {
+        for (text, reason) in [
+            ("127.0.0.1:99999", "the port is a number from 1 to 65535"),
+            ("[::1]:65536", "the port is a number from 1 to 65535"),
+            ("8395", "give an IP address and a port"),
+            ("127.0.0.1:", "give an IP address and a port"),
+            ("localhost:8395", "give an IP address and a port"),
+        ] {
+            assert!(listen_address(text).unwrap_err().starts_with(reason), "{text}");
+        }
+        assert!(listen_address("[::1]:0").is_ok());
+    }
 
     #[test]
     fn times_have_units_and_bounds() {

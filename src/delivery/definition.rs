@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use utoipa::openapi::Schema;
 
@@ -183,6 +184,7 @@ impl Definition {
             return Err(InvalidDefinition::new("", "give an object with the keys of a subscription"));
         }
         let table = Setting::definition(definition);
+        refuse_unknown_condition(&table)?;
         let CommonTable { delivery, format, filter, start, dead_letters } = CommonTable::read_part(&table)?;
         let known: Vec<_> = Self::KEYS.into_iter().chain(delivery.settings.iter().map(|key| key.name)).collect();
         if let Some(unknown) = table.unknown_keys(&known)?.into_iter().next() {
@@ -212,6 +214,12 @@ impl Definition {
         Ok(Self { filter, format, start, dead_letters, delivery, config })
     }
 
+    /// Connects to the receiver under a name, and checks what it can without sending or changing anything. `None` if
+    /// connecting to such a receiver says nothing.
+    pub fn probe<'s>(&'s self, name: &'s str) -> Option<BoxFuture<'s, Result<(), String>>> {
+        self.config.probe(name)
+    }
+
     /// Returns the definition with defaults filled in and secrets removed.
     #[must_use]
     pub fn redacted(&self) -> Map<String, Value> {
@@ -223,6 +231,23 @@ impl Definition {
         json.insert("dead_letters".to_owned(), self.dead_letters.into());
         json.extend(self.config.redacted());
         json
+    }
+}
+
+/// Conditions of the filter of a subscription: those of [`Filter`] without `since`, which a subscription refuses.
+const CONDITIONS: [&str; 8] =
+    ["sources", "objects", "parents", "types", "changes", "media_types", "states", "visibility"];
+
+/// Refuses a condition that does not exist, before the filter is read: its own error would offer `since`, too.
+fn refuse_unknown_condition(table: &Setting) -> Result<(), InvalidDefinition> {
+    let Ok(entries) = table.entry("filter").and_then(|filter| filter.entries()) else { return Ok(()) };
+    let is_unknown = |name: &str| name != "since" && !CONDITIONS.contains(&name);
+    match entries.iter().find(|(name, _)| is_unknown(name)) {
+        Some((name, _)) => {
+            let reason = format!("there is no setting {name:?}; {}", advice(name, &CONDITIONS));
+            Err(InvalidDefinition::new(format!("filter.{name}"), reason))
+        }
+        None => Ok(()),
     }
 }
 

@@ -86,6 +86,12 @@ pub trait DeliveryConfig: Send + Sync {
         None
     }
 
+    /// Connects to the receiver under a name, and checks what it can without sending or changing anything. `None` if
+    /// connecting says nothing. The error has the words of [`Delivery::connect`].
+    fn probe<'s>(&'s self, _name: &'s str) -> Option<BoxFuture<'s, Result<(), String>>> {
+        None
+    }
+
     /// Returns the settings with defaults filled in and secrets removed.
     fn redacted(&self) -> Map<String, Value>;
 }

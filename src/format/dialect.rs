@@ -110,6 +110,15 @@ pub struct DialectKind {
     pub build: fn(Value, Limits) -> Result<Box<dyn Dialect>, InvalidSettings>,
 }
 
+impl DialectKind {
+    /// Returns a sample value of a setting, as JSON; `None` if no sample has the setting.
+    #[must_use]
+    pub fn sample(&self, setting: &str) -> Option<Value> {
+        let samples = self.sample_settings.iter().filter_map(|sample| serde_json::from_str(sample).ok());
+        samples.filter_map(|mut sample: serde_json::Map<_, _>| sample.remove(setting)).next()
+    }
+}
+
 /// Kind of repository that sends a dialect's messages.
 #[derive(Clone, Copy, Debug)]
 pub struct RepositoryKind {

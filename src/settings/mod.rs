@@ -9,6 +9,7 @@ mod error;
 mod origin;
 mod schema;
 mod setting;
+mod shown;
 mod table;
 mod value;
 
@@ -16,6 +17,7 @@ pub use error::{SettingError, SettingErrors};
 pub use origin::{Origin, Origins};
 pub use schema::{object_schema, string_schema};
 pub use setting::Setting;
+pub use shown::{Content, Shape, ShownSetting};
 pub(crate) use table::settings;
 pub use table::{Key, Reader, Table, joined, names};
 pub use value::{Any, Choice, Choose, Flag, List, Seconds, SecretText, Structure, Text, TextType, ValueType, Whole};

@@ -147,6 +147,17 @@ impl Setting {
         !self.value.is_null()
     }
 
+    /// Returns the value as it is given.
+    pub(super) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Returns the names in the path of the key.
+    #[must_use]
+    pub fn path(&self) -> Vec<&str> {
+        self.key.split('.').collect()
+    }
+
     /// Returns whether the value is a table.
     #[must_use]
     pub fn is_table(&self) -> bool {
@@ -192,15 +203,15 @@ impl Setting {
         self.value.as_bool().or_else(|| self.parsed()).ok_or_else(|| self.type_error("true or false"))
     }
 
-    /// Returns the value as a whole number.
-    pub(super) fn whole_number(&self) -> Result<u64, SettingError> {
-        self.value.as_u64().or_else(|| self.parsed()).ok_or_else(|| self.type_error("a whole number"))
+    /// Returns the value as a whole number. `expected` is what to give otherwise.
+    pub(super) fn whole_number(&self, expected: &str) -> Result<u64, SettingError> {
+        self.value.as_u64().or_else(|| self.parsed()).ok_or_else(|| self.type_error(expected))
     }
 
-    /// Returns the value as a text.
-    pub(super) fn text(&self) -> Result<String, SettingError> {
+    /// Returns the value as a text. `expected` is what to give otherwise.
+    pub(super) fn text(&self, expected: &str) -> Result<String, SettingError> {
         let text = self.value.as_str().map(ToOwned::to_owned);
-        text.ok_or_else(|| self.type_error("text in quotation marks"))
+        text.ok_or_else(|| self.type_error(expected))
     }
 
     /// Returns the elements of a list. An environment variable separates them with commas.

@@ -2,7 +2,7 @@
 
 use utoipa::openapi::Schema;
 
-use super::{Setting, SettingError, SettingErrors, ValueType};
+use super::{Content, Setting, SettingError, SettingErrors, ValueType};
 
 /// Specification of a key.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,8 @@ pub struct Key {
     pub(crate) lines: &'static [&'static str],
     /// Whether the table must contain the key.
     pub required: bool,
+    /// What the value contains.
+    pub(crate) content: Content,
     /// Returns the JSON schema of the value, without the sentence.
     pub(crate) schema: fn() -> Schema,
     /// Checks the value alone.
@@ -152,6 +154,7 @@ macro_rules! settings {
                 name: $crate::settings::settings!(@name $member $($key)?),
                 lines: &[$($about),+],
                 required: $crate::settings::settings!(@required $type $(, $default)?),
+                content: <$type as $crate::settings::ValueType>::CONTENT,
                 schema: <$type as $crate::settings::ValueType>::schema,
                 check: |setting| <$type as $crate::settings::ValueType>::read(setting).map(drop),
             }),*];
@@ -171,6 +174,8 @@ macro_rules! settings {
 
         impl $crate::settings::ValueType for $Table {
             type Value = Self;
+            const CONTENT: $crate::settings::Content =
+                $crate::settings::Content::Table(<Self as $crate::settings::Table>::KEYS);
 
             fn read(setting: &$crate::settings::Setting) -> Result<Self, $crate::settings::SettingErrors> {
                 <Self as $crate::settings::Table>::read_table(setting)
@@ -243,7 +248,7 @@ mod tests {
         let errors = read(json!({ "number": 10, "time_seconds": "x", "inner": {} })).err().unwrap();
         let expected = [
             "the setting number in the defaults is wrong: it is 10; give a whole number from 1 to 9",
-            "the setting time_seconds in the defaults is wrong: it is \"x\"; give a whole number",
+            "the setting time_seconds in the defaults is wrong: it is \"x\"; give a whole number from 1 to 60",
             "the setting list is missing; add it to []",
             "the setting inner.needed is missing; add it to [inner]",
         ];

@@ -11,8 +11,11 @@ use utoipa::{
     },
 };
 
-use super::{Setting, SettingError, SettingErrors, string_schema};
+use super::{Content, Setting, SettingError, SettingErrors, string_schema};
 use crate::{named::NamedValue, suggestion::advice};
+
+/// What to give for a text, in an error message.
+const TEXT: &str = "text in quotation marks";
 
 /// Type of the value of a setting.
 pub trait ValueType {
@@ -21,6 +24,9 @@ pub trait ValueType {
 
     /// Whether a table can be without such a key.
     const OPTIONAL: bool = false;
+
+    /// What the value contains.
+    const CONTENT: Content = Content::Plain;
 
     /// Reads a setting that is given.
     ///
@@ -46,6 +52,7 @@ pub trait ValueType {
 impl<T: ValueType> ValueType for Option<T> {
     type Value = Option<T::Value>;
     const OPTIONAL: bool = true;
+    const CONTENT: Content = T::CONTENT;
 
     fn read(setting: &Setting) -> Result<Self::Value, SettingErrors> {
         if setting.is_given() { T::read(setting).map(Some) } else { Ok(None) }
@@ -82,9 +89,10 @@ impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64> ValueType for Whole<N, MIN
     type Value = N;
 
     fn read(setting: &Setting) -> Result<N, SettingErrors> {
-        let number = setting.whole_number()?;
+        let expected = format!("a whole number from {MIN} to {MAX}");
+        let number = setting.whole_number(&expected)?;
         let in_range = (MIN..=MAX).contains(&number).then(|| N::try_from(number).ok()).flatten();
-        let reason = || format!("it is {number}; give a whole number from {MIN} to {MAX}");
+        let reason = || format!("it is {number}; give {expected}");
         in_range.ok_or_else(|| setting.invalid(reason()).into())
     }
 
@@ -117,7 +125,7 @@ impl<T: DeserializeOwned> ValueType for Text<T> {
     type Value = T;
 
     fn read(setting: &Setting) -> Result<T, SettingErrors> {
-        let text = IntoDeserializer::<value::Error>::into_deserializer(setting.text()?);
+        let text = IntoDeserializer::<value::Error>::into_deserializer(setting.text(TEXT)?);
         T::deserialize(text).map_err(|error| setting.invalid(error.to_string()).into())
     }
 
@@ -131,6 +139,12 @@ pub trait TextType {
     /// What the text is parsed to.
     type Value;
 
+    /// Whether the text may be a secret, intended or by mistake.
+    const MAY_BE_SECRET: bool = false;
+
+    /// What to give instead of a value that is no text, in an error message.
+    const EXPECTED: &'static str = TEXT;
+
     /// Parses the text. The error says what is wrong with it; it contains no secret.
     ///
     /// # Errors
@@ -140,9 +154,10 @@ pub trait TextType {
 
 impl<T: TextType> ValueType for T {
     type Value = T::Value;
+    const CONTENT: Content = if T::MAY_BE_SECRET { Content::Secret } else { Content::Plain };
 
     fn read(setting: &Setting) -> Result<Self::Value, SettingErrors> {
-        T::parse(&setting.text()?).map_err(|reason| setting.invalid(reason).into())
+        T::parse(&setting.text(T::EXPECTED)?).map_err(|reason| setting.invalid(reason).into())
     }
 
     fn schema() -> Schema {
@@ -155,6 +170,7 @@ pub struct List<T>(PhantomData<T>);
 
 impl<T: ValueType> ValueType for List<T> {
     type Value = Vec<T::Value>;
+    const CONTENT: Content = T::CONTENT;
 
     fn read(setting: &Setting) -> Result<Self::Value, SettingErrors> {
         setting.elements()?.iter().map(T::read).collect()
@@ -184,7 +200,7 @@ impl<T: Choose> ValueType for Choice<T> {
     type Value = T;
 
     fn read(setting: &Setting) -> Result<T, SettingErrors> {
-        let name = setting.text()?;
+        let name = setting.text(TEXT)?;
         let found = T::all().iter().copied().find(|value| value.name() == name);
         let known = || T::all().iter().map(|value| value.name()).collect::<Vec<_>>();
         found.ok_or_else(|| setting.invalid(T::unknown(&name, &known())).into())
@@ -202,6 +218,7 @@ pub struct SecretText;
 
 impl ValueType for SecretText {
     type Value = Setting;
+    const CONTENT: Content = Content::Secret;
 
     fn read(setting: &Setting) -> Result<Setting, SettingErrors> {
         Ok(setting.clone().secret())
@@ -221,6 +238,7 @@ pub struct Any;
 
 impl ValueType for Any {
     type Value = Setting;
+    const CONTENT: Content = Content::Undeclared;
 
     fn read(setting: &Setting) -> Result<Setting, SettingErrors> {
         Ok(setting.clone())

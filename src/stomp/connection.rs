@@ -88,6 +88,19 @@ impl StompSettings {
         Ok((reader, writer))
     }
 
+    /// Connects with the user and the password, and disconnects. It subscribes to nothing, because a subscription takes
+    /// messages, and uses no client id, which belongs to the gateway.
+    ///
+    /// # Errors
+    /// Fails if the connection is refused or times out.
+    pub async fn probe(&self) -> Result<(), StompError> {
+        let settings = Self { client_id: None, ..self.clone() };
+        let connecting = settings.connect(READ);
+        let (mut reader, writer) = with_timeout(CONNECT, "open the connection", connecting).await?;
+        writer.close(&mut reader).await;
+        Ok(())
+    }
+
     async fn connect(&self, max_body_bytes: usize) -> Result<(Reader, Writer), StompError> {
         let (reading, mut writing, guard) = socket::open(self).await?;
         let (address, password) = (&self.address, self.address.password());

@@ -11,7 +11,7 @@ static SCHEMES: Schemes = Schemes {
     encrypted: &["stomp+ssl", "stomps"],
     port: 61613,
     encrypted_port: 61614,
-    neither: "is none of stomp, stomp+ssl and stomps",
+    neither: "is none of stomp, stomp+ssl and stomps (tcp://…:61616 is OpenWire; ActiveMQ speaks STOMP at port 61613)",
 };
 
 /// Settings of a destination.
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn invalid_url_is_refused_without_being_repeated() {
         for (text, reason) in [
-            ("http://me:hush@h", "it is none of stomp, stomp+ssl and stomps; "),
+            ("http://me:hush@h", "it is none of stomp, stomp+ssl and stomps ("),
             ("stomp://me:hu%0ash@h", "it has a control character where it is percent-encoded; "),
             ("stomp://hush@h", "it has a user without a password; "),
         ] {

@@ -54,5 +54,5 @@ pub use secret::{Secret, SecretDigest};
 pub use site::{HostName, OwnSite};
 pub use spool::{MAX_IN_MEMORY, RenderPermit, Spool, SpoolWriter, spool_problem};
 pub use telemetry::{REQUEST_SECONDS, REQUESTS};
-pub use tls::{Tls, TlsError};
+pub use tls::{EXPIRES_SOON, Tls, TlsError};
 pub use tls_errors::plain_tls_error;

@@ -1,7 +1,7 @@
 //! The survey: the one place that finds problems, from the states that the parts of the gateway publish. It waits for
 //! nothing, and asks neither a disk nor a database.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::{
     StatusParts,
@@ -17,10 +17,8 @@ use crate::{
     journal::subscriptions::MadeBy,
     model::Timestamp,
     text,
+    web::EXPIRES_SOON,
 };
-
-/// Time before the end of a certificate or token at which it is a problem.
-const EXPIRES_SOON: TimeDelta = TimeDelta::days(14);
 
 /// Number of changes that a node does not know yet at which it is late. A busy node renews its lease after hundreds.
 const LATE_CHANGES: u64 = 10_000;

@@ -15,7 +15,7 @@ use std::{
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tidings::web::Secret;
+use tidings::{http_client::describe_error, model::SourceName};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -27,13 +27,15 @@ use self::{
 use super::{
     Failure,
     file::{self, MessageFiles},
-    http::{header_map, http_url, token, with_token},
+    gateway::GatewayArgs,
+    http::{client_for, header_map, http_url},
     print_text, runtime, say,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   tidings replay message.xml --to http://127.0.0.1:8395/hooks/fedora3
+  tidings replay message.xml --to fedora3
   tidings replay archive/2026 --to https://tidings.example.org/hooks/fedora --concurrency 8
   TIDINGS_TOKEN=tdg_… tidings replay events --to https://tidings.example.org/hooks/fedora
 
@@ -46,7 +48,7 @@ are sent as headers.
 
 Errors: connection errors and the statuses 5xx, 408, 425 and 429 are retried, after an increasing pause or after the \
 Retry-After of the hook (at most a minute). Errors that every message would meet end the replay: 401, 403, 404, 405, 410, \
-a redirect, or a failed TLS handshake.
+a redirect, a failed TLS handshake, or no connection after the last retry.
 
 The last line on standard output is the summary:
   posted 12: 9 accepted, 1 duplicate, 1 unchanged, 1 refused, 0 failed
@@ -64,9 +66,11 @@ pub(super) struct Replay {
     /// Files, or folders whose files that end in .xml, .json, .jsonld or .bin are posted, sorted by path.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// URL of the hook.
-    #[arg(long, value_name = "URL", value_parser = http_url)]
-    to: Url,
+    #[command(flatten)]
+    gateway: GatewayArgs,
+    /// URL of the hook, or the name of a source of the gateway.
+    #[arg(long, value_name = "URL|SOURCE", value_parser = hook)]
+    to: Hook,
     /// Maximum number of retries of a message.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     retries: u32,
@@ -76,13 +80,27 @@ pub(super) struct Replay {
     /// Maximum time of one attempt, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Header to send with every message; may be given several times.
+    /// Header to send with every message; may be given several times. An `Authorization` replaces the token.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = file::header)]
     headers: Vec<(String, String)>,
-    /// Token to send, unless `--header` sets Authorization. Prefer the environment variable, because other users of
-    /// this machine can see command-line arguments.
-    #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
-    token: Option<Secret>,
+}
+
+/// The hook that messages are posted to.
+#[derive(Clone, Debug)]
+enum Hook {
+    /// A hook at any gateway.
+    Url(Url),
+    /// The hook of a source at the gateway of the command.
+    Source(SourceName),
+}
+
+fn hook(text: &str) -> Result<Hook, String> {
+    match SourceName::parse(text) {
+        Ok(name) => Ok(Hook::Source(name)),
+        Err(_) => {
+            http_url(text).map(Hook::Url).map_err(|error| format!("{error}/hooks/fedora3, or the name of a source"))
+        }
+    }
 }
 
 impl Replay {
@@ -95,9 +113,18 @@ impl Replay {
         let total = files.len();
         let stop = CancellationToken::new();
         let timeout = Duration::from_secs(self.timeout);
-        let headers = header_map(&self.headers).and_then(|headers| with_token(headers, self.token.as_ref()));
-        let headers = headers.map_err(Failure::Usage)?;
-        let poster = Poster::new(self.to, headers, self.retries, timeout, stop.clone()).map_err(Failure::Usage)?;
+        let headers = self.gateway.with_token(header_map(&self.headers).map_err(Failure::Usage)?)?;
+        let to = match self.to {
+            Hook::Url(url) => url,
+            Hook::Source(name) => {
+                let mut url = self.gateway.url()?.url;
+                url.set_path(&format!("{}/hooks/{name}", url.path().trim_end_matches('/')));
+                url
+            }
+        };
+        let client = client_for(&to, self.gateway.trust()).map_err(Failure::Usage)?.timeout(timeout);
+        let client = client.build().map_err(|error| Failure::Usage(describe_error(&error)))?;
+        let poster = Poster::new(client, to, headers, self.retries, stop.clone());
         let in_flight = usize::from(self.concurrency);
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let tally = runtime.block_on(post_all(Arc::new(poster), files, in_flight, stop));

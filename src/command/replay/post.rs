@@ -5,7 +5,7 @@ use std::{error::Error, io, path::Path, time::Duration};
 use bytes::Bytes;
 use reqwest::{
     Client, Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
 use serde::Deserialize;
 use tidings::http_client::{describe_error, is_transient};
@@ -14,7 +14,7 @@ use url::Url;
 
 use super::super::{
     file,
-    http::{backoff, client_for, describe_response, header_map, read_body, retry_after},
+    http::{backoff, describe_denial, describe_response, header_map, read_body, retry_after},
 };
 
 /// Outcome of posting one message.
@@ -57,23 +57,18 @@ pub(super) struct Poster {
 /// Result of one attempt.
 enum Attempt {
     Final(PostOutcome),
-    Retry { reason: String, after: Option<Duration> },
+    /// `is_unreachable`: there was no connection, so no other message arrives either.
+    Retry {
+        reason: String,
+        after: Option<Duration>,
+        is_unreachable: bool,
+    },
 }
 
 impl Poster {
-    /// Builds the HTTP client.
-    ///
-    /// # Errors
-    /// Fails if the certificates of the system cannot be loaded.
-    pub(super) fn new(
-        to: Url,
-        headers: HeaderMap,
-        retries: u32,
-        timeout: Duration,
-        stop: CancellationToken,
-    ) -> Result<Self, String> {
-        let client = client_for(&to).timeout(timeout).build().map_err(|error| describe_error(&error))?;
-        Ok(Self { client, to, headers, retries, stop })
+    /// Makes the poster of messages to a hook with an HTTP client for it.
+    pub(super) fn new(client: Client, to: Url, headers: HeaderMap, retries: u32, stop: CancellationToken) -> Self {
+        Self { client, to, headers, retries, stop }
     }
 
     /// Posts the message in this file. Transient errors are retried, up to the configured number of times.
@@ -84,12 +79,16 @@ impl Poster {
         };
         let mut backoff = backoff();
         loop {
-            let (reason, after) = match self.post_once(&headers, &body).await {
+            let (reason, after, is_unreachable) = match self.post_once(&headers, &body).await {
                 Attempt::Final(outcome) => return outcome,
-                Attempt::Retry { reason, after } => (reason, after),
+                Attempt::Retry { reason, after, is_unreachable } => (reason, after, is_unreachable),
             };
             if backoff.failures() == self.retries {
-                return PostOutcome::Failed(format!("{reason} ({} tries)", self.retries + 1));
+                let reason = format!("{reason} ({} tries)", self.retries + 1);
+                return match is_unreachable {
+                    true => PostOutcome::HookUnusable(reason),
+                    false => PostOutcome::Failed(reason),
+                };
             }
             let wait = backoff.next_wait();
             tokio::select! {
@@ -112,10 +111,48 @@ impl Poster {
     async fn post_once(&self, headers: &HeaderMap, body: &Bytes) -> Attempt {
         let request = self.client.post(self.to.clone()).headers(headers.clone()).body(body.clone());
         match request.send().await {
-            Ok(response) => classify(response).await,
+            Ok(response) => self.classify(response).await,
             Err(error) if is_tls_error(&error) => Attempt::Final(PostOutcome::HookUnusable(describe_error(&error))),
-            Err(error) => Attempt::Retry { reason: describe_error(&error), after: None },
+            Err(error) => {
+                Attempt::Retry { reason: describe_error(&error), after: None, is_unreachable: error.is_connect() }
+            }
         }
+    }
+
+    /// Classifies a response.
+    async fn classify(&self, response: Response) -> Attempt {
+        let status = response.status();
+        if status.is_redirection() {
+            let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("nowhere");
+            return Attempt::Final(PostOutcome::HookUnusable(format!(
+                "the hook redirects ({status}) to {target}; post to that URL"
+            )));
+        }
+        let after = retry_after(response.headers());
+        let body = match read_body(response).await {
+            Ok(body) => body,
+            Err(error) => {
+                return Attempt::Retry { reason: describe_error(&error), after: None, is_unreachable: false };
+            }
+        };
+        if status.is_success() {
+            Attempt::Final(outcome_of(&body))
+        } else if is_transient(status) {
+            Attempt::Retry { reason: describe_response(status, &body), after, is_unreachable: false }
+        } else if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            let has_token = self.headers.contains_key(AUTHORIZATION);
+            let scope = format!("publish:{}", self.source());
+            Attempt::Final(PostOutcome::HookUnusable(describe_denial(status, &body, has_token, &scope)))
+        } else if is_hook_error(status) {
+            Attempt::Final(PostOutcome::HookUnusable(describe_response(status, &body)))
+        } else {
+            Attempt::Final(PostOutcome::Refused(describe_response(status, &body)))
+        }
+    }
+
+    /// Returns the name of the source in the URL of the hook.
+    fn source(&self) -> &str {
+        self.to.path().rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("SOURCE")
     }
 }
 
@@ -127,41 +164,9 @@ fn is_tls_error(error: &(dyn Error + 'static)) -> bool {
     error.is::<rustls::Error>() || cause.is_some_and(is_tls_error)
 }
 
-/// Returns whether the status concerns the hook or the sender, and would be the same for every message.
+/// Returns whether the status concerns the hook, and would be the same for every message.
 fn is_hook_error(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::UNAUTHORIZED
-            | StatusCode::FORBIDDEN
-            | StatusCode::NOT_FOUND
-            | StatusCode::METHOD_NOT_ALLOWED
-            | StatusCode::GONE
-    )
-}
-
-/// Classifies a response.
-async fn classify(response: Response) -> Attempt {
-    let status = response.status();
-    if status.is_redirection() {
-        let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("nowhere");
-        return Attempt::Final(PostOutcome::HookUnusable(format!(
-            "the hook redirects ({status}) to {target}; post to that URL"
-        )));
-    }
-    let after = retry_after(response.headers());
-    let body = match read_body(response).await {
-        Ok(body) => body,
-        Err(error) => return Attempt::Retry { reason: describe_error(&error), after: None },
-    };
-    if status.is_success() {
-        Attempt::Final(outcome_of(&body))
-    } else if is_transient(status) {
-        Attempt::Retry { reason: describe_response(status, &body), after }
-    } else if is_hook_error(status) {
-        Attempt::Final(PostOutcome::HookUnusable(describe_response(status, &body)))
-    } else {
-        Attempt::Final(PostOutcome::Refused(describe_response(status, &body)))
-    }
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE)
 }
 
 fn outcome_of(body: &[u8]) -> PostOutcome {

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use lapin::types::ShortString;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Schema, schema::AdditionalPro
 
 use super::{Amqp, routing::RoutingKey};
 use crate::{
-    amqp::{BrokerUrl, QueueType, Resolver},
+    amqp::{AmqpError, BrokerUrl, Connector, QueueType, Resolver, probed},
     delivery::{
         AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window, secret_url,
     },
@@ -207,6 +208,28 @@ struct AmqpConfig(Arc<AmqpSettings>);
 impl DeliveryConfig for AmqpConfig {
     fn build(&self, subscription: &SubscriptionName, _: &Arc<AttemptLog>) -> Box<dyn Delivery> {
         Box::new(Amqp::new(Arc::clone(&self.0), subscription))
+    }
+
+    fn probe<'s>(&'s self, name: &'s str) -> Option<BoxFuture<'s, Result<(), String>>> {
+        let settings = &*self.0;
+        Some(Box::pin(async move {
+            let connector = Connector::new(settings.address.clone(), name, settings.ca.clone())
+                .with_resolver(Arc::clone(&settings.resolver));
+            let connection = connector.connect().await.map_err(|error| error.to_string())?;
+            let checked = async {
+                let AmqpTable { exchange, queues, declare, .. } = &settings.table;
+                probed(connection.channel().await?.exchange(exchange, true).await, *declare)?;
+                for queue in queues {
+                    // The broker closes a channel after an error.
+                    let found = connection.channel().await?.queue(&queue.name, queue.kind, true).await;
+                    probed(found.map(drop), *declare)?;
+                }
+                Ok(())
+            };
+            let checked: Result<(), AmqpError> = checked.await;
+            connection.close().await;
+            checked.map_err(|error| error.to_string())
+        }))
     }
 
     fn redacted(&self) -> Map<String, Value> {

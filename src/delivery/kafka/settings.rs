@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::Kafka;
@@ -112,6 +113,14 @@ impl DeliveryConfig for KafkaConfig {
             tracing::warn!(%subscription, "{warning}");
         }
         Box::new(Kafka::new(Arc::clone(&self.0), subscription))
+    }
+
+    fn probe<'s>(&'s self, name: &'s str) -> Option<BoxFuture<'s, Result<(), String>>> {
+        let KafkaSettings { cluster, table, .. } = &*self.0;
+        Some(Box::pin(async move {
+            let checked = async { cluster.connect(name).await?.partitions(std::slice::from_ref(&table.topic)).await };
+            checked.await.map(drop).map_err(|error| error.to_string())
+        }))
     }
 
     fn redacted(&self) -> Map<String, Value> {

@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
 
 use self::{settings::WebhookSettings, signature::signatures};
 use super::{
@@ -148,7 +148,12 @@ impl SharedState {
         let (at, began) = (Timestamp::now(), Instant::now());
         let headers = post.sign(&self.settings, at);
         let answer = client.post(&self.settings.to, headers, mem::take(&mut post.body)).await;
-        let outcome = outcome_of(&answer, &self.settings.table.refused_statuses);
+        let mut outcome = outcome_of(&answer, &self.settings.table.refused_statuses);
+        if let (Ok(answer), DeliveryOutcome::Retry { reason, .. }) = (&answer, &mut outcome)
+            && answer.status == StatusCode::UNAUTHORIZED
+        {
+            reason.push_str(": does the receiver have the same secret?");
+        }
         match &answer {
             Err(_) => self.is_broken.store(true, Ordering::Relaxed),
             Ok(_) if outcome == DeliveryOutcome::Delivered && !self.settings.table.is_ordered => {

@@ -14,8 +14,8 @@ use crate::{
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
     settings::{
-        Flag, Key, List, Seconds, SecretText, Setting, SettingError, SettingErrors, Table, Text, ValueType, Whole,
-        joined, settings,
+        Content, Flag, Key, List, Seconds, SecretText, Setting, SettingError, SettingErrors, Table, Text, ValueType,
+        Whole, joined, settings,
     },
 };
 
@@ -145,6 +145,7 @@ struct Secrets;
 
 impl ValueType for Secrets {
     type Value = Vec<Setting>;
+    const CONTENT: Content = Content::Secret;
 
     fn read(setting: &Setting) -> Result<Vec<Setting>, SettingErrors> {
         match setting.elements() {
@@ -153,12 +154,12 @@ impl ValueType for Secrets {
                 Err(setting.invalid(reason).into())
             }
             Ok(secrets) => Ok(secrets),
-            Err(_) => Err(Self::missing(setting).into()),
+            Err(_) => Err(setting.invalid("give a list of one or two secrets to sign with").into()),
         }
     }
 
     fn missing(setting: &Setting) -> SettingError {
-        setting.invalid("give a list of one or two secrets to sign with")
+        setting.invalid("it is missing; give a list of one or two secrets, as `tidings token --webhook` makes them")
     }
 
     fn schema() -> Schema {
@@ -268,7 +269,7 @@ mod tests {
         let by_env = json!([{ "env": "TIDINGS_SECRET_A" }]);
         for (made_by, settings, expected) in [
             (config, json!({ "secrets": [SECRET] }), "url: it is missing"),
-            (config, json!({ "url": "https://a.example/" }), "secrets: give a list"),
+            (config, json!({ "url": "https://a.example/" }), "secrets: it is missing"),
             (config, json!({ "url": "https://a.example/", "secrets": SECRET }), "secrets: give a list"),
             (config, json!({ "url": "https://a.example/", "secrets": [] }), "secrets: there are 0"),
             (

@@ -46,6 +46,7 @@ pub use records::{
 pub use sqlite::{
     FILE_NAME,
     backup::{BackupError, JournalSummary, back_up},
+    is_in_use,
     restore::{RestoreError, RestoreSummary, restore},
     verify::verify,
 };

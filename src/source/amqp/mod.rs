@@ -4,6 +4,7 @@ mod message;
 
 use std::{convert::Infallible, fmt::Display, path::Path, pin::Pin, time::Duration};
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::message::read_delivery;
@@ -51,6 +52,10 @@ impl BrokerSettings for QueueSettings {
 
     fn ca(&self) -> Option<&Path> {
         self.ca.as_deref()
+    }
+
+    fn probe<'s>(&'s self, name: &'s str) -> BoxFuture<'s, Result<(), String>> {
+        Box::pin(async move { QueueSettings::probe(self, name).await.map_err(|error| error.to_string()) })
     }
 
     fn read(&self, source: SourceConsumer<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -21,6 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -159,6 +160,10 @@ pub trait BrokerSettings: Debug + Send + Sync {
     fn exclusive_name(&self) -> Option<String> {
         None
     }
+
+    /// Connects to the broker under a name, and checks what it can without changing anything there. The error has the words
+    /// in which the consumer logs it.
+    fn probe<'s>(&'s self, name: &'s str) -> BoxFuture<'s, Result<(), String>>;
 
     /// Reads the messages of the source until `stop` is cancelled, with [`SourceConsumer::read`].
     fn read(&self, source: SourceConsumer<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;

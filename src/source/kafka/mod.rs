@@ -10,7 +10,7 @@ mod reader;
 
 use std::{convert::Infallible, fmt::Display, path::Path, pin::Pin, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -103,6 +103,13 @@ impl BrokerSettings for TopicSettings {
 
     fn warning(&self) -> Option<&'static str> {
         self.cluster.warning()
+    }
+
+    fn probe<'s>(&'s self, name: &'s str) -> BoxFuture<'s, Result<(), String>> {
+        Box::pin(async move {
+            let checked = async { self.cluster.connect(name).await?.partitions(&self.topics).await };
+            checked.await.map(drop).map_err(|error| error.to_string())
+        })
     }
 
     fn read(&self, source: SourceConsumer<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -5,6 +5,7 @@ mod message;
 
 use std::{convert::Infallible, fmt::Display, path::Path, pin::Pin};
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::message::read_frame;
@@ -43,6 +44,10 @@ impl BrokerSettings for StompSettings {
     fn exclusive_name(&self) -> Option<String> {
         let client_id = self.client_id.as_deref()?;
         Some(format!("client id {client_id:?} at {}", self.address))
+    }
+
+    fn probe<'s>(&'s self, _name: &'s str) -> BoxFuture<'s, Result<(), String>> {
+        Box::pin(async move { StompSettings::probe(self).await.map_err(|error| error.to_string()) })
     }
 
     fn read(&self, source: SourceConsumer<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {

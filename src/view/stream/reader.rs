@@ -53,6 +53,8 @@ pub(super) struct StreamReader {
     /// Last number that was sent to the client.
     reported_cursor: Seq,
     preamble: Preamble,
+    /// Whether the stream has reached the head since its start.
+    has_reached_head: bool,
     /// Time at which data was last sent.
     last_sent: Instant,
     /// Time at which the stream ends.
@@ -107,6 +109,7 @@ impl StreamReader {
             cursor,
             reported_cursor: cursor,
             preamble: if after.is_some() { Preamble::Comment } else { Preamble::Cursor },
+            has_reached_head: false,
             last_sent: now,
             deadline,
             timer: Box::pin(sleep_until(deadline.min(now + limits.heartbeat))),
@@ -152,7 +155,13 @@ impl StreamReader {
             }
             self.head.borrow_and_update();
             match self.read_page().await {
-                Ok(page) if page.is_empty() => {}
+                Ok(page) if page.is_empty() => {
+                    // A client with a narrow filter learns that it has everything, and can end.
+                    let is_first_time = !std::mem::replace(&mut self.has_reached_head, true);
+                    if is_first_time && self.cursor > self.reported_cursor {
+                        return Some(self.report_cursor());
+                    }
+                }
                 Ok(page) => {
                     self.page = page.into_iter();
                     // Reads from memory do not wait, so other tasks must get a chance to run.

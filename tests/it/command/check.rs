@@ -1,11 +1,11 @@
 //! `tidings check` reads every file that `serve` needs, reports the same errors, and leaves the folder
 //! unchanged.
 
-use std::{fs, path::Path, process::Stdio};
+use std::{fs, net::TcpListener, path::Path, process::Stdio};
 
 use crate::support::{
     command_line::{CommandResult, command, ended},
-    gateway::Gateway,
+    gateway::{Gateway, free_address},
     gateway_with_auth,
     journal_fixture::configuration,
 };
@@ -51,7 +51,10 @@ fn check_refuses_the_certificates_that_serve_refuses() {
     let config = configuration(folder.path(), &tls(&certificate, &key));
     let (code, stdout, stderr) = run("check", folder.path(), &config);
     assert_eq!((code, stderr.as_str()), (0, ""));
-    assert!(stdout.contains(&format!("TLS           the certificate {certificate}, the key {key}\n")), "{stdout}");
+    assert!(
+        stdout.contains(&format!("TLS           the certificate {certificate} (until 4096-01-01), the key {key}\n")),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -185,7 +188,8 @@ fn check_prints_only_usable_urls() {
     }
     let (code, stdout, stderr) = details("[server]\npublic_url = \"https://tidings.example.org\"\n", "0.0.0.0:7");
     assert!(code == 0 && stdout.contains("public URL    https://tidings.example.org\n"), "{stdout}");
-    assert_eq!(stderr, "");
+    // A warning of `serve`.
+    assert!(stderr.starts_with("tidings: access control is off: ") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]
@@ -210,4 +214,79 @@ fn check_refuses_filters_with_unknown_sources() {
     let crawlers = "[dbus]\nsources = [\"fedora3\", \"fedora33\"]\n";
     let (code, _, stderr) = run("check", folder.path(), &configuration(folder.path(), crawlers));
     assert!(code == 2 && stderr.contains("dbus.sources") && stderr.contains("did you mean"), "{stderr}");
+}
+
+#[test]
+fn check_has_the_warnings_of_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["h.example".to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2020, 1, 31));
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = folder.path().join("cert.pem");
+    fs::write(&certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+    let key_file = folder.path().join("key.pem");
+    fs::write(&key_file, key.serialize_pem()).unwrap();
+    let lines = format!(
+        "[server.tls]\ncertificate = {certificate:?}\nkey = {key_file:?}\n\
+         [sources.topic]\ntransport = \"stomp\"\ndialect = \"fedora-events\"\nurl = \"stomp://127.0.0.1:9\"\n\
+         destination = \"/topic/fedora\"\n\
+         [access.tokens.ops]\nsha256 = \"{}\"\nscopes = [\"admin\"]\nexpires = \"2026-01-01T00:00:00Z\"\n",
+        "0".repeat(64)
+    );
+    let (code, stdout, stderr) = run("check", folder.path(), &configuration(folder.path(), &lines));
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        stdout.contains(&format!("the certificate {} (until 2020-01-31), the key ", certificate.display())),
+        "{stdout}"
+    );
+    let expected = format!(
+        "tidings: the token ops has expired, and no other has the scope read: nobody can read the feed\n\
+         tidings: the certificate {} expired on 2020-01-31\n\
+         tidings: source topic: the subscription is not durable: messages that are sent to the topic while Tidings is \
+         disconnected are lost\n",
+        certificate.display()
+    );
+    assert_eq!(stderr, expected);
+}
+
+/// A broker that is away, a port that is taken by another program, and that of the running gateway.
+#[test]
+fn check_connects_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let dead = free_address();
+    let lines = format!(
+        "[sources.queue]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"amqp://{dead}\"\nqueue = \"q\"\n\
+         [sources.topic]\ntransport = \"stomp\"\ndialect = \"content-change\"\nurl = \"stomp://{dead}\"\n\
+         destination = \"/queue/q\"\n\
+         [subscriptions.index]\ndelivery = \"amqp\"\nurl = \"amqp://{dead}\"\nexchange = \"e\"\n"
+    );
+    let config = configuration(folder.path(), &lines);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let data = folder.path().join("data");
+    let check = |connect: &[&str], listen: &str, config: &str| {
+        let arguments = ["check", "--config", config, "--listen", listen, "--data", data.to_str().unwrap()];
+        ended(command(&[&arguments[..], connect].concat()).spawn().unwrap())
+    };
+    let (code, _, stderr) = check(&[], &listen, &config);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let (code, _, stderr) = check(&["--connect"], &listen, &config);
+    assert_eq!(code, 1, "{stderr}");
+    let problems: Vec<_> = stderr.lines().collect();
+    let expected = [
+        format!("tidings: cannot listen on {listen}: Address already in use"),
+        "tidings: source queue: the broker cannot be reached: ".to_owned(),
+        "tidings: source topic: the broker cannot be reached: ".to_owned(),
+        "tidings: subscription index: the broker cannot be reached: ".to_owned(),
+        "tidings: 4 problems found".to_owned(),
+    ];
+    assert_eq!(problems.len(), expected.len(), "{stderr}");
+    for (problem, expected) in problems.iter().zip(expected) {
+        assert!(problem.starts_with(&expected), "{problem}");
+    }
+    let config = configuration(folder.path(), "");
+    let gateway = Gateway::start(&data);
+    let own = gateway.url.strip_prefix("http://").unwrap();
+    let (code, _, stderr) = check(&["--connect"], own, &config);
+    assert_eq!((code, stderr.as_str()), (0, ""));
 }

@@ -31,7 +31,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[server]\nlisten = 8080",
-            "the setting server.listen in my.toml is wrong: it is 8080; give text in quotation marks",
+            "the setting server.listen in my.toml is wrong: it is 8080; give an IP address and a port, as in \"127.0.0.1:8395\"",
         ),
         (
             "[server]\nlisten = \"localhost\"",
@@ -51,11 +51,11 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[server]\ngrace_seconds = -1",
-            "the setting server.grace_seconds in my.toml is wrong: it is -1; give a whole number",
+            "the setting server.grace_seconds in my.toml is wrong: it is -1; give a whole number from 1 to 600",
         ),
         (
             "[server]\ngrace_seconds = 1.5",
-            "the setting server.grace_seconds in my.toml is wrong: it is 1.5; give a whole number",
+            "the setting server.grace_seconds in my.toml is wrong: it is 1.5; give a whole number from 1 to 600",
         ),
         (
             "[journal]\nca = \"ca.pem\"",
@@ -72,8 +72,14 @@ fn error_in_a_file_names_the_key_and_the_fix() {
              of its own (zenodo, figshare, archiveorg, dryad, osf) nor the host of an installation, as in \
              \"dataverse.example.org\"",
         ),
-        ("[journal]\nqueue = true", "the setting journal.queue in my.toml is wrong: it is true; give a whole number"),
-        ("[journal]\nqueue = \"7\"", "the setting journal.queue in my.toml is wrong: it is \"7\"; give a whole number"),
+        (
+            "[journal]\nqueue = true",
+            "the setting journal.queue in my.toml is wrong: it is true; give a whole number from 1 to 1000000",
+        ),
+        (
+            "[journal]\nqueue = \"7\"",
+            "the setting journal.queue in my.toml is wrong: it is \"7\"; give a whole number from 1 to 1000000",
+        ),
         (
             "[delivery]\nallow = [\"10.0.0.1/8\"]",
             "the setting delivery.allow in my.toml is wrong: \"10.0.0.1/8\" is not the first address of its network; \
@@ -133,12 +139,24 @@ fn error_in_a_file_names_the_key_and_the_fix() {
             "the setting sources.fedora.enabled in my.toml is wrong: it is \"yes\"; give true or false",
         ),
         (
+            "[server]\nhosts = []\n[log]\n[server]",
+            "the configuration file my.toml is not TOML: line 4, column 2: \"server\" is given twice; join the two tables or settings",
+        ),
+        (
+            "[server]\nlisten = \"127.0.0.1:99999\"",
+            "the setting server.listen in my.toml is wrong: it is \"127.0.0.1:99999\"; the port is a number from 1 to 65535, or 0 for a free port",
+        ),
+        (
+            "[sources.fedora]\nnonsense = 1",
+            "unknown setting sources.fedora.nonsense in my.toml; sources.fedora has enabled, transport, dialect, metadata_changes, settings, lookup, repository, harvest, allow, rate, burst, signature.",
+        ),
+        (
             "[sources.fedora.settings]\nbase = \"x\"",
-            "sources.fedora.settings is wrong for the dialect fedora-events: there is no setting \"base\"; there are base_url, files_url, files_path, templates, depth, names",
+            "sources.fedora.settings in my.toml is wrong for the dialect fedora-events: there is no setting \"base\"; there are base_url, files_url, files_path, templates, depth, names",
         ),
         (
             "[sources.fedora]\nsettings = { names = [1] }",
-            "sources.fedora.settings is wrong for the dialect fedora-events: names[0]: give text",
+            "sources.fedora.settings in my.toml is wrong for the dialect fedora-events: names[0]: give text",
         ),
     ] {
         assert_eq!(load(file, &[]).map(|_| ()), Err(message.to_owned()), "{file}");
@@ -174,7 +192,7 @@ fn error_in_the_environment_names_the_variable() {
         ),
         (
             ("TIDINGS_JOURNAL__QUEUE", "many"),
-            "the setting journal.queue from the environment variable TIDINGS_JOURNAL__QUEUE is wrong: give a whole number",
+            "the setting journal.queue from the environment variable TIDINGS_JOURNAL__QUEUE is wrong: give a whole number from 1 to 1000000",
         ),
         (
             ("TIDINGS_JOURNAL__QUEUE", "0"),

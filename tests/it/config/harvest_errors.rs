@@ -8,7 +8,7 @@ fn error_about_a_harvest_names_the_setting_and_not_the_password() {
         |dialect: &str, lines: &str| format!("[sources.q]\ntransport = \"oai-pmh\"\ndialect = \"{dialect}\"\n{lines}");
     let good = |lines: &str| source("oai-pmh", &format!("url = \"https://me:hush-hush@h/oai\"\n{lines}"));
     let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
-    let time = "expected a time of 1s to 366d, such as \"90s\", \"15m\", \"1h\" or \"30d\"";
+    let time = "give a time of 1s to 366d with its unit, such as \"90s\", \"15m\", \"1h\" or \"30d\"";
     for (file, message) in [
         (source("oai-pmh", ""), "the setting sources.q.url is missing; add it to [sources.q]".to_owned()),
         (
@@ -19,8 +19,8 @@ fn error_about_a_harvest_names_the_setting_and_not_the_password() {
             source("islandora", "url = \"https://me:hush-hush@h/oai\""),
             wrong("dialect", "the transport oai-pmh harvests records of the dialect \"oai-pmh\"; give that"),
         ),
-        (good("every = \"1 hour\""), wrong("every", &format!("invalid value: string \"1 hour\", {time}"))),
-        (good("overlap = \"0s\""), wrong("overlap", &format!("invalid value: string \"0s\", {time}"))),
+        (good("every = \"1 hour\""), wrong("every", &format!("it is \"1 hour\"; {time}"))),
+        (good("overlap = \"0s\""), wrong("overlap", &format!("it is \"0s\"; {time}"))),
         (
             good("metadata_prefix = \"oai dc\""),
             wrong(
@@ -41,7 +41,7 @@ fn error_about_a_harvest_names_the_setting_and_not_the_password() {
             good("max_deleted_percent = 101"),
             wrong("max_deleted_percent", "it is 101; give a whole number from 0 to 100"),
         ),
-        (good("full_every = \"never\""), wrong("full_every", &format!("invalid value: string \"never\", {time}"))),
+        (good("full_every = \"never\""), wrong("full_every", &format!("it is \"never\"; {time}"))),
         (
             good("hours = [\"22-06\"]"),
             wrong(

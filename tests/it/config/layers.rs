@@ -199,7 +199,8 @@ fn defaults_file_documents_every_setting() {
         ("filesets.wayback", "filesets.wayback"),
         ("filesets.items", "filesets.items"),
         ("access.tokens.x", "access.tokens.NAME"),
-        ("sources.fedora", "sources.NAME"),
+        // Without a transport, the settings of all transports are listed.
+        ("sources.none", "sources.NAME"),
         ("sources.fedora.signature", "sources.NAME.signature"),
         ("sources.fedora.repository", "sources.NAME.repository"),
     ] {

@@ -14,10 +14,11 @@ fn error_about_a_secret_does_not_contain_it() {
     let signature = |given: &str| format!("[sources.fedora]\nsignature = {given}");
     let wrong = |key: &str, reason: &str| format!("the setting {key} in my.toml is wrong: {reason}");
     let no_digest = "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
-    let no_scope = "one of the scopes is not valid; there are publish:SOURCE, publish:*, read, admin";
+    let no_scope =
+        |shown: &str| format!("there is no such scope{shown}; there are read, admin, publish:SOURCE, publish:*");
     let secret = "sources.fedora.signature.secret";
     for (file, message) in [
-        (token(&format!("sha256 = \"{SECRET}\"\nscopes = [\"read\"]")), wrong("access.tokens.x.sha256", no_digest)),
+        (token("sha256 = \"53637\"\nscopes = [\"read\"]"), wrong("access.tokens.x.sha256", no_digest)),
         (token("sha256 = 53637\nscopes = [\"read\"]"), wrong("access.tokens.x.sha256", "give text in quotation marks")),
         (
             token("scopes = [\"read\"]"),
@@ -55,7 +56,16 @@ fn error_about_a_secret_does_not_contain_it() {
         (format!("[access.tokens]\nx = \"{SECRET}\""), wrong("access.tokens.x", "give a table")),
         (format!("[access]\ntokens = \"{SECRET}\""), wrong("access.tokens", "give a table")),
         (scopes(&format!("\"{SECRET}\"")), wrong("access.tokens.x.scopes", "give a list")),
-        (scopes(&format!("[\"{SECRET}\"]")), wrong("access.tokens.x.scopes", no_scope)),
+        (scopes(&format!("[\"{SECRET}\"]")), wrong("access.tokens.x.scopes", &no_scope(""))),
+        (scopes("[\"read\", \"write\"]"), wrong("access.tokens.x.scopes", &no_scope(" \"write\""))),
+        (
+            token(&format!("sha256 = \"{SECRET}\"\nscopes = [\"read\"]")),
+            wrong(
+                "access.tokens.x.sha256",
+                "it is a token and not its SHA-256; make a new token with `tidings token`, because this one is now in a file, \
+                 and give the SHA-256 that it prints",
+            ),
+        ),
         (scopes("[]"), wrong("access.tokens.x.scopes", "it is empty; give at least one scope")),
         (
             scopes("[\"publish:fedra\"]"),
@@ -116,6 +126,10 @@ fn error_about_a_secret_does_not_contain_it() {
             wrong(secret, "cannot read its file: No such file or directory (os error 2)"),
         ),
         (
+            signature("{ secret = { file = \"/none/key\" } }"),
+            wrong(secret, "cannot read the file /none/key: No such file or directory (os error 2)"),
+        ),
+        (
             signature(&format!("{{ secret = {{ env = \"{SECRET}\" }} }}")),
             wrong(secret, "the environment variable that it names is not set"),
         ),
@@ -153,7 +167,7 @@ fn error_about_a_queue_does_not_contain_its_password() {
             "the setting sources.q.queue is missing; add it to [sources.q]".to_owned(),
         ),
         (url(&format!("\"http://me:{password}@h\"")), address("is neither amqp nor amqps")),
-        (url(&format!("\"{password}\"")), address("is not a URL")),
+        (url(&format!("\"{password}\"")), address("is not a URL (percent-encode / : and @ in user and password: %2f, %3a, %40)")),
         (
             url(&format!("\"amqp://me:{password}@h/\"")),
             address("ends in a slash: leave it out, or name the virtual host / by /%2f"),
@@ -212,6 +226,8 @@ fn error_about_a_stomp_destination_does_not_contain_its_password() {
         wrong("url", &format!("it {reason}; use one such as stomp://user:password@broker.example.org:61613"))
     };
     let url = |url: &str| source(&format!("destination = \"/queue/q\"\nurl = \"{url}\""));
+    let no_stomp =
+        "is none of stomp, stomp+ssl and stomps (tcp://…:61616 is OpenWire; ActiveMQ speaks STOMP at port 61613)";
     for (file, message) in [
         (
             source("destination = \"/queue/q\""),
@@ -221,7 +237,7 @@ fn error_about_a_stomp_destination_does_not_contain_its_password() {
             source(&format!("url = \"stomp://me:{password}@h\"")),
             "the setting sources.q.destination is missing; add it to [sources.q]".to_owned(),
         ),
-        (url(&format!("amqp://me:{password}@h")), address("is none of stomp, stomp+ssl and stomps")),
+        (url(&format!("amqp://me:{password}@h")), address(no_stomp)),
         (url(&format!("stomp://{password}@h")), address("has a user without a password")),
         (
             url(&format!("stomp://me:{password}%0aclient-id%3ax@h")),

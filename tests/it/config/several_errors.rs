@@ -34,14 +34,14 @@ delivery = "ampq"
 
 #[test]
 fn several_errors_are_in_the_order_of_their_lines() {
-    let time = "expected a time of 1s to 366d, such as \"90s\", \"15m\", \"1h\" or \"30d\"";
+    let time = "give a time of 1s to 366d with its unit, such as \"90s\", \"15m\", \"1h\" or \"30d\"";
     // Names and types of sources are checked beside wrong tables; the rest needs correct tables.
     let expected = format!(
         "the configuration has 5 errors\n  \
          line 2: the setting journal.queue in my.toml is wrong: it is 0; give a whole number from 1 to 1000000\n  \
-         line 3: the setting journal.batch in my.toml is wrong: it is \"many\"; give a whole number\n  \
+         line 3: the setting journal.batch in my.toml is wrong: it is \"many\"; give a whole number from 1 to 100000\n  \
          line 12: unknown setting sources.oai.evry in my.toml; did you mean sources.oai.every?\n  \
-         line 13: the setting sources.oai.full_every in my.toml is wrong: invalid value: string \"never\", {time}\n  \
+         line 13: the setting sources.oai.full_every in my.toml is wrong: it is \"never\"; {time}\n  \
          line 14: the setting sources.oai.sets in my.toml is wrong: \"a b\" is not a set; give the setSpec of ListSets, \
          such as \"math:algebra\""
     );
@@ -96,4 +96,17 @@ fn a_single_error_has_its_line_too() {
     }
     let origin = Origin::File { path: "my.toml".to_owned(), line: 7 };
     assert_eq!(origin.to_string(), "in my.toml");
+}
+
+#[test]
+fn one_error_begins_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, "[server]\nlisten = 8395\n").unwrap();
+    let errors = Config::load_with(Some(&path), [], &Flags::default(), &DIALECTS).unwrap_err();
+    let expected = format!(
+        "line 2: the setting server.listen in {} is wrong: it is 8395; give an IP address and a port, as in \"127.0.0.1:8395\"",
+        path.display()
+    );
+    assert_eq!(errors.to_string(), expected);
 }

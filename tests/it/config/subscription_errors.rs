@@ -35,7 +35,11 @@ fn refusals() -> Vec<(Value, &'static str, &'static str)> {
         (with(json!({ "start": 0 })), "start", "give \"now\", \"beginning\", the number of a change"),
         (with(json!({ "start": true })), "start", "give \"now\", \"beginning\", the number of a change"),
         (with(json!({ "dead_letters": 1_000_001 })), "dead_letters", "give a whole number from 0 to 1000000"),
-        (with(json!({ "filter": { "source": ["a"] } })), "filter.source", "did you mean \"sources\"?"),
+        (
+            with(json!({ "filter": { "source": ["a"] } })),
+            "filter.source",
+            "did you mean \"sources\"? There are sources, objects, parents, types, changes, media_types, states, visibility",
+        ),
         (with(json!({ "filter": { "changes": ["add"] } })), "filter.changes[0]", "there are ADD, "),
         (with(json!({ "filter": { "media_types": ["png"] } })), "filter.media_types[0]", "write it as in image/jpeg"),
         (with(json!({ "filter": { "states": vec!["A"; 51] } })), "filter.states", "more than 50 values"),

@@ -59,6 +59,9 @@ async fn example_receiver_accepts_either_of_two_secrets() {
     let gateway = gateway(folder.path(), &webhook("index", &format!("http://127.0.0.1:{port}/"), ""));
     post(&gateway, 4).await;
     let status_json = gateway.until("index", "it is refused", |status_json| status_json["state"] == "retrying").await;
-    assert_eq!(status_json["lastError"]["reason"], "it responded with 401 Unauthorized");
+    assert_eq!(
+        status_json["lastError"]["reason"],
+        "it responded with 401 Unauthorized: does the receiver have the same secret?"
+    );
     assert_eq!(receiver.stop().len(), 1);
 }

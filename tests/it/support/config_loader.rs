@@ -77,12 +77,18 @@ fn build(value: Value, _: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
     parse_settings::<StubSettings>(value).map(|_| Box::new(StubDialect) as Box<dyn Dialect>)
 }
 
-/// Loads a configuration with this file content and this environment. Error messages name the file `my.toml`.
+/// Loads a configuration with this file content and this environment. Error messages name the file `my.toml`, and one error
+/// alone does not begin with its line, of which `several_errors` has a test.
 pub(crate) fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my.toml");
     fs::write(&path, file).unwrap();
     let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
-    Config::load_with(Some(&path), environment, &Flags::default(), &DIALECTS)
-        .map_err(|error| error.to_string().replace(path.to_str().unwrap(), "my.toml"))
+    Config::load_with(Some(&path), environment, &Flags::default(), &DIALECTS).map_err(|errors| {
+        let text = match errors.all() {
+            [error] => error.to_string(),
+            _ => errors.to_string(),
+        };
+        text.replace(path.to_str().unwrap(), "my.toml")
+    })
 }

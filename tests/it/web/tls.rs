@@ -136,9 +136,9 @@ async fn plain_text_client_is_disconnected_and_delays_nobody() {
     let mut plain = TcpStream::connect(address).unwrap();
     plain.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(plain, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    let _ = plain.read_to_end(&mut answer);
-    assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request"), "{answer}");
     assert_eq!(gateway.served_certificate(&[&first]).await, first.certificate.der().to_vec());
 }
 
@@ -197,12 +197,33 @@ async fn stream_over_tls_ends_cleanly() {
 }
 
 #[test]
+fn plain_http_at_the_tls_port_gets_a_response() {
+    let tls = TlsGateway::start(&pair(1));
+    let address = tls.gateway.url.strip_prefix("https://").unwrap().to_owned();
+    let body = "x".repeat(20_000);
+    for request in [
+        "GET /feed HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
+        format!("POST /hooks/x HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len()),
+    ] {
+        let mut connection = TcpStream::connect(&address).unwrap();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        connection.read_to_string(&mut response).unwrap();
+        let (head, text) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{response}");
+        assert!(head.contains(&format!("Content-Length: {}\r\n", text.len())), "{response}");
+        assert!(text.contains("https"), "{response}");
+    }
+}
+
+#[test]
 fn invalid_certificate_is_refused_at_startup() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (pair(1), pair(2));
     for (certificate, key, text) in [
-        (first.certificate.pem(), &second.key, "cannot be used with the key"),
-        (String::new(), &first.key, "cannot be used with the key"),
+        (first.certificate.pem(), &second.key, "does not belong to the certificate in /"),
+        (String::new(), &first.key, ".pem: the file contains none in PEM"),
         (first.certificate.pem(), &first.certificate.pem(), "cannot read the private key"),
     ] {
         let config = put(folder.path(), &certificate, key);

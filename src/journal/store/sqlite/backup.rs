@@ -22,7 +22,10 @@ use super::{
     open::{check_is_ours, check_length},
     open_error::{OpenError, explain},
 };
-use crate::{journal::private_files, model::Seq};
+use crate::{
+    journal::private_files,
+    model::{Seq, Timestamp},
+};
 
 /// Number of pages that are copied between two reports of progress: 4 MiB.
 const PAGES_PER_STEP: i32 = 512;
@@ -228,6 +231,11 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
         let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         Ok((connection, tables))
     };
+    if let Err(error) = fs::metadata(path)
+        && error.kind() == std::io::ErrorKind::NotFound
+    {
+        return Err(OpenError::Absent { path: path.to_owned() });
+    }
     // With a write-ahead log beside it, the file itself may be incomplete.
     let is_alone = !beside(path, "-wal").exists();
     let opened = match open("") {

@@ -237,6 +237,13 @@ fn checksum(text: &str) -> u32 {
     crc.sum()
 }
 
+/// Returns whether another process has the journal in a folder open. The call makes no file.
+pub fn is_in_use(folder: &Path) -> bool {
+    // A process that starts meanwhile tries for longer than the shared lock exists.
+    let is_locked = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    File::open(folder.join(LOCK_NAME)).is_ok_and(is_locked)
+}
+
 /// Tries for [`LOCK_PATIENCE`], because a gateway that is stopping, or a starting process that inherited the file
 /// handle, may release the lock at any moment.
 fn try_lock(file: &File) -> Result<(), TryLockError> {

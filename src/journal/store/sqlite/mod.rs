@@ -41,6 +41,7 @@ use rusqlite::Connection;
 use uuid::Uuid;
 use wal::WriteAheadLog;
 
+pub use lock::is_in_use;
 pub use open_error::OpenError;
 
 use self::{registry::ItemCounts, transaction::SqliteTransaction};

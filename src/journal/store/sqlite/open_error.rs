@@ -35,6 +35,12 @@ pub enum OpenError {
         /// Description of the file.
         what: &'static str,
     },
+    /// There is no file.
+    #[error("there is no journal at {path}")]
+    Absent {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// A newer version of the gateway wrote the journal.
     #[error(
         "the journal {path} was written by a newer version of Tidings (format {version}, this version reads up to {supported}); use that version"

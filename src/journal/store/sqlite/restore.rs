@@ -42,7 +42,13 @@ pub enum RestoreError {
     /// The folder already has a journal.
     #[error("there is a journal in {0}; give another folder with --data, or --force to move that journal aside")]
     Exists(PathBuf),
-    /// The folder cannot be used or is in use, or the file is not a backup.
+    /// The file is not a backup.
+    #[error("{0} is not a backup of Tidings; give the file that `tidings backup` wrote")]
+    NoBackup(PathBuf),
+    /// There is no such file.
+    #[error("there is no backup at {0}")]
+    Missing(PathBuf),
+    /// The folder cannot be used or is in use, or the file cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The copy failed.
@@ -74,7 +80,12 @@ pub fn restore(
     force: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RestoreSummary, RestoreError> {
-    let backup = open_to_read(file)?;
+    let file = &std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let backup = open_to_read(file).map_err(|error| match error {
+        OpenError::Foreign { path, .. } => RestoreError::NoBackup(path),
+        OpenError::Absent { path } => RestoreError::Missing(path),
+        other => other.into(),
+    })?;
     let result: String =
         backup.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(|error| explain(file, &error))?;
     if result != "ok" {
