@@ -121,7 +121,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(feed::archive), |all| all.feed.clone())
         .add(Read, routes!(websub::http::receive), |all| all.hub.clone())
         .add(Read, routes!(changes::page), |all| all.changes.clone())
-        .add(Read, routes!(changes::one), |all| all.changes.clone())
+        .add(Read, routes!(changes::one::change), |all| all.changes.clone())
         .add(Read, routes!(stream::follow), |all| all.readers.clone())
         .add(Read, routes!(live::page), |_| ())
         .add(Read, routes!(snapshot::page), |all| all.changes.clone())

@@ -18,7 +18,7 @@ use atom_syndication::{
     Category, Content, Entry, Link, Person, Source, Text,
     extension::{Extension, ExtensionMap},
 };
-use axum::http::HeaderValue;
+use axum::http::{HeaderMap, HeaderValue};
 use uuid::Uuid;
 
 use crate::{
@@ -30,10 +30,23 @@ use crate::{
         Change, ContentItemModification, ContentLocation, ContentObjectModification, ItemChange, ItemNotes,
         OriginalContent, State, Timestamp, User,
     },
+    web::{Problem, Representation, negotiated_media_type},
 };
 
 /// Media type of the Atom documents (RFC 5023 section 12.1).
 pub(super) const MEDIA_TYPE: &str = "application/atom+xml;type=feed;charset=utf-8";
+
+/// Media types of the Atom documents: their own, and those of XML in general, because browsers show no other XML.
+const OFFERED: [&str; 3] = [MEDIA_TYPE, "application/xml;charset=utf-8", "text/xml;charset=utf-8"];
+
+/// Returns the document under the media type that the client prefers.
+///
+/// # Errors
+/// `not-acceptable`.
+pub(super) fn negotiated(mut document: Representation, headers: &HeaderMap) -> Result<Representation, Problem> {
+    document.media_type = negotiated_media_type(headers, &OFFERED)?;
+    Ok(document.varying_by_accept())
+}
 
 /// Title of an entry whose change has no description, because Atom requires a non-empty title.
 const NO_TITLE: &str = "Content change";

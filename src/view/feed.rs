@@ -30,7 +30,7 @@ use self::{current::FeedSettings, newest::NewestDocument};
 use super::{
     LARGE,
     archive_cache::{ArchiveCache, size_in_cache},
-    atom::{FeedMetadata, MEDIA_TYPE, Site, page_link},
+    atom::{FeedMetadata, MEDIA_TYPE, Site, negotiated, page_link},
     block_on,
     feed_document::FeedWriter,
     filtered_feed::{self, Parameters, Selection},
@@ -106,14 +106,14 @@ fn fingerprint(site: &Site) -> String {
     hex::encode(&digest.finalize()[..16])
 }
 
-problems!(NewestProblems: InvalidQuery, Unavailable);
-problems!(ArchiveProblems: NotFound, Gone, Unavailable, DamagedChange);
+problems!(NewestProblems: InvalidQuery, NotAcceptable, Unavailable, DamagedChange);
+problems!(ArchiveProblems: NotFound, NotAcceptable, Gone, Unavailable, DamagedChange);
 
 /// The newest changes as an archived feed (RFC 5005 section 4). With a query, the matching changes as a paged feed
 /// (section 3).
 ///
 /// # Errors
-/// `invalid-query`; `unavailable` if the journal cannot be read.
+/// `invalid-query`; `not-acceptable`; `damaged-change`; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/feed",
@@ -121,7 +121,9 @@ problems!(ArchiveProblems: NotFound, Gone, Unavailable, DamagedChange);
     tag = "out",
     params(Parameters),
     responses(
-        (status = 200, description = "The feed, newest first.", body = String, content_type = "application/atom+xml"),
+        (status = 200, description = "The feed, newest first.", content(
+            (String = "application/atom+xml"), (String = "application/xml"), (String = "text/xml"),
+        )),
         (status = 304, description = "Not modified."),
         NewestProblems,
     ),
@@ -136,6 +138,7 @@ pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Re
             (feed.filtered(selection).await?, topic)
         }
     };
+    let document = negotiated(document, request.headers())?;
     let mut response = document.respond(request.method(), request.headers());
     if let Some(links) = feed.site.discovery(&topic) {
         response.headers_mut().insert(LINK, links);
@@ -146,8 +149,8 @@ pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Re
 /// An archive page. It never changes.
 ///
 /// # Errors
-/// `not-found` if the page does not exist yet; `gone` if it has been removed; `unavailable` if the journal cannot be
-/// read.
+/// `not-found` if the page does not exist yet; `not-acceptable`; `gone` if it has been removed; `unavailable` if the
+/// journal cannot be read.
 #[utoipa::path(
     get,
     path = "/feed/archive/{page}",
@@ -155,7 +158,9 @@ pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Re
     tag = "out",
     params(("page" = u64, Path, description = "Number of the page, from 1.", minimum = 1)),
     responses(
-        (status = 200, description = "The page, newest first.", body = String, content_type = "application/atom+xml"),
+        (status = 200, description = "The page, newest first.", content(
+            (String = "application/atom+xml"), (String = "application/xml"), (String = "text/xml"),
+        )),
         (status = 304, description = "Not modified."),
         (status = 307, description = "The page is not complete yet; /feed contains its changes."),
         ArchiveProblems,
@@ -178,7 +183,8 @@ pub async fn archive(
     if first_of(page) < feed.journal.first() {
         return Err(page_gone(page, feed.journal.first()));
     }
-    Ok(feed.archive_page(page).await?.respond(request.method(), request.headers()))
+    let document = negotiated(feed.archive_page(page).await?, request.headers())?;
+    Ok(document.respond(request.method(), request.headers()))
 }
 
 /// Returns the number of the page that contains a change.

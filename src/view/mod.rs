@@ -47,6 +47,14 @@ const PAGE_BYTES: usize = 4 << 20;
 
 /// Approximate maximum size of the changes that are read from the journal at once for one response, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
+/// Maximum number of changes that are examined for one response with a filter. It may contain fewer changes than
+/// requested, even none, and has a cursor with which the reader continues.
+const MAX_EXAMINED: usize = 5_000;
+
+/// Maximum size of the JSON of these changes, in bytes. A change has at most some MiB, so 5000 of them could keep a
+/// thread busy for minutes.
+const MAX_EXAMINED_BYTES: usize = 64 << 20;
+
 
 /// Size of a change's JSON, in bytes, from which on the change is large: it is read and written on blocking threads,
 /// and its parsed form and encodings are not cached.

@@ -36,7 +36,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str)> {
         (with(json!({ "start": true })), "start", "give \"now\", \"beginning\", the number of a change"),
         (with(json!({ "dead_letters": 1_000_001 })), "dead_letters", "give a whole number from 0 to 1000000"),
         (with(json!({ "filter": { "source": ["a"] } })), "filter.source", "did you mean \"sources\"?"),
-        (with(json!({ "filter": { "changes": ["add"] } })), "filter.changes[0]", "there are ADD, "),
+        (with(json!({ "filter": { "changes": ["gone"] } })), "filter.changes[0]", "give ADD, UPDATE, DELETE or STATE"),
         (with(json!({ "filter": { "media_types": ["png"] } })), "filter.media_types[0]", "write it as in image/jpeg"),
         (with(json!({ "filter": { "states": vec!["A"; 51] } })), "filter.states", "more than 50 values"),
         (with(json!({ "filter": { "since": "2026-01-01T00:00:00Z" } })), "filter.since", "give start instead"),
@@ -106,7 +106,7 @@ fn subscription_errors_in_a_file_name_the_key() {
         (format!("{table}url = \"amqp://me:hush@\"\n"), "the setting subscriptions.index.url"),
         (format!("{table}url = \"amqp://h\"\nwindow = 0\n"), "the setting subscriptions.index.window"),
         (
-            format!("{table}url = \"amqp://h\"\nfilter = {{ changes = [\"add\"] }}\n"),
+            format!("{table}url = \"amqp://h\"\nfilter = {{ changes = [\"gone\"] }}\n"),
             "subscriptions.index.filter.changes",
         ),
         (table.to_owned(), "the setting subscriptions.index.url"),
