@@ -17,6 +17,7 @@ use super::{
     limits::Limits,
     log::LogConfig,
     node::NodeConfig,
+    own_feed::OwnFeedConfig,
     server::{DeliveryTable, ServerConfig},
     source::{self, SourceConfig},
     source_names, subscription,
@@ -51,6 +52,8 @@ pub struct Config {
     pub log: LogConfig,
     /// `[delivery]`
     pub delivery: DeliveryTable,
+    /// `[feed]`
+    pub feed: OwnFeedConfig,
     /// `[hub]`
     pub hub: HubConfig,
     /// `[dbus]`
@@ -113,6 +116,8 @@ settings! {
         log: LogConfig,
         /// `[delivery]`
         delivery: DeliveryTable,
+        /// `[feed]`
+        feed: OwnFeedConfig,
         /// `[hub]`
         hub: HubConfig,
         /// `[dbus]`
@@ -257,7 +262,7 @@ impl ConfigParts {
         let (store, files, filesets) =
             (errors.keep(self.store()), errors.keep(self.files()), errors.keep(self.filesets()));
         let Self { root, tables, environment } = self;
-        let Tables { server, journal, node, limits, log, delivery, hub, dbus, access, .. } = tables;
+        let Tables { server, journal, node, limits, log, delivery, feed, hub, dbus, access, .. } = tables;
         errors.keep(limits.refuse_contradictions(&root.at("limits")));
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
@@ -302,6 +307,7 @@ impl ConfigParts {
             limits,
             log,
             delivery,
+            feed,
             hub,
             dbus,
             files,

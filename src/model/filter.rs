@@ -235,6 +235,13 @@ impl UriPrefix {
     }
 }
 
+/// The whole URI as a prefix.
+impl From<&Uri> for UriPrefix {
+    fn from(uri: &Uri) -> Self {
+        Self(uri.as_str().to_owned())
+    }
+}
+
 impl fmt::Display for UriPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -319,13 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn invalid_prefixes_are_refused() {
-        assert_eq!(UriPrefix::parse(""), Err(InvalidUriPrefix::Empty));
-        assert_eq!(UriPrefix::parse("http://h/a b"), Err(InvalidUriPrefix::Character(' ')));
-        assert_eq!(UriPrefix::parse(&"a".repeat(2049)), Err(InvalidUriPrefix::TooLong(2049)));
-    }
-}
-    #[test]
     fn kinds_are_read_in_any_case() {
         for (name, kind) in
             [("delete", ItemChangeKind::Delete), ("Add", ItemChangeKind::Add), ("STATE", ItemChangeKind::State)]
@@ -336,3 +336,10 @@ mod tests {
         assert!(error.starts_with("\"gone\" is not a kind of change; give ADD, UPDATE, DELETE or STATE"), "{error}");
     }
 
+    #[test]
+    fn invalid_prefixes_are_refused() {
+        assert_eq!(UriPrefix::parse(""), Err(InvalidUriPrefix::Empty));
+        assert_eq!(UriPrefix::parse("http://h/a b"), Err(InvalidUriPrefix::Character(' ')));
+        assert_eq!(UriPrefix::parse(&"a".repeat(2049)), Err(InvalidUriPrefix::TooLong(2049)));
+    }
+}

@@ -1,5 +1,6 @@
 //! The journal: `GET /changes`, page by page, and `GET /changes/{id}`, one change.
 
+mod html;
 pub mod one;
 mod page;
 

@@ -12,6 +12,7 @@
 
 mod current;
 mod newest;
+pub mod style;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +26,7 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
-pub use self::current::FeedView;
+pub use self::current::{FeedLabels, FeedView};
 use self::{current::FeedSettings, newest::NewestDocument};
 use super::{
     LARGE,
@@ -54,7 +55,7 @@ const PAGE_CHANGES: u64 = 100;
 
 /// Version of the rendering of archive pages. Increase it with every change that renders the same changes to other
 /// bytes (a snapshot test fails then), because all pages on disk must have the same version.
-const RENDERING: u32 = 1;
+const RENDERING: u32 = 2;
 
 /// Maximum number of archive pages in memory.
 const CACHE_PAGES: usize = 1024;
@@ -84,8 +85,9 @@ pub(super) struct FeedState {
 
 impl FeedState {
     fn new(settings: &FeedSettings) -> Self {
-        let FeedSettings { journal, base, data, hub, spool } = settings;
-        let site = Site { base: base.clone(), journal: journal.identity(), hub: hub.clone() };
+        let FeedSettings { journal, base, data, hub, spool, labels } = settings;
+        let (identity, labels) = (journal.identity(), labels.clone());
+        let site = Site { base: base.clone(), journal: identity, hub: hub.clone(), labels };
         Self {
             archive_on_disk: ArchiveCache::open(data, &fingerprint(&site)),
             archive_in_memory: LruCache::new(CACHE_PAGES, CACHE_BYTES),
@@ -102,7 +104,11 @@ impl FeedState {
 /// Returns a digest of everything except its changes that a page on disk depends on.
 fn fingerprint(site: &Site) -> String {
     let rendering = RENDERING.to_be_bytes();
-    let digest = Sha256::new().chain_update(rendering).chain_update(site.journal.as_bytes()).chain_update(&site.base);
+    let mut digest = Sha256::new().chain_update(rendering).chain_update(site.journal.as_bytes());
+    for text in [Some(&site.base), Some(&site.labels.title), site.labels.author.as_ref()].into_iter().flatten() {
+        // The length separates the texts.
+        digest = digest.chain_update((text.len() as u64).to_be_bytes()).chain_update(text);
+    }
     hex::encode(&digest.finalize()[..16])
 }
 
@@ -139,7 +145,7 @@ pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Re
         }
     };
     let document = negotiated(document, request.headers())?;
-    let mut response = document.respond(request.method(), request.headers());
+    let mut response = style::permit(document.respond(request.method(), request.headers()));
     if let Some(links) = feed.site.discovery(&topic) {
         response.headers_mut().insert(LINK, links);
     }
@@ -184,7 +190,7 @@ pub async fn archive(
         return Err(page_gone(page, feed.journal.first()));
     }
     let document = negotiated(feed.archive_page(page).await?, request.headers())?;
-    Ok(document.respond(request.method(), request.headers()))
+    Ok(style::permit(document.respond(request.method(), request.headers())))
 }
 
 /// Returns the number of the page that contains a change.

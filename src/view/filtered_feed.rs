@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     journal::{Journal, JournalError, RecordedChange, store::StoreError},
-    model::{Filter, Seq, Timestamp},
+    model::{Filter, Seq, Timestamp, Uri, UriPrefix},
     web::{Problem, Query},
 };
 
@@ -87,6 +87,12 @@ impl Selection {
         self.before.is_none().then_some(&self.filter)
     }
 
+    /// Returns the selection of the changes of objects whose URI begins with `object`, at most `limit` in a document.
+    pub(super) fn of_object(object: &Uri, limit: usize, before: Option<Seq>) -> Self {
+        let filter = Filter { objects: vec![UriPrefix::from(object)], ..Filter::default() };
+        Self { filter, limit: Some(Limit(limit)), before }
+    }
+
     fn starting_before(&self, before: Option<Seq>) -> Self {
         Self { before, ..self.clone() }
     }
@@ -111,7 +117,7 @@ pub(super) struct FilteredPage {
     /// Changes to show, newest first.
     pub(super) changes: Vec<Arc<RecordedChange>>,
     /// Cursor of the next document; `None` if there are no older changes.
-    next: Option<Seq>,
+    pub(super) next: Option<Seq>,
     /// Time at which the newest of the shown changes was received, or else of the examined changes.
     updated: Option<Timestamp>,
 }
@@ -165,13 +171,13 @@ pub(super) fn read_page(journal: &Journal, selection: &Selection) -> Result<Filt
             }
             cursor = recorded.seq();
             examined += 1;
+            examined_bytes += recorded.json().len();
             bytes += size;
             // The examined change is never older than those shown before, so this time never decreases.
             if page.updated.is_none() || (page.changes.is_empty() && selected.is_some()) {
                 page.updated = Some(received);
             }
             // If the page is large, the parsed changes are dropped until their entries are written.
-            examined_bytes += recorded.json().len();
             let selected =
                 selected.map(|change| if bytes > READ_BYTES { Arc::new(change.without_caches()) } else { change });
             page.changes.extend(selected);

@@ -11,6 +11,7 @@ pub mod feed;
 mod feed_document;
 pub mod files;
 mod filtered_feed;
+mod html;
 pub mod live;
 pub mod live_readers;
 pub mod metrics;
@@ -20,6 +21,7 @@ mod parameters;
 pub mod service;
 pub mod snapshot;
 pub mod stream;
+mod summary;
 #[cfg(test)]
 mod test_journal;
 mod topics;
@@ -45,8 +47,6 @@ use crate::{
 /// the element that would exceed it, but has at least one.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Approximate maximum size of the changes that are read from the journal at once for one response, in bytes.
-const PIECE_BYTES: usize = 256 << 10;
 /// Maximum number of changes that are examined for one response with a filter. It may contain fewer changes than
 /// requested, even none, and has a cursor with which the reader continues.
 const MAX_EXAMINED: usize = 5_000;
@@ -55,6 +55,8 @@ const MAX_EXAMINED: usize = 5_000;
 /// thread busy for minutes.
 const MAX_EXAMINED_BYTES: usize = 64 << 20;
 
+/// Approximate maximum size of the changes that are read from the journal at once for one response, in bytes.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Size of a change's JSON, in bytes, from which on the change is large: it is read and written on blocking threads,
 /// and its parsed form and encodings are not cached.

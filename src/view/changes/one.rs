@@ -9,8 +9,8 @@ use axum::{
 };
 
 use super::{
-    super::{gone, journal_problem, store_problem},
-    Changes,
+    super::{gone, html, journal_problem, store_problem},
+    Changes, html as change_html,
 };
 use crate::{
     format::FORMATS,
@@ -85,8 +85,8 @@ fn unknown_id(name: &str) -> Problem {
     Problem::new(ProblemCode::NotFound, detail)
 }
 
-/// One change as an Atom feed (the message of version 0.1), JSON, the model's XML, a CloudEvent or an ActivityStreams
-/// 2 activity, depending on `Accept`. It never changes.
+/// One change as an Atom feed (the message of version 0.1), JSON, the model's XML, a CloudEvent, an ActivityStreams 2
+/// activity, or a page for people, depending on `Accept`. The change never changes.
 ///
 /// # Errors
 /// `not-found`; `gone` if the number is that of a change that has been removed; `not-acceptable`; `damaged-change`;
@@ -102,7 +102,7 @@ fn unknown_id(name: &str) -> Problem {
     responses(
         (status = 200, description = "The change.", content(
             (String = "application/atom+xml"), (Change = "application/json"), (String = "application/xml"),
-            (Value = "application/cloudevents+json"), (Value = "application/activity+json"),
+            (Value = "application/cloudevents+json"), (Value = "application/activity+json"), (String = "text/html"),
         )),
         (status = 304, description = "Not modified."),
         OneProblems,
@@ -115,13 +115,19 @@ pub async fn change(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let formats = || FORMATS.iter().copied().filter(|format| format.is_self_contained());
-    let offered: Vec<_> = formats().map(|format| format.media_type).collect();
+    let offered: Vec<_> = formats().map(|format| format.media_type).chain([html::HTML]).collect();
     let chosen = negotiated_media_type(&headers, &offered)?;
     let name = ChangeName::parse(&name).ok_or_else(|| unknown_id(&name))?;
     let permit = view.readers.spool().page_permit().await;
     let recorded = view.named(name).await?;
     let format = formats().find(|format| format.media_type == chosen);
     let spool = view.readers.spool().clone();
+    if chosen == html::HTML {
+        let head = view.journal.head();
+        let write = move || change_html::page(&spool, recorded.change().map_err(store_problem)?, head);
+        let page = Spool::blocking(permit, write).await?;
+        return Ok(html::respond(&page, &method, &headers));
+    }
     let write = move || {
         let change = recorded.change().map_err(store_problem)?;
         let body = format.map(|format| (format.write)(change)).unwrap_or_default();

@@ -74,7 +74,7 @@ const TABLE: [(&str, &[&str]); 34] = [
         ],
     ),
     ("source", &["amqp", "kafka", "stomp", "broker", "intake", "format", "retry", "web"]),
-    ("view", &["cache", "files", "journal", "model", "format", "web"]),
+    ("view", &["cache", "files", "journal", "model", "format", "text", "web"]),
     (
         "admin",
         &[

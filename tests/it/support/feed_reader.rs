@@ -15,7 +15,7 @@ use tidings::{
     model::{Draft, DraftTime, Seq, SourceName, Timestamp},
     view::{
         changes::{self, Changes},
-        feed::{self, FeedView},
+        feed::{self, FeedLabels, FeedView},
         live_readers::{LiveReaders, ReaderLimits},
     },
     web::Spool,
@@ -59,7 +59,7 @@ impl Gateway {
         };
         let (readers, _) = LiveReaders::new(journal.clone(), spool.clone(), limits);
         let changes = Changes { journal: journal.clone(), readers, max_page: 1000 };
-        let view = FeedView::new(journal.clone(), public, folder, None, spool);
+        let view = FeedView::new(journal.clone(), public, folder, None, spool, FeedLabels::default());
         let routes = Router::new()
             .route("/feed", get(feed::newest))
             .route("/feed/archive/{page}", get(feed::archive))
@@ -160,7 +160,7 @@ impl Element {
                     open.last_mut().unwrap().text += &text;
                 }
                 Event::Eof => return open.pop().unwrap().children.pop().unwrap(),
-                Event::Decl(_) => {}
+                Event::Decl(_) | Event::PI(_) => {}
                 other => panic!("{other:?}"),
             }
         }

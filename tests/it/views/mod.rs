@@ -5,6 +5,7 @@ mod cursors;
 mod filtered_changes;
 mod long_poll;
 mod memory;
+mod pages;
 mod snapshot;
 mod stream;
 mod stream_browser;
