@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::{
     admin::{
-        attempts, crawlers, dead_letters,
+        attempts, crawlers, dead_letters, favicon,
         filesets::{self, Filesets},
         harvests,
         health::{self, Readiness},
@@ -120,12 +120,14 @@ pub struct RequestLimits {
 pub fn routes() -> Routes<Surfaces> {
     Routes::<Surfaces>::default()
         .add(Open, routes!(home::page), |all| all.readiness.clone())
+        .add(Open, routes!(favicon::icon), |_| ())
         .add(Publish, routes!(http::receive), |all| all.hooks.clone())
         .add(Read, routes!(feed::newest), |all| all.feed.clone())
         .add(Read, routes!(feed::archive), |all| all.feed.clone())
+        .add(Read, routes!(feed::style::style), |_| ())
         .add(Read, routes!(websub::http::receive), |all| all.hub.clone())
         .add(Read, routes!(changes::page), |all| all.changes.clone())
-        .add(Read, routes!(changes::one), |all| all.changes.clone())
+        .add(Read, routes!(changes::one::change), |all| all.changes.clone())
         .add(Read, routes!(stream::follow), |all| all.readers.clone())
         .add(Read, routes!(live::page), |_| ())
         .add(Read, routes!(snapshot::page), |all| all.changes.clone())

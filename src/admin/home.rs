@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     model::Seq,
-    web::{MayRead, Problem, ProblemCode, best_media_type, page_policy, problems},
+    web::{MayRead, Problem, negotiated_media_type, page_policy, problems},
 };
 
 const JSON: &str = "application/json";
@@ -137,10 +137,7 @@ pub async fn page(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let offered = [JSON, HTML];
-    let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
-        let detail = format!("None of the accepted media types is available. Available are: {}.", offered.join(", "));
-        Problem::new(ProblemCode::NotAcceptable, detail).with("offered", offered.to_vec())
-    })?;
+    let chosen = negotiated_media_type(&headers, &offered)?;
     let home = HomeView::new(readiness.check().await, may_read);
     if chosen == JSON {
         return Ok(([(VARY, "Accept")], Json(home)).into_response());
@@ -152,10 +149,11 @@ pub async fn page(
 
 #[cfg(test)]
 mod tests {
-    use super::{Health, HomeView, Problem, ProblemCode};
+    use super::{Health, HomeView, Problem};
     use crate::{
         admin::status::problem::{ProblemKind, StatusProblem, Thing},
         model::Timestamp,
+        web::ProblemCode,
     };
 
     #[test]

@@ -26,7 +26,7 @@ use crate::{
     source::{http::Hooks, rate::RateLimiter},
     view::{
         changes::Changes,
-        feed::FeedView,
+        feed::{FeedLabels, FeedView},
         files::Files,
         live_readers::LiveReaders,
         service::{Hook, Service},
@@ -54,7 +54,8 @@ pub(super) struct SurfaceParts {
 /// Creates the view of the feed.
 pub(super) fn feed(config: &Config, journal: &Journal, public_url: &str, readers: &LiveReaders) -> FeedView {
     let (data, hub) = (&config.journal.data, hub::url(config, public_url));
-    FeedView::new(journal.clone(), public_url, data, hub, readers.spool().clone())
+    let labels = FeedLabels { title: config.feed.title.clone(), author: config.feed.author.clone() };
+    FeedView::new(journal.clone(), public_url, data, hub, readers.spool().clone(), labels)
 }
 
 /// Builds the surfaces of the HTTP interface.
@@ -108,7 +109,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         changes: Changes { journal: journal.clone(), readers: readers.clone(), max_page: config.limits.page },
         feed,
         readers,
-        service: Service { public_url: public_url.into(), hooks },
+        service: Service { public_url: public_url.into(), feed_title: config.feed.title.as_str().into(), hooks },
         seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),
         quarantine: Quarantine { journal: journal.clone(), intake, sources: sources.clone() },
         readiness: Readiness {

@@ -18,6 +18,7 @@ use super::{
     limits::Limits,
     log::LogConfig,
     node::NodeConfig,
+    own_feed::OwnFeedConfig,
     server::{DeliveryTable, ServerConfig},
     source::{self, SourceConfig},
     source_names, subscription,
@@ -52,6 +53,8 @@ pub struct Config {
     pub log: LogConfig,
     /// `[delivery]`
     pub delivery: DeliveryTable,
+    /// `[feed]`
+    pub feed: OwnFeedConfig,
     /// `[hub]`
     pub hub: HubConfig,
     /// `[dbus]`
@@ -114,6 +117,8 @@ settings! {
         log: LogConfig,
         /// `[delivery]`
         delivery: DeliveryTable,
+        /// `[feed]`
+        feed: OwnFeedConfig,
         /// `[hub]`
         hub: HubConfig,
         /// `[dbus]`
@@ -265,7 +270,7 @@ impl ConfigParts {
         let (store, files, filesets) =
             (errors.keep(self.store()), errors.keep(self.files()), errors.keep(self.filesets()));
         let Self { root, tables, environment } = self;
-        let Tables { server, journal, node, limits, log, delivery, hub, dbus, access, .. } = tables;
+        let Tables { server, journal, node, limits, log, delivery, feed, hub, dbus, access, .. } = tables;
         errors.keep(limits.refuse_contradictions(&root.at("limits")));
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
@@ -310,6 +315,7 @@ impl ConfigParts {
             limits,
             log,
             delivery,
+            feed,
             hub,
             dbus,
             files,

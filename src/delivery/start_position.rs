@@ -74,13 +74,13 @@ impl Serialize for StartPosition {
 
 impl<'de> Deserialize<'de> for StartPosition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wrong = "give \"now\", \"beginning\", the number of a change, or a time as in \"2026-01-02T03:04:05Z\"";
+        let wrong = "give \"now\", \"beginning\", the number of a change, or a time as in \"2026-01-02T03:04:05Z\" or \"2026-01-02\"";
         match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(text) => match text.as_str() {
                 "now" => Ok(Self::Now),
                 "beginning" => Ok(Self::Beginning),
                 // An environment variable gives numbers as text.
-                text => match (text.parse(), Timestamp::parse(text)) {
+                text => match (text.parse(), Timestamp::parse_or_day(text)) {
                     (Ok(seq), _) => Ok(Self::At(Seq(seq))),
                     (_, Ok(time)) => Ok(Self::Since(time)),
                     _ => Err(serde::de::Error::custom(format_args!("it is {text:?}; {wrong}"))),

@@ -100,7 +100,7 @@ fn any_of<T>(values: &[T], holds: impl FnMut(&T) -> bool) -> bool {
 }
 
 /// Kind of an item's change: its change type, or `STATE` for a change of state alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ItemChangeKind {
     /// The item is new.
@@ -111,6 +111,22 @@ pub enum ItemChangeKind {
     Delete,
     /// Nothing but the item's state changed.
     State,
+}
+
+/// Error for a text that is not a kind of change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a kind of change; give ADD, UPDATE, DELETE or STATE")]
+struct InvalidItemChangeKind(String);
+
+/// Reads the name in upper or lower case.
+impl<'de> Deserialize<'de> for ItemChangeKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_str(deserializer, |name| {
+            let kinds = [Self::Add, Self::Update, Self::Delete, Self::State];
+            let kind = kinds.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(name.trim()));
+            kind.ok_or_else(|| InvalidItemChangeKind(name.chars().take(64).collect()))
+        })
+    }
 }
 
 impl ItemChangeKind {
@@ -219,6 +235,13 @@ impl UriPrefix {
     }
 }
 
+/// The whole URI as a prefix.
+impl From<&Uri> for UriPrefix {
+    fn from(uri: &Uri) -> Self {
+        Self(uri.as_str().to_owned())
+    }
+}
+
 impl fmt::Display for UriPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -300,6 +323,17 @@ mod tests {
         ] {
             assert_eq!(filter.matches(&change), expected, "{filter:?}");
         }
+    }
+
+    #[test]
+    fn kinds_are_read_in_any_case() {
+        for (name, kind) in
+            [("delete", ItemChangeKind::Delete), ("Add", ItemChangeKind::Add), ("STATE", ItemChangeKind::State)]
+        {
+            assert_eq!(serde_json::from_value::<ItemChangeKind>(name.into()).unwrap(), kind);
+        }
+        let error = serde_json::from_str::<ItemChangeKind>("\"gone\"").unwrap_err().to_string();
+        assert!(error.starts_with("\"gone\" is not a kind of change; give ADD, UPDATE, DELETE or STATE"), "{error}");
     }
 
     #[test]

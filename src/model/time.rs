@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Range};
 
-use chrono::{DateTime, Datelike, NaiveDateTime, Timelike, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::deserialize_str::deserialize_str;
@@ -101,6 +101,18 @@ impl Timestamp {
             .or_else(|| DateTime::parse_from_rfc3339(&in_rfc3339(raw)?).ok().map(|time| time.with_timezone(&Utc)))
             .and_then(|time| Self::from_millis(time.timestamp_millis()));
         parsed.ok_or_else(|| InvalidTimestamp(raw.chars().take(64).collect()))
+    }
+
+    /// Parses a time as [`Timestamp::parse`] does, or a date such as `2011-08-03`, which is the start of its day in UTC.
+    /// For times that people give; a source whose times are dates would order its events wrongly.
+    ///
+    /// # Errors
+    /// Fails if the text has another form.
+    pub fn parse_or_day(raw: &str) -> Result<Self, InvalidTimestamp> {
+        match NaiveDate::parse_from_str(raw.trim(), "%Y-%m-%d") {
+            Ok(day) => Ok(Self::from_datetime(day.and_time(NaiveTime::MIN).and_utc())),
+            Err(_) => Self::parse(raw),
+        }
     }
 
     /// Converts a number of seconds or milliseconds since 1970. A number from 10^11 counts milliseconds, because as seconds
@@ -218,6 +230,21 @@ mod tests {
             ("2020-01-02T03:04:05+01:00[Europe/Oslo]", "2020-01-02T02:04:05.000Z"),
         ] {
             assert_eq!(Timestamp::parse(raw).unwrap().to_string(), written);
+        }
+    }
+
+    #[test]
+    fn date_is_the_start_of_its_day() {
+        for (raw, written) in [
+            ("2020-01-02", Some("2020-01-02T00:00:00.000Z")),
+            (" 2020-02-29 ", Some("2020-02-29T00:00:00.000Z")),
+            ("2020-01-02T03:04:05+01:00", Some("2020-01-02T02:04:05.000Z")),
+            ("2021-02-29", None),
+            ("2020-01", None),
+            ("2020", None),
+        ] {
+            let time = Timestamp::parse_or_day(raw).ok().map(|time| time.to_string());
+            assert_eq!(time.as_deref(), written, "{raw}");
         }
     }
 

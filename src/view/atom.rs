@@ -18,9 +18,10 @@ use atom_syndication::{
     Category, Content, Entry, Link, Person, Source, Text,
     extension::{Extension, ExtensionMap},
 };
-use axum::http::HeaderValue;
+use axum::http::{HeaderMap, HeaderValue};
 use uuid::Uuid;
 
+use super::{feed::FeedLabels, summary};
 use crate::{
     format::content_change::{
         AFTER_LABEL, AFTER_SCHEME, BEFORE_LABEL, BEFORE_SCHEME, CHANGE_TYPE_LABEL, CHANGE_TYPE_SCHEME, FORMAT_SCHEME,
@@ -30,12 +31,25 @@ use crate::{
         Change, ContentItemModification, ContentLocation, ContentObjectModification, ItemChange, ItemNotes,
         OriginalContent, State, Timestamp, User,
     },
+    web::{Problem, Representation, negotiated_media_type},
 };
 
 /// Media type of the Atom documents (RFC 5023 section 12.1).
 pub(super) const MEDIA_TYPE: &str = "application/atom+xml;type=feed;charset=utf-8";
 
-/// Title of an entry whose change has no description, because Atom requires a non-empty title.
+/// Media types of the Atom documents: their own, and those of XML in general, because browsers show no other XML.
+const OFFERED: [&str; 3] = [MEDIA_TYPE, "application/xml;charset=utf-8", "text/xml;charset=utf-8"];
+
+/// Returns the document under the media type that the client prefers.
+///
+/// # Errors
+/// `not-acceptable`.
+pub(super) fn negotiated(mut document: Representation, headers: &HeaderMap) -> Result<Representation, Problem> {
+    document.media_type = negotiated_media_type(headers, &OFFERED)?;
+    Ok(document.varying_by_accept())
+}
+
+/// Title of a change without a description, because Atom requires a non-empty title.
 const NO_TITLE: &str = "Content change";
 
 /// URLs and identity of the feed.
@@ -47,6 +61,8 @@ pub(super) struct Site {
     pub(super) journal: Uuid,
     /// URL of the WebSub hub, if there is one.
     pub(super) hub: Option<String>,
+    /// Title and author of the feed.
+    pub(super) labels: FeedLabels,
 }
 
 impl Site {
@@ -110,19 +126,24 @@ pub(super) fn entry(site: &Site, change: &Change, item: &ContentItemModification
         length: content.and_then(|content| content.size).map(|size| size.to_string()),
         ..link("via", item.uri.to_string())
     };
-    let mut links = vec![typed(link("alternate", site.change(modification)), "application/atom+xml"), via];
+    // Feed readers open the first `alternate`.
+    let mut links = vec![
+        typed(link("alternate", site.change(modification)), "text/html"),
+        typed(link("alternate", site.change(modification)), "application/atom+xml"),
+        via,
+    ];
     let activity = content.and_then(|content| content.generated_by.as_ref());
     links.extend(activity.map(|activity| link(GENERATED_BY, activity.to_string())));
     links.extend(content.and_then(|content| content.original.as_deref()).map(original_link));
     Entry {
-        title: title(modification),
+        title: summary::title(modification, item).into(),
         id: item.id.to_string(),
         updated: modification.time.datetime().fixed_offset(),
         authors: vec![author(&modification.user)],
         categories: item_categories(&item.change),
         links,
         source: Some(source(modification)),
-        summary: Some(summary(item).into()),
+        summary: Some(summary::summary(item).into()),
         content: content.map(content_at),
         extensions: extensions(change, content, notes),
         ..Entry::default()
@@ -140,7 +161,7 @@ fn source(modification: &ContentObjectModification) -> Source {
     let types = modification.types.iter();
     categories.extend(types.map(|uri| category(OBJECT_TYPE_SCHEME, uri.as_str(), Some(OBJECT_TYPE_LABEL))));
     Source {
-        title: title(modification),
+        title: description(modification),
         id: modification.id.to_string(),
         updated: modification.time.datetime().fixed_offset(),
         authors: vec![author(&modification.user)],
@@ -150,7 +171,7 @@ fn source(modification: &ContentObjectModification) -> Source {
     }
 }
 
-fn title(modification: &ContentObjectModification) -> Text {
+fn description(modification: &ContentObjectModification) -> Text {
     if modification.description.is_empty() { NO_TITLE.into() } else { modification.description.as_str().into() }
 }
 
@@ -165,24 +186,6 @@ fn item_categories(change: &ItemChange) -> Vec<Category> {
     let change_type = change.change_type();
     let change_type = change_type.map(|kind| category(CHANGE_TYPE_SCHEME, kind.as_str(), Some(CHANGE_TYPE_LABEL)));
     [before, after, change_type].into_iter().flatten().collect()
-}
-
-/// Summarizes the change of the item for people.
-fn summary(item: &ContentItemModification) -> String {
-    let action = match &item.change {
-        ItemChange::Add { .. } => "Added",
-        ItemChange::Update { content: Some(_), .. } => "New content",
-        ItemChange::Update { content: None, .. } => "New properties",
-        ItemChange::Delete { .. } => "Deleted",
-        ItemChange::State { .. } => "New state",
-    };
-    let state = match (item.change.before(), item.change.after()) {
-        (Some(before), Some(after)) => format!(" ({before} → {after})"),
-        (Some(before), None) => format!(" ({before} before)"),
-        (None, Some(after)) => format!(" ({after} after)"),
-        (None, None) => String::new(),
-    };
-    format!("{action}: {}{state}", item.uri)
 }
 
 fn original_link(original: &OriginalContent) -> Link {

@@ -12,6 +12,7 @@
 
 mod current;
 mod newest;
+pub mod style;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,12 +26,12 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
-pub use self::current::FeedView;
+pub use self::current::{FeedLabels, FeedView};
 use self::{current::FeedSettings, newest::NewestDocument};
 use super::{
     LARGE,
     archive_cache::{ArchiveCache, size_in_cache},
-    atom::{FeedMetadata, MEDIA_TYPE, Site, page_link},
+    atom::{FeedMetadata, MEDIA_TYPE, Site, negotiated, page_link},
     block_on,
     feed_document::FeedWriter,
     filtered_feed::{self, Parameters, Selection},
@@ -54,7 +55,7 @@ const PAGE_CHANGES: u64 = 100;
 
 /// Version of the rendering of archive pages. Increase it with every change that renders the same changes to other
 /// bytes (a snapshot test fails then), because all pages on disk must have the same version.
-const RENDERING: u32 = 1;
+const RENDERING: u32 = 2;
 
 /// Maximum number of archive pages in memory.
 const CACHE_PAGES: usize = 1024;
@@ -84,8 +85,9 @@ pub(super) struct FeedState {
 
 impl FeedState {
     fn new(settings: &FeedSettings) -> Self {
-        let FeedSettings { journal, base, data, hub, spool } = settings;
-        let site = Site { base: base.clone(), journal: journal.identity(), hub: hub.clone() };
+        let FeedSettings { journal, base, data, hub, spool, labels } = settings;
+        let (identity, labels) = (journal.identity(), labels.clone());
+        let site = Site { base: base.clone(), journal: identity, hub: hub.clone(), labels };
         Self {
             archive_on_disk: ArchiveCache::open(data, &fingerprint(&site)),
             archive_in_memory: LruCache::new(CACHE_PAGES, CACHE_BYTES),
@@ -102,18 +104,22 @@ impl FeedState {
 /// Returns a digest of everything except its changes that a page on disk depends on.
 fn fingerprint(site: &Site) -> String {
     let rendering = RENDERING.to_be_bytes();
-    let digest = Sha256::new().chain_update(rendering).chain_update(site.journal.as_bytes()).chain_update(&site.base);
+    let mut digest = Sha256::new().chain_update(rendering).chain_update(site.journal.as_bytes());
+    for text in [Some(&site.base), Some(&site.labels.title), site.labels.author.as_ref()].into_iter().flatten() {
+        // The length separates the texts.
+        digest = digest.chain_update((text.len() as u64).to_be_bytes()).chain_update(text);
+    }
     hex::encode(&digest.finalize()[..16])
 }
 
-problems!(NewestProblems: InvalidQuery, Unavailable);
-problems!(ArchiveProblems: NotFound, Gone, Unavailable, DamagedChange);
+problems!(NewestProblems: InvalidQuery, NotAcceptable, Unavailable, DamagedChange);
+problems!(ArchiveProblems: NotFound, NotAcceptable, Gone, Unavailable, DamagedChange);
 
 /// The newest changes as an archived feed (RFC 5005 section 4). With a query, the matching changes as a paged feed
 /// (section 3).
 ///
 /// # Errors
-/// `invalid-query`; `unavailable` if the journal cannot be read.
+/// `invalid-query`; `not-acceptable`; `damaged-change`; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/feed",
@@ -121,7 +127,9 @@ problems!(ArchiveProblems: NotFound, Gone, Unavailable, DamagedChange);
     tag = "out",
     params(Parameters),
     responses(
-        (status = 200, description = "The feed, newest first.", body = String, content_type = "application/atom+xml"),
+        (status = 200, description = "The feed, newest first.", content(
+            (String = "application/atom+xml"), (String = "application/xml"), (String = "text/xml"),
+        )),
         (status = 304, description = "Not modified."),
         NewestProblems,
     ),
@@ -136,7 +144,8 @@ pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Re
             (feed.filtered(selection).await?, topic)
         }
     };
-    let mut response = document.respond(request.method(), request.headers());
+    let document = negotiated(document, request.headers())?;
+    let mut response = style::permit(document.respond(request.method(), request.headers()));
     if let Some(links) = feed.site.discovery(&topic) {
         response.headers_mut().insert(LINK, links);
     }
@@ -146,8 +155,8 @@ pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Re
 /// An archive page. It never changes.
 ///
 /// # Errors
-/// `not-found` if the page does not exist yet; `gone` if it has been removed; `unavailable` if the journal cannot be
-/// read.
+/// `not-found` if the page does not exist yet; `not-acceptable`; `gone` if it has been removed; `unavailable` if the
+/// journal cannot be read.
 #[utoipa::path(
     get,
     path = "/feed/archive/{page}",
@@ -155,7 +164,9 @@ pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Re
     tag = "out",
     params(("page" = u64, Path, description = "Number of the page, from 1.", minimum = 1)),
     responses(
-        (status = 200, description = "The page, newest first.", body = String, content_type = "application/atom+xml"),
+        (status = 200, description = "The page, newest first.", content(
+            (String = "application/atom+xml"), (String = "application/xml"), (String = "text/xml"),
+        )),
         (status = 304, description = "Not modified."),
         (status = 307, description = "The page is not complete yet; /feed contains its changes."),
         ArchiveProblems,
@@ -178,7 +189,8 @@ pub async fn archive(
     if first_of(page) < feed.journal.first() {
         return Err(page_gone(page, feed.journal.first()));
     }
-    Ok(feed.archive_page(page).await?.respond(request.method(), request.headers()))
+    let document = negotiated(feed.archive_page(page).await?, request.headers())?;
+    Ok(style::permit(document.respond(request.method(), request.headers())))
 }
 
 /// Returns the number of the page that contains a change.

@@ -8,11 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use atom_syndication::{Feed, Generator, WriteConfig, extension::ExtensionMap};
+use atom_syndication::{Feed, Generator, Person, WriteConfig, extension::ExtensionMap};
 
 use super::{
     LARGE,
     atom::{FeedMetadata, Site, entry, extend, extension},
+    feed::style,
 };
 use crate::{
     format::content_change::TIDINGS,
@@ -47,13 +48,17 @@ pub(super) struct FeedWriter<'a, W> {
 impl<'a, W: Write> FeedWriter<'a, W> {
     /// Writes the beginning of the document, up to the first entry.
     pub(super) fn begin(site: &'a Site, metadata: FeedMetadata, mut out: W) -> Result<Self, WriteError> {
-        let mut feed = empty_feed(metadata);
+        let instruction = style::instruction(metadata.archive);
+        let mut feed = empty_feed(site, metadata);
         // `atom_syndication` writes extensions after the entries, and everything else before them.
         let extensions = std::mem::take(&mut feed.extensions);
         let beginning = without_end(serialize(&feed, true));
         feed.extensions = extensions;
         let end = serialize(&feed, true).split_off(beginning.len());
-        out.write_all(&beginning)?;
+        let (declaration, rest) = beginning.split_at(DECLARATION.len());
+        out.write_all(declaration)?;
+        out.write_all(instruction.as_bytes())?;
+        out.write_all(rest)?;
         let entry_offset = without_end(serialize(&Feed::default(), false)).len();
         Ok(Self { site, out, end, entry_offset })
     }
@@ -82,10 +87,13 @@ impl<'a, W: Write> FeedWriter<'a, W> {
     }
 }
 
+/// Beginning of every document, as `atom_syndication` writes it.
+const DECLARATION: &str = "<?xml version=\"1.0\"?>\n";
+
 /// End of every document.
 const END: &str = "</feed>";
 
-fn empty_feed(metadata: FeedMetadata) -> Feed {
+fn empty_feed(site: &Site, metadata: FeedMetadata) -> Feed {
     let mut namespaces = BTreeMap::from([("tidings".to_owned(), TIDINGS.to_owned())]);
     let mut extensions = ExtensionMap::new();
     if metadata.archive {
@@ -93,7 +101,8 @@ fn empty_feed(metadata: FeedMetadata) -> Feed {
         extend(&mut extensions, extension("fh:archive", []));
     }
     Feed {
-        title: "Content changes".into(),
+        title: site.labels.title.as_str().into(),
+        authors: site.labels.author.iter().map(|name| Person { name: name.clone(), ..Person::default() }).collect(),
         id: metadata.id.urn().to_string(),
         updated: metadata.updated.datetime().fixed_offset(),
         generator: Some(Generator {
@@ -145,7 +154,10 @@ mod tests {
     use bytes::Bytes;
     use uuid::Uuid;
 
-    use super::{super::atom::page_link, Feed, FeedMetadata, Site, document, empty_feed, entry, serialize};
+    use super::{
+        super::{atom::page_link, feed::FeedLabels},
+        DECLARATION, Feed, FeedMetadata, Site, document, empty_feed, entry, serialize, style,
+    };
     use crate::{
         journal::{RecordedChange, store::StoredChange},
         model::{Seq, Timestamp},
@@ -162,12 +174,17 @@ mod tests {
         "user":{"name":"unknown"},"object":"urn:x:y","description":"","items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa5","uri":"urn:x:y","stateAfter":"RUNNING"}]}"#,
     ];
 
+    fn site() -> Site {
+        let labels = FeedLabels { title: "A & B".to_owned(), author: Some("<C>".to_owned()) };
+        Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None, labels }
+    }
+
     /// The expected document is written by `atom_syndication` in one piece.
     #[test]
     fn document_by_entries_equals_document_in_one_piece() {
         let changes =
             CHANGES.map(|json| Arc::new(RecordedChange::from_json(Seq::ZERO, Bytes::from_static(json.as_bytes()))));
-        let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None };
+        let site = site();
         for (archive, count) in [(false, 0), (true, 0), (false, 2), (true, 2)] {
             let metadata = || FeedMetadata {
                 id: site.journal,
@@ -181,8 +198,10 @@ mod tests {
                 let items = change.modification.items.iter().enumerate();
                 items.map(|(index, item)| entry(&site, change, item, &change.settlement.item(index)))
             });
-            let whole = Feed { entries: entries.collect(), ..empty_feed(metadata()) };
+            let whole = Feed { entries: entries.collect(), ..empty_feed(&site, metadata()) };
             let expected = String::from_utf8(serialize(&whole, true)).unwrap();
+            let with_style = format!("{DECLARATION}{}", style::instruction(archive));
+            let expected = expected.replacen(DECLARATION, &with_style, 1);
             let actual = String::from_utf8(document(&site, metadata(), &changes[..count]).unwrap()).unwrap();
             assert_eq!(actual, expected, "archive {archive}, {count}");
         }
@@ -196,7 +215,7 @@ mod tests {
             let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()), visibility: None };
             Arc::new(RecordedChange::from(stored))
         });
-        let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None };
+        let site = site();
         let metadata = FeedMetadata {
             id: site.journal,
             subtitle: "What happened.".to_owned(),

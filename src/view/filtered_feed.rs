@@ -12,21 +12,17 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::{
-    LARGE, PAGE_BYTES,
+    LARGE, MAX_EXAMINED, MAX_EXAMINED_BYTES, PAGE_BYTES,
     atom::{FeedMetadata, Site, page_link},
     block_on, journal_problem,
-    parameters::with_filter,
+    parameters::{filter_query, with_filter},
     store_problem,
 };
 use crate::{
     journal::{Journal, JournalError, RecordedChange, store::StoreError},
-    model::{Filter, Seq, Timestamp},
+    model::{Filter, Seq, Timestamp, Uri, UriPrefix},
     web::{Problem, Query},
 };
-
-/// Maximum number of changes that are examined for one document. It may contain fewer changes than requested, even
-/// none, and still link to a next document.
-const MAX_EXAMINED: usize = 5_000;
 
 /// Maximum number of changes that are read from the journal at once.
 const READ_CHANGES: usize = 250;
@@ -91,6 +87,12 @@ impl Selection {
         self.before.is_none().then_some(&self.filter)
     }
 
+    /// Returns the selection of the changes of objects whose URI begins with `object`, at most `limit` in a document.
+    pub(super) fn of_object(object: &Uri, limit: usize, before: Option<Seq>) -> Self {
+        let filter = Filter { objects: vec![UriPrefix::from(object)], ..Filter::default() };
+        Self { filter, limit: Some(Limit(limit)), before }
+    }
+
     fn starting_before(&self, before: Option<Seq>) -> Self {
         Self { before, ..self.clone() }
     }
@@ -109,31 +111,13 @@ impl Selection {
     }
 }
 
-fn filter_query(filter: &Filter) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs(filter.sources.iter().map(|source| ("source", source.as_str())));
-    query.extend_pairs(filter.objects.iter().map(|prefix| ("object", prefix.as_str())));
-    query.extend_pairs(filter.parents.iter().map(|uri| ("parent", uri.as_str())));
-    query.extend_pairs(filter.types.iter().map(|uri| ("type", uri.as_str())));
-    query.extend_pairs(filter.changes.iter().map(|kind| ("change", kind.as_str())));
-    query.extend_pairs(filter.media_types.iter().map(|range| ("media_type", range.as_str())));
-    query.extend_pairs(filter.states.iter().map(|state| ("state", state.as_str())));
-    if let Some(since) = filter.since {
-        query.append_pair("since", &since.to_string());
-    }
-    if filter.visibility {
-        query.append_pair("visibility", "true");
-    }
-    query.finish()
-}
-
 /// Page of the changes of a selection.
 #[derive(Debug)]
 pub(super) struct FilteredPage {
     /// Changes to show, newest first.
     pub(super) changes: Vec<Arc<RecordedChange>>,
     /// Cursor of the next document; `None` if there are no older changes.
-    next: Option<Seq>,
+    pub(super) next: Option<Seq>,
     /// Time at which the newest of the shown changes was received, or else of the examined changes.
     updated: Option<Timestamp>,
 }
@@ -153,8 +137,8 @@ pub(super) fn read_page(journal: &Journal, selection: &Selection) -> Result<Filt
     let end = journal.head().next();
     let mut cursor = selection.before.map_or(end, |before| before.min(end));
     let mut page = FilteredPage { changes: Vec::new(), next: None, updated: None };
-    let (mut examined, mut bytes) = (0, 0);
-    while examined < MAX_EXAMINED && cursor > Seq::ZERO.next() {
+    let (mut examined, mut examined_bytes, mut bytes) = (0, 0, 0);
+    while examined < MAX_EXAMINED && examined_bytes < MAX_EXAMINED_BYTES && cursor > Seq::ZERO.next() {
         let count = READ_CHANGES.min(MAX_EXAMINED - examined);
         let read = match block_on(journal.before_within(cursor, count, READ_BYTES)) {
             // The page ends before the damaged change, and the next one reports it.
@@ -187,6 +171,7 @@ pub(super) fn read_page(journal: &Journal, selection: &Selection) -> Result<Filt
             }
             cursor = recorded.seq();
             examined += 1;
+            examined_bytes += recorded.json().len();
             bytes += size;
             // The examined change is never older than those shown before, so this time never decreases.
             if page.updated.is_none() || (page.changes.is_empty() && selected.is_some()) {
@@ -262,7 +247,7 @@ mod tests {
         let canonical = "source=a&source=b&object=http%3A%2F%2Fh%2F&parent=urn%3Ap&type=info%3Afedora%2Fx%3AM&change=ADD\
                        &change=STATE&media_type=image%2F*&state=ACTIVE&since=2026-01-02T03%3A04%3A05.000Z&visibility=true\
                        &limit=7&before=9";
-        let shuffled = "visibility=true&before=9&parent=urn:p&media_type=Image/*&change=STATE&source=b&type=info:fedora/x:M&source=a&source=b&state=ACTIVE&change=ADD\
+        let shuffled = "visibility=true&before=9&parent=urn:p&media_type=Image/*&change=state&source=b&type=info:fedora/x:M&source=a&source=b&state=ACTIVE&change=ADD\
                         &since=2026-01-02T04:04:05%2B01:00&limit=7&object=http://h/";
         let selection = Selection::parse(shuffled).unwrap();
         assert_eq!(selection.to_query(), canonical);
@@ -277,11 +262,9 @@ mod tests {
             ("source=A", "\"source\" is wrong: \"A\" is not a name"),
             ("object=", "\"object\" is wrong: it is empty"),
             ("type=M", "\"type\" is wrong: it is not an absolute URI"),
-            (
-                "change=add",
-                "\"change\" is wrong: unknown variant `add`, expected one of `ADD`, `UPDATE`, `DELETE`, `STATE`",
-            ),
-            ("change=ADD\u{6}x", "unknown variant `ADD\\u{6}x`"),
+            ("change=gone", "\"change\" is wrong: \"gone\" is not a kind of change; give ADD, UPDATE, DELETE or STATE"),
+            ("change=ADD\u{6}x", "\"ADD\\u{6}x\" is not a kind"),
+            ("since=2026-01-02T03:04:05+01:00", "and the + before an offset as %2B"),
             ("state=active", "\"state\" is wrong: \"active\" is not a state"),
             ("since=yesterday", "\"since\" is wrong: \"yesterday\" is not a date and time"),
             ("media_type=*", "\"media_type\" is wrong: \"*\" is not a media type"),

@@ -215,17 +215,14 @@ impl LiveReaders {
         Ok(ReaderPermit { _permit: permit, _share: share, open_readers })
     }
 
-    /// Waits until there is a change after `after`, `wait` has elapsed, or the gateway stops.
+    /// Begins a long poll of at most `wait`.
     ///
     /// # Errors
     /// `unavailable` if there are too many readers.
-    pub(super) async fn change_after(&self, after: Seq, wait: Duration, client: &Client) -> Result<(), Problem> {
-        let _permit = self.admit("poll", client)?;
+    pub(super) fn begin_poll(&self, wait: Duration, client: &Client) -> Result<LongPoll, Problem> {
+        let permit = self.admit("poll", client)?;
         let deadline = Instant::now() + wait.min(self.0.limits.wait);
-        let mut head = self.head();
-        // The channel closes when the gateway stops.
-        let _ = timeout_at(deadline, head.wait_for(|head| *head > after)).await;
-        Ok(())
+        Ok(LongPoll { head: self.head(), deadline, _permit: permit })
     }
 
     /// Returns the changes after a cursor, as [`LiveReaders::read`] does, if they are in memory, and `None` otherwise.
@@ -245,6 +242,23 @@ impl LiveReaders {
         bytes: usize,
     ) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         self.0.catch_up.after(&self.0.journal, after, limit, bytes).await
+    }
+}
+
+/// Long poll: a reader that waits for changes until its deadline.
+pub(super) struct LongPoll {
+    head: watch::Receiver<Seq>,
+    deadline: Instant,
+    _permit: ReaderPermit,
+}
+
+impl LongPoll {
+    /// Waits until there is a change after `after`. Returns `false` if there is none at the deadline, or when the gateway
+    /// stops.
+    pub(super) async fn change_after(&self, after: Seq) -> bool {
+        let mut head = self.head.clone();
+        // The channel closes when the gateway stops.
+        timeout_at(self.deadline, head.wait_for(|head| *head > after)).await.is_ok_and(|head| head.is_ok())
     }
 }
 

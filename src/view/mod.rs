@@ -11,6 +11,7 @@ pub mod feed;
 mod feed_document;
 pub mod files;
 mod filtered_feed;
+mod html;
 pub mod live;
 pub mod live_readers;
 pub mod metrics;
@@ -20,6 +21,7 @@ mod parameters;
 pub mod service;
 pub mod snapshot;
 pub mod stream;
+mod summary;
 #[cfg(test)]
 mod test_journal;
 mod topics;
@@ -44,6 +46,14 @@ use crate::{
 /// Approximate maximum size of the JSON of the changes or objects of one response, in bytes. A response ends before
 /// the element that would exceed it, but has at least one.
 const PAGE_BYTES: usize = 4 << 20;
+
+/// Maximum number of changes that are examined for one response with a filter. It may contain fewer changes than
+/// requested, even none, and has a cursor with which the reader continues.
+const MAX_EXAMINED: usize = 5_000;
+
+/// Maximum size of the JSON of these changes, in bytes. A change has at most some MiB, so 5000 of them could keep a
+/// thread busy for minutes.
+const MAX_EXAMINED_BYTES: usize = 64 << 20;
 
 /// Approximate maximum size of the changes that are read from the journal at once for one response, in bytes.
 const PIECE_BYTES: usize = 256 << 10;

@@ -1,19 +1,30 @@
-//! `GET /objects?uri=`: registry entry of one object and its items.
+//! `GET /objects?uri=`: registry entry of one object and its items, as JSON or as a page for people.
 
-use axum::{extract::State, response::Response};
+mod html;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, HeaderValue, Method, header::VARY},
+    response::Response,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{changes::Changes, journal_problem, json_response, store_problem};
+use super::{changes::Changes, filtered_feed, html as view_html, journal_problem, json_response, store_problem};
 use crate::{
     journal::{
         RawContentLocation,
         registry::{ItemRecord, ObjectState},
         store::StoreError,
     },
-    model::{ContentLocation, SourceName, State as ContentState, Timestamp, Uri},
-    web::{Problem, ProblemCode, Query, Spool, problems},
+    model::{ContentLocation, Seq, SourceName, State as ContentState, Timestamp, Uri},
+    web::{Problem, ProblemCode, Query, Spool, negotiated_media_type, problems},
 };
+
+const JSON: &str = "application/json";
+
+/// Number of changes on the page of an object.
+const CHANGES: usize = 50;
 
 /// The query of `GET /objects`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -23,6 +34,10 @@ pub struct ObjectQuery {
     /// URI of the object.
     #[param(value_type = Uri)]
     uri: String,
+    /// Number of the change before which the life of the object begins on its page; the links of the page contain it.
+    #[serde(default)]
+    #[param(value_type = Seq, required = false)]
+    before: Option<u64>,
 }
 
 /// Registry entry of an object.
@@ -76,22 +91,39 @@ struct ItemView<'a> {
     content: Option<ContentLocation>,
 }
 
-problems!(Problems: InvalidQuery, NotFound, Unavailable);
+problems!(Problems: InvalidQuery, NotFound, NotAcceptable, Unavailable, DamagedChange);
 
-/// The registry entry of the object `uri` with its current and former items.
+/// The registry entry of the object `uri` with its current and former items. For `text/html`, a page for people, which
+/// also lists the changes of the object, newest first.
 ///
 /// # Errors
-/// `invalid-query` if `uri` is no URI; `not-found` if the registry does not have the object; `unavailable` if the
-/// journal cannot be read.
+/// `invalid-query` if `uri` is no URI; `not-found` if the registry does not have the object; `not-acceptable`;
+/// `damaged-change` if the next change of the page is damaged; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/objects",
     operation_id = "getObject",
     tag = "out",
     params(ObjectQuery),
-    responses((status = 200, description = "The registry entry.", body = ObjectView), Problems),
+    responses(
+        (status = 200, description = "The registry entry.", content(
+            (ObjectView = "application/json"), (String = "text/html"),
+        )),
+        (status = 304, description = "Not modified."),
+        Problems,
+    ),
 )]
-pub async fn one(State(view): State<Changes>, Query(query): Query<ObjectQuery>) -> Result<Response, Problem> {
+pub async fn one(
+    State(view): State<Changes>,
+    Query(query): Query<ObjectQuery>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let chosen = negotiated_media_type(&headers, &[JSON, view_html::HTML])?;
+    if chosen == JSON && query.before.is_some() {
+        let detail = "The parameter \"before\" is for the page of an object (text/html); the JSON lists no changes.";
+        return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "before"));
+    }
     let uri = Uri::parse(&query.uri)
         .map_err(|error| Problem::new(ProblemCode::InvalidQuery, format!("uri: {error}.")).with("parameter", "uri"))?;
     let permit = view.readers.spool().page_permit().await;
@@ -100,10 +132,22 @@ pub async fn one(State(view): State<Changes>, Query(query): Query<ObjectQuery>) 
         Problem::new(ProblemCode::NotFound, detail)
     })?;
     let spool = view.readers.spool().clone();
-    Spool::blocking(permit, move || {
+    if chosen == view_html::HTML {
+        let page = Spool::blocking(permit, move || {
+            let object = ObjectView::with_all_items(&uri, &state).map_err(store_problem)?;
+            let before = query.before.map(Seq);
+            let newest = Seq(before.map_or_else(|| view.journal.head().0, |before| before.0.saturating_sub(1)));
+            let selection = filtered_feed::Selection::of_object(&uri, CHANGES, before);
+            html::page(&spool, &object, &filtered_feed::read_page(&view.journal, &selection)?, newest)
+        });
+        return Ok(view_html::respond(&page.await?, &method, &headers));
+    }
+    let json = Spool::blocking(permit, move || {
         json_response(&spool, &ObjectView::with_all_items(&uri, &state).map_err(store_problem)?)
-    })
-    .await
+    });
+    let mut response = json.await?;
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+    Ok(response)
 }
 
 impl<'a> ObjectView<'a> {

@@ -1,10 +1,13 @@
-//! Query parameters that select changes, shared by the feed and the stream.
+//! Query parameters that select changes, shared by the feed, the pages of changes and the stream.
 //!
 //! Queries are parsed strictly, by a struct that names every parameter and flattens none. Therefore each view has its
 //! own struct, and this macro declares the shared parameters.
 
+use serde::{Deserialize, Deserializer};
+use url::form_urlencoded;
+
 use crate::{
-    model::Filter,
+    model::{Filter, Timestamp, deserialize_str},
     web::{Problem, ProblemCode},
 };
 
@@ -32,7 +35,7 @@ macro_rules! with_filter {
             #[serde(default, rename = "type")]
             #[param(max_items = 50)]
             types: Vec<$crate::model::Uri>,
-            /// On an item: its change type is one of these.
+            /// On an item: its change type is one of these, in upper or lower case.
             #[serde(default)]
             #[param(max_items = 50)]
             change: Vec<$crate::model::ItemChangeKind>,
@@ -44,9 +47,9 @@ macro_rules! with_filter {
             #[serde(default)]
             #[param(max_items = 50)]
             state: Vec<$crate::model::State>,
-            /// On the change: it was received at this time or later.
+            /// On the change: it was received at this time or later. A date alone is the start of its day in UTC.
             #[param(value_type = $crate::model::Timestamp, required = false)]
-            since: Option<$crate::model::Timestamp>,
+            since: Option<$crate::view::parameters::Since>,
             /// `true` selects only changes that affect what the public can see, and shows them as the public sees
             /// them.
             #[serde(default)]
@@ -72,7 +75,7 @@ macro_rules! with_filter {
                     changes: sorted_unique("change", take(&mut self.change))?,
                     media_types: sorted_unique("media_type", take(&mut self.media_type))?,
                     states: sorted_unique("state", take(&mut self.state))?,
-                    since: self.since,
+                    since: self.since.map(|since| since.0),
                     visibility: self.visibility,
                 })
             }
@@ -82,6 +85,24 @@ macro_rules! with_filter {
 
 pub(super) use with_filter;
 
+/// The parameter `since`: a time, or a date as the start of its day.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Since(pub(super) Timestamp);
+
+impl<'de> Deserialize<'de> for Since {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_str(deserializer, |text| {
+            Timestamp::parse_or_day(text).map(Self).map_err(|error| match text.rsplit_once(' ') {
+                // In a query, + stands for a blank.
+                Some((time, offset)) if offset.starts_with(|c: char| c.is_ascii_digit()) && time.contains(':') => {
+                    format!("{error}, and the + before an offset as %2B")
+                }
+                _ => error.to_string(),
+            })
+        })
+    }
+}
+
 pub(super) fn sorted_unique<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Vec<T>, Problem> {
     if values.len() > Filter::MAX_VALUES {
         let detail = format!("The parameter {name:?} is wrong: it may be given at most {} times.", Filter::MAX_VALUES);
@@ -90,4 +111,23 @@ pub(super) fn sorted_unique<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Ve
     values.sort();
     values.dedup();
     Ok(values)
+}
+
+/// Returns the canonical query of a filter.
+pub(super) fn filter_query(filter: &Filter) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(filter.sources.iter().map(|source| ("source", source.as_str())));
+    query.extend_pairs(filter.objects.iter().map(|prefix| ("object", prefix.as_str())));
+    query.extend_pairs(filter.parents.iter().map(|uri| ("parent", uri.as_str())));
+    query.extend_pairs(filter.types.iter().map(|uri| ("type", uri.as_str())));
+    query.extend_pairs(filter.changes.iter().map(|kind| ("change", kind.as_str())));
+    query.extend_pairs(filter.media_types.iter().map(|range| ("media_type", range.as_str())));
+    query.extend_pairs(filter.states.iter().map(|state| ("state", state.as_str())));
+    if let Some(since) = filter.since {
+        query.append_pair("since", &since.to_string());
+    }
+    if filter.visibility {
+        query.append_pair("visibility", "true");
+    }
+    query.finish()
 }

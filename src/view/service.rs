@@ -23,6 +23,8 @@ const MEDIA_TYPE: &str = "application/atomsvc+xml";
 pub struct Service {
     /// Public URL of the gateway without a trailing slash.
     pub public_url: Arc<str>,
+    /// Title of the feed.
+    pub feed_title: Arc<str>,
     /// The hooks.
     pub hooks: Arc<[Hook]>,
 }
@@ -75,7 +77,7 @@ fn render(service: &Service) -> std::io::Result<Vec<u8>> {
                     let about = format!("{}: {}", hook.source, hook.about);
                     collection(writer, &href, &about, hook.accepts)?;
                 }
-                collection(writer, &format!("{}/feed", service.public_url), "Content changes", &[])
+                collection(writer, &format!("{}/feed", service.public_url), &service.feed_title, &[])
             })?;
             Ok(())
         })?;

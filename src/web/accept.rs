@@ -2,6 +2,8 @@
 
 use axum::http::{HeaderMap, HeaderName, header};
 
+use super::{Problem, ProblemCode};
+
 /// Returns the best of the `offered` media types for the request's `Accept`; `None` if none is acceptable. `offered`
 /// is in the server's order of preference.
 ///
@@ -22,6 +24,17 @@ pub fn best_media_type<'o>(headers: &HeaderMap, offered: &[&'o str]) -> Option<&
         }
     }
     best.map(|(_, offer)| offer)
+}
+
+/// Returns the best of the `offered` media types, as [`best_media_type`] does.
+///
+/// # Errors
+/// `not-acceptable` with the offered media types, if the client accepts none of them.
+pub fn negotiated_media_type<'o>(headers: &HeaderMap, offered: &[&'o str]) -> Result<&'o str, Problem> {
+    best_media_type(headers, offered).ok_or_else(|| {
+        let detail = format!("None of the accepted media types is available. Available are: {}.", offered.join(", "));
+        Problem::new(ProblemCode::NotAcceptable, detail).with("offered", offered.to_vec())
+    })
 }
 
 /// Returns `true` if the client accepts gzip and does not prefer an unencoded response.
@@ -89,14 +102,16 @@ fn elements(headers: &HeaderMap, name: &HeaderName) -> Vec<Element> {
     fields.flat_map(|field| split(field, ',')).filter_map(Element::parse).collect()
 }
 
-/// Parses a quality value such as `0`, `0.5` or `1.000` (RFC 9110 section 12.4.2), in thousandths.
+/// Parses a quality value such as `0`, `0.5` or `1.000` (RFC 9110 section 12.4.2), in thousandths. Also parses `.2`, which
+/// the HTTP client of Java sends by default.
 fn thousandths(quality: &str) -> Option<u16> {
     let (whole, fraction) = quality.split_once('.').unwrap_or((quality, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
     match whole {
-        "0" => format!("{fraction:0<3}").parse().ok(),
+        "" if fraction.is_empty() => None,
+        "" | "0" => format!("{fraction:0<3}").parse().ok(),
         "1" if fraction.bytes().all(|b| b == b'0') => Some(1000),
         _ => None,
     }
@@ -152,6 +167,9 @@ mod tests {
             (&["text/html"], None),
             (&["*/*;q=0"], None),
             (&["application/json;q=7, text/html"], None),
+            (&["application/json;q="], Some(FEED)),
+            (&["application/json;q=."], Some(FEED)),
+            (&["text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"], Some(FEED)),
         ] {
             assert_eq!(best_media_type(&headers(&header::ACCEPT, accept), &[FEED, JSON]), best, "{accept:?}");
         }

@@ -33,7 +33,7 @@ mod telemetry;
 mod tls;
 mod tls_errors;
 
-pub use accept::{accepts_gzip, best_media_type};
+pub use accept::{accepts_gzip, best_media_type, negotiated_media_type};
 pub use access::{Access, Rule, Scope, Token};
 pub use client::{Client, MayRead, SignedBody};
 pub use connection_state::StreamingResponse;

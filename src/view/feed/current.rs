@@ -28,16 +28,39 @@ pub(super) struct FeedSettings {
     /// URL of the WebSub hub.
     pub(super) hub: Option<String>,
     pub(super) spool: Spool,
+    pub(super) labels: FeedLabels,
+}
+
+/// Title and author of the feed.
+#[derive(Clone, Debug)]
+pub struct FeedLabels {
+    /// The title.
+    pub title: String,
+    /// Name of the author: the person or institution that publishes the feed.
+    pub author: Option<String>,
+}
+
+impl Default for FeedLabels {
+    fn default() -> Self {
+        Self { title: "Content changes".to_owned(), author: None }
+    }
 }
 
 impl FeedView {
     /// Creates the feed of a journal, as readers see it under `public_url`. Rendered archive pages are stored in the
-    /// folder `data`; those of another journal or URL are removed. `hub` is the URL of the WebSub hub, if there is
-    /// one.
+    /// folder `data`; those of another journal, URL or title are removed. `hub` is the URL of the WebSub hub, if there
+    /// is one.
     #[must_use]
-    pub fn new(journal: Journal, public_url: &str, data: &Path, hub: Option<String>, spool: Spool) -> Self {
+    pub fn new(
+        journal: Journal,
+        public_url: &str,
+        data: &Path,
+        hub: Option<String>,
+        spool: Spool,
+        labels: FeedLabels,
+    ) -> Self {
         let base = public_url.trim_end_matches('/').to_owned();
-        let settings = FeedSettings { journal, base, data: data.to_owned(), hub, spool };
+        let settings = FeedSettings { journal, base, data: data.to_owned(), hub, spool, labels };
         let current = RwLock::new(Arc::new(FeedState::new(&settings)));
         Self(Arc::new(CurrentFeed { settings, current }))
     }

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use chrono::{TimeDelta, Utc};
 
-use super::{CachePolicy, Content, FeedView, NewestDocument, Representation, Seq, Spool};
+use super::{CachePolicy, Content, FeedLabels, FeedView, NewestDocument, Representation, Seq, Spool};
 use crate::{
     journal::TailBounds,
     view::test_journal::{journal_of, small_draft},
@@ -12,7 +12,7 @@ use crate::{
 
 async fn view_of(changes: usize, folder: &Path) -> FeedView {
     let journal = journal_of(small_draft(), changes, TailBounds::default().changes, folder).await;
-    FeedView::new(journal, "http://h/", folder, None, Spool::new(folder, 64 << 20))
+    FeedView::new(journal, "http://h/", folder, None, Spool::new(folder, 64 << 20), FeedLabels::default())
 }
 
 /// Counts the distinct documents in memory that concurrent requests receive: one if it was rendered once.

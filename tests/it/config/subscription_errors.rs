@@ -40,7 +40,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str)> {
             "filter.source",
             "did you mean \"sources\"? There are sources, objects, parents, types, changes, media_types, states, visibility",
         ),
-        (with(json!({ "filter": { "changes": ["add"] } })), "filter.changes[0]", "there are ADD, "),
+        (with(json!({ "filter": { "changes": ["gone"] } })), "filter.changes[0]", "give ADD, UPDATE, DELETE or STATE"),
         (with(json!({ "filter": { "media_types": ["png"] } })), "filter.media_types[0]", "write it as in image/jpeg"),
         (with(json!({ "filter": { "states": vec!["A"; 51] } })), "filter.states", "more than 50 values"),
         (with(json!({ "filter": { "since": "2026-01-01T00:00:00Z" } })), "filter.since", "give start instead"),
@@ -110,7 +110,7 @@ fn subscription_errors_in_a_file_name_the_key() {
         (format!("{table}url = \"amqp://me:hush@\"\n"), "the setting subscriptions.index.url"),
         (format!("{table}url = \"amqp://h\"\nwindow = 0\n"), "the setting subscriptions.index.window"),
         (
-            format!("{table}url = \"amqp://h\"\nfilter = {{ changes = [\"add\"] }}\n"),
+            format!("{table}url = \"amqp://h\"\nfilter = {{ changes = [\"gone\"] }}\n"),
             "subscriptions.index.filter.changes",
         ),
         (table.to_owned(), "the setting subscriptions.index.url"),

@@ -144,7 +144,7 @@ async fn invalid_query_is_a_problem() {
     let gateway = Gateway::open(folder.path()).await;
     for (query, parameter, told) in [
         ("sourc=a", "sourc", "did you mean \"source\"?"),
-        ("change=GONE", "change", "`ADD`, `UPDATE`, `DELETE`, `STATE`"),
+        ("change=GONE", "change", "ADD, UPDATE, DELETE or STATE"),
         ("limit=1001", "limit", "from 1 to 1000"),
         ("since=2026", "since", "2011-08-03T08:14:25.943Z"),
         ("before=x", "before", "whole number"),

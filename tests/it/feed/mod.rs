@@ -4,4 +4,5 @@ mod archive_pages;
 mod archive_reader;
 mod caching;
 mod filters;
+mod for_people;
 mod retention_and_restore;

@@ -78,6 +78,9 @@ async fn retention_makes_old_pages_gone() {
     }
     let problem = gateway.ask(Method::GET, "/feed/archive/1", &[]).await.json::<Value>().await.unwrap();
     assert_eq!((&problem["first"], &problem["snapshot"]), (&791.into(), &"/snapshot".into()));
+    for (number, expected) in [(1, 410), (790, 410), (791, 200), (850, 200), (851, 404)] {
+        assert_eq!(status(&gateway, &format!("/changes/{number}")).await, expected, "{number}");
+    }
     grow(&gateway, 250).await;
     assert_eq!(read_archive(&gateway).await, (801..=1100).collect());
     assert_eq!(pages_on_disk(folder.path()), 4, "removed pages still use disk space");
@@ -105,6 +108,9 @@ async fn restore_skips_pages_without_breaking_the_archive() {
         assert!(next > *before.last().unwrap());
     }
     assert_eq!(status(&gateway, "/feed/archive/4").await, 200);
+    for (number, expected) in [(320, 200), (321, 404), (next - 1, 404), (next, 200)] {
+        assert_eq!(status(&gateway, &format!("/changes/{number}")).await, expected, "{number} of {next}");
+    }
     for left_out in [5, 6, next / 100 - 1] {
         assert_eq!(status(&gateway, &format!("/feed/archive/{left_out}")).await, 404, "{left_out}");
     }

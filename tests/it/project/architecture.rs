@@ -76,7 +76,7 @@ const TABLE: [(&str, &[&str]); 35] = [
         ],
     ),
     ("source", &["amqp", "kafka", "stomp", "broker", "intake", "format", "retry", "web"]),
-    ("view", &["cache", "files", "journal", "model", "format", "web"]),
+    ("view", &["cache", "files", "journal", "model", "format", "text", "web"]),
     (
         "admin",
         &[

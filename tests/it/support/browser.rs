@@ -86,6 +86,12 @@ impl Browser {
         }
     }
 
+    /// Gives the page the size of another screen, in CSS pixels.
+    pub(crate) fn resize(&mut self, width: u32, height: u32) {
+        let screen = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": true });
+        self.order("Emulation.setDeviceMetricsOverride", &screen);
+    }
+
     /// Enables network events from now on.
     pub(crate) fn watch_network(&mut self) {
         self.order("Network.enable", &json!({}));

@@ -1,7 +1,7 @@
 //! Gateway with a journal and its feed, and a reader that follows only `docs/feed.md` and reconstructs changes
 //! from Atom documents.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use axum::{Router, routing::get};
 use quick_xml::{Reader, XmlVersion, events::Event};
@@ -13,7 +13,11 @@ use tidings::{
         store::sqlite,
     },
     model::{Draft, DraftTime, Seq, SourceName, Timestamp},
-    view::feed::{self, FeedView},
+    view::{
+        changes::{self, Changes},
+        feed::{self, FeedLabels, FeedView},
+        live_readers::{LiveReaders, ReaderLimits},
+    },
     web::Spool,
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
@@ -45,11 +49,23 @@ impl Gateway {
             },
         )
         .unwrap();
-        let view = FeedView::new(journal.clone(), public, folder, None, Spool::new(folder, 64 << 20));
+        let spool = Spool::new(folder, 64 << 20);
+        let limits = ReaderLimits {
+            readers: 10,
+            per_client: 10,
+            wait: Duration::ZERO,
+            stream: Duration::ZERO,
+            heartbeat: Duration::MAX,
+        };
+        let (readers, _) = LiveReaders::new(journal.clone(), spool.clone(), limits);
+        let changes = Changes { journal: journal.clone(), readers, max_page: 1000 };
+        let view = FeedView::new(journal.clone(), public, folder, None, spool, FeedLabels::default());
         let routes = Router::new()
             .route("/feed", get(feed::newest))
             .route("/feed/archive/{page}", get(feed::archive))
-            .with_state(view);
+            .with_state(view)
+            .route("/changes", get(changes::page).with_state(changes.clone()))
+            .route("/changes/{id}", get(changes::one::change).with_state(changes));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -144,7 +160,7 @@ impl Element {
                     open.last_mut().unwrap().text += &text;
                 }
                 Event::Eof => return open.pop().unwrap().children.pop().unwrap(),
-                Event::Decl(_) => {}
+                Event::Decl(_) | Event::PI(_) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -102,6 +102,18 @@ impl Gateway {
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
+    /// Waits until the metrics contain this line.
+    pub(crate) async fn until_metric(&self, line: &str) {
+        let began = std::time::Instant::now();
+        loop {
+            let metrics = self.http.get(format!("{}/metrics", self.url)).send().await.unwrap().text().await.unwrap();
+            if metrics.contains(line) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "there is no {line}");
+        }
+    }
+
     /// Returns the number of the newest change, even while messages cannot be written.
     pub(crate) async fn head(&self) -> u64 {
         self.json("/snapshot?limit=1").await["head"].as_u64().unwrap()

@@ -62,8 +62,27 @@ async fn change_is_negotiated_and_immutable() {
         assert_eq!(request.header("accept", "application/atom+xml").send().await.unwrap().status(), 304);
     }
     assert_eq!(get(&gateway, &format!("/changes/{id}"), "image/png").await.status(), 406);
-    for unknown in ["nonsense", "urn:uuid:00000000-0000-4000-8000-000000000001"] {
-        assert_eq!(get(&gateway, &format!("/changes/{unknown}"), "*/*").await.status(), 404);
+    for unknown in ["nonsense", "urn:uuid:00000000-0000-4000-8000-000000000001", "+1", "-1", "99999999999999999999"] {
+        assert_eq!(get(&gateway, &format!("/changes/{unknown}"), "*/*").await.status(), 404, "{unknown}");
+    }
+}
+
+#[tokio::test]
+async fn change_is_found_by_its_number() {
+    let (_folder, gateway) = gateway_with(2).await;
+    let change = get(&gateway, "/changes/2", "application/json").await;
+    // After a restore the number may be that of another change.
+    assert_eq!(change.headers()["cache-control"], "no-cache");
+    assert_eq!(change.json::<Value>().await.unwrap(), gateway.changes().await[1]);
+    for (number, detail) in [
+        ("0", "no change with the number 0: the newest is 2."),
+        ("3", "no change with the number 3: the newest is 2."),
+        ("x", "a change is found by its identifier, a UUID, or by its number."),
+    ] {
+        let missing = get(&gateway, &format!("/changes/{number}"), "*/*").await;
+        assert_eq!(missing.status(), 404);
+        let problem: Value = missing.json().await.unwrap();
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
     }
 }
 

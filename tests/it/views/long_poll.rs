@@ -42,14 +42,7 @@ async fn poll_returns_a_new_change_when_it_arrives() {
 }
 
 async fn until_one_waits(gateway: &Gateway) {
-    let began = Instant::now();
-    loop {
-        let text = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
-        if text.contains("tidings_open_streams{kind=\"poll\"} 1") {
-            return;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "no poll waits");
-    }
+    gateway.until_metric("tidings_open_streams{kind=\"poll\"} 1").await;
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@
 
 mod changes_and_objects;
 mod cursors;
+mod filtered_changes;
 mod long_poll;
 mod memory;
+mod pages;
 mod snapshot;
 mod stream;
 mod stream_browser;

@@ -43,7 +43,12 @@ async fn live_page_shows_each_change_once_across_a_gateway_kill() {
         post(&gateway, number).await;
     }
     browser.until(NUMBERS, &json!([1, 2, 3]));
-    assert_eq!(browser.value("changes.lastChild.textContent"), "1 add http://h.example/objects/1");
+    browser.until("changes.lastChild.textContent.startsWith('1 add http://h.example/objects/1')", &json!(true));
+    browser.until("waiting.hidden", &json!(true));
+    let links = browser.value("[...changes.lastChild.querySelectorAll('a')].map(link => link.href)");
+    let id = gateway.changes().await[0]["id"].as_str().unwrap().replace("urn:uuid:", "");
+    let object = "objects?uri=http%3A%2F%2Fh.example%2Fobjects%2F1";
+    assert_eq!(links, json!([format!("{}/changes/{id}", gateway.url), format!("{}/{object}", gateway.url)]));
 
     // A second stream of the same page, without a cursor. It has its first id and no change before the gateway
     // is killed.
@@ -73,6 +78,7 @@ async fn live_page_shows_each_change_once_across_a_gateway_kill() {
     // A permanently refused request is not repeated.
     browser.go(&format!("{}/live?after=7", gateway.url));
     browser.until("state.value", &json!("refused"));
+    browser.until("reason.textContent.startsWith('The journal cannot be read from 7')", &json!(true));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

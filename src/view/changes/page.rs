@@ -1,0 +1,268 @@
+//! Pages of the journal: the changes that a reader selects, in the format that it accepts.
+
+use std::{io::Write, sync::Arc};
+
+use axum::{
+    http::{HeaderMap, HeaderValue, header},
+    response::Response,
+};
+use url::form_urlencoded;
+
+use super::{
+    super::{
+        LARGE, MAX_EXAMINED, MAX_EXAMINED_BYTES, PAGE_BYTES, PIECE_BYTES, block_on, journal_problem,
+        parameters::filter_query, store_problem, uncached_response,
+    },
+    Changes,
+};
+use crate::{
+    format::{Batch, FORMATS, FormatKind},
+    journal::{Journal, JournalError, RecordedChange, metrics::tail_read, store::StoreError},
+    model::{Filter, Seq},
+    web::{Content, Problem, Spool, SpoolWriter, negotiated_media_type, spool_problem},
+};
+
+/// Default media type of a page.
+const JSON: &str = "application/json";
+
+/// Media type of a page with a change on each line. It is not registered, as no media type of this format is.
+const LINES: &str = "application/x-ndjson";
+
+/// Maximum size of the changes of a page that is written immediately on a thread of the runtime, in bytes.
+const SMALL_PAGE: usize = 256 << 10;
+
+/// Maximum number of changes that are read from the journal at once if the selection has a filter.
+const READ_CHANGES: usize = 250;
+
+/// Selection of the changes of a page, and their format.
+#[derive(Clone)]
+pub(super) struct Selection {
+    /// Conditions on the changes; `None` selects all changes.
+    pub(super) filter: Option<Filter>,
+    /// Number of the change before which to end.
+    pub(super) before: Option<Seq>,
+    /// Maximum number of changes on the page.
+    pub(super) limit: usize,
+    pub(super) format: PageFormat,
+}
+
+impl Selection {
+    pub(super) fn ends_before(&self, seq: Seq) -> bool {
+        self.before.is_some_and(|before| seq >= before)
+    }
+
+    /// Returns the next page as a value of the header `Link` (RFC 8288), relative to the URL of this page.
+    fn link(&self, next: Seq) -> Option<HeaderValue> {
+        let filter = self.filter.as_ref().map(filter_query).unwrap_or_default();
+        let mut query = form_urlencoded::Serializer::new(filter);
+        query.append_pair("after", &next.to_string());
+        query.extend_pairs(self.before.map(|before| ("before", before.to_string())));
+        query.append_pair("limit", &self.limit.to_string());
+        HeaderValue::try_from(format!("<?{}>; rel=\"next\"", query.finish())).ok()
+    }
+}
+
+/// Format of a page.
+#[derive(Clone, Copy)]
+pub(super) enum PageFormat {
+    /// The stored JSON with the cursor of the next page.
+    Json,
+    /// The stored JSON, a change on each line.
+    Lines,
+    /// A batch of another format.
+    Batch(&'static FormatKind, Batch),
+}
+
+impl PageFormat {
+    /// Returns the format that the client prefers.
+    ///
+    /// # Errors
+    /// `not-acceptable`.
+    pub(super) fn accepted(headers: &HeaderMap) -> Result<Self, Problem> {
+        let batches = FORMATS.iter().copied().filter_map(|format| Some(Self::Batch(format, format.batch?)));
+        let batches = batches.filter(|batch| batch.media_type() != JSON);
+        let formats: Vec<_> = [Self::Json, Self::Lines].into_iter().chain(batches).collect();
+        let offered: Vec<_> = formats.iter().map(|format| format.media_type()).collect();
+        let chosen = negotiated_media_type(headers, &offered)?;
+        Ok(formats.into_iter().find(|format| format.media_type() == chosen).unwrap_or(Self::Json))
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => JSON,
+            Self::Lines => LINES,
+            Self::Batch(_, batch) => batch.media_type,
+        }
+    }
+
+    /// Returns the texts before the first change and between two changes.
+    fn punctuation(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Json => ("{\"changes\":[", ","),
+            Self::Lines => ("", "\n"),
+            Self::Batch(_, batch) => (batch.open, batch.between),
+        }
+    }
+}
+
+/// A finished page.
+pub(super) struct Page {
+    /// Number of the last change that was examined, or the cursor before the page if none was.
+    pub(super) next: Seq,
+    /// Number of changes on the page.
+    pub(super) count: usize,
+    /// Number of changes that were examined.
+    pub(super) examined: usize,
+    content: Content,
+}
+
+impl Changes {
+    /// Reads and writes a page. A small page in memory is written immediately, others piece by piece once a permit is
+    /// available.
+    pub(super) async fn read(&self, after: Seq, selection: &Selection) -> Result<Page, Problem> {
+        if selection.filter.is_none() && selection.before.is_none() {
+            let limit = selection.limit;
+            let in_memory = self.journal.cached_after(after, limit, SMALL_PAGE);
+            if let Some(changes) = in_memory.filter(|changes| is_small(changes, limit, after, self.journal.head())) {
+                tail_read(true);
+                return Page::write(self, after, selection, |page| page.add(&changes).map(|_| ()));
+            }
+        }
+        let permit = self.readers.spool().page_permit().await;
+        let (view, selection) = (self.clone(), selection.clone());
+        Spool::blocking(permit, move || Page::write(&view, after, &selection, |page| page.fill(&view.journal))).await
+    }
+}
+
+/// Returns `true` if the changes are the complete page and small enough to be written immediately.
+fn is_small(changes: &[Arc<RecordedChange>], limit: usize, after: Seq, head: Seq) -> bool {
+    let bytes: usize = changes.iter().map(|change| change.json().len()).sum();
+    let next = changes.last().map_or(after, |newest| newest.seq());
+    bytes <= SMALL_PAGE && (changes.len() == limit || next >= head)
+}
+
+/// Writer of a page.
+struct PageWriter<'a> {
+    selection: &'a Selection,
+    out: SpoolWriter,
+    next: Seq,
+    count: usize,
+    examined: usize,
+    /// Size of the JSON of the examined changes, in bytes.
+    examined_bytes: usize,
+    /// Size of the JSON of the changes on the page, in bytes.
+    bytes: usize,
+}
+
+impl PageWriter<'_> {
+    /// Returns `true` if the page has room, and may examine more changes.
+    fn may_read(&self) -> bool {
+        let has_room = self.count < self.selection.limit && self.bytes < PAGE_BYTES;
+        has_room && self.examined < MAX_EXAMINED && self.examined_bytes < MAX_EXAMINED_BYTES
+    }
+
+    /// Reads the journal until the page is full, or has examined as many changes as it may.
+    fn fill(&mut self, journal: &Journal) -> Result<(), Problem> {
+        while self.may_read() {
+            let count = match &self.selection.filter {
+                Some(_) => READ_CHANGES.min(MAX_EXAMINED - self.examined),
+                None => self.selection.limit - self.count,
+            };
+            let bytes = PIECE_BYTES.min(PAGE_BYTES - self.bytes);
+            let read = match block_on(journal.after_within(self.next, count, bytes)) {
+                // The page ends before the damaged change, and the next one reports it.
+                Err(JournalError::Store(StoreError::DamagedChange { .. })) if self.examined > 0 => break,
+                read => read.map_err(journal_problem)?,
+            };
+            if read.is_empty() || !self.add(&read)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the selected changes that fit, and returns `true` if more may follow. The first change of a page always
+    /// fits.
+    fn add(&mut self, changes: &[Arc<RecordedChange>]) -> Result<bool, Problem> {
+        for change in changes {
+            if self.count == self.selection.limit || self.selection.ends_before(change.seq()) {
+                return Ok(false);
+            }
+            match self.encoded(change) {
+                Err(StoreError::DamagedChange { .. }) if self.examined > 0 => return Ok(false),
+                encoded => {
+                    if let Some((encoded, size)) = encoded.map_err(store_problem)? {
+                        if self.count > 0 && self.bytes + size > PAGE_BYTES {
+                            return Ok(false);
+                        }
+                        self.write(&encoded)?;
+                        self.bytes += size;
+                    }
+                }
+            }
+            self.next = change.seq();
+            self.examined += 1;
+            self.examined_bytes += change.json().len();
+        }
+        Ok(true)
+    }
+
+    /// Returns the change in the format of the page, and the size of its JSON; `None` if it is not selected.
+    fn encoded(&self, change: &Arc<RecordedChange>) -> Result<Option<(bytes::Bytes, usize)>, StoreError> {
+        let is_large = change.json().len() >= LARGE;
+        let change = if is_large { Arc::new(change.without_caches()) } else { Arc::clone(change) };
+        let selected = match &self.selection.filter {
+            Some(filter) => change.filtered(filter)?,
+            None => Some(change),
+        };
+        let Some(change) = selected else { return Ok(None) };
+        let encoded = match self.selection.format {
+            PageFormat::Json | PageFormat::Lines => change.json().clone(),
+            PageFormat::Batch(format, _) if is_large => (format.write)(change.change()?).into(),
+            PageFormat::Batch(format, _) => change.encoded(format.name, format.write)?,
+        };
+        Ok(Some((encoded, change.json().len())))
+    }
+
+    fn write(&mut self, encoded: &[u8]) -> Result<(), Problem> {
+        let (open, between) = self.selection.format.punctuation();
+        let before = if self.count == 0 { open } else { between };
+        let written = self.out.write_all(before.as_bytes()).and_then(|()| self.out.write_all(encoded));
+        self.count += 1;
+        written.map_err(spool_problem)
+    }
+}
+
+impl Page {
+    fn write(
+        view: &Changes,
+        after: Seq,
+        selection: &Selection,
+        add: impl FnOnce(&mut PageWriter<'_>) -> Result<(), Problem>,
+    ) -> Result<Self, Problem> {
+        let out = view.readers.spool().writer();
+        let mut page = PageWriter { selection, out, next: after, count: 0, examined: 0, examined_bytes: 0, bytes: 0 };
+        add(&mut page)?;
+        let PageWriter { mut out, next, count, examined, .. } = page;
+        // Read after the changes, so that no change of a later journal is under the identity of an earlier one.
+        let journal = view.journal.identity();
+        let open = if count == 0 { selection.format.punctuation().0 } else { "" };
+        let close = match selection.format {
+            PageFormat::Json => format!("],\"next\":{next},\"journal\":\"{journal}\"}}"),
+            PageFormat::Lines if count == 0 => String::new(),
+            PageFormat::Lines => "\n".to_owned(),
+            PageFormat::Batch(_, batch) => batch.close.to_owned(),
+        };
+        let result = out.write_all(open.as_bytes()).and_then(|()| out.write_all(close.as_bytes()));
+        let content = result.and_then(|()| out.finish()).map_err(spool_problem)?;
+        Ok(Self { next, count, examined, content })
+    }
+
+    pub(super) fn into_response(self, selection: &Selection) -> Response {
+        let mut response = uncached_response(selection.format.media_type(), &self.content);
+        let headers = response.headers_mut();
+        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+        headers.extend(selection.link(self.next).map(|link| (header::LINK, link)));
+        response
+    }
+}
