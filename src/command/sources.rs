@@ -142,6 +142,11 @@ mod tests {
             "name": "islandora", "transport": "stomp", "dialect": "islandora", "rate": 0, "destination": "queue \"a\"",
             "connection": { "state": "waiting", "downSince": "2026-11-28T08:00:00.000Z" }, "messages": { "quarantined": 0 }
         });
-        insta::assert_snapshot!(table(&[hook, broker]));
+        let expected = "\
+NAME       TRANSPORT  DIALECT    STATE    DOWN SINCE                LAST EVENT                PER SECOND  QUARANTINED  READS
+sfm        http       sfm                                           2026-11-28T08:00:00.000Z  0.2         3
+islandora  stomp      islandora  waiting  2026-11-28T08:00:00.000Z                            0.0         0            queue \"a\"
+";
+        assert_eq!(table(&[hook, broker]), expected);
     }
 }

@@ -28,7 +28,7 @@ Scopes:
 The first line of the output is the token, for its user:
   curl -H \"Authorization: Bearer $TOKEN\" https://tidings.example.org/feed
 A feed reader that supports only user names and passwords sends it as the password of any user.
-Add the other lines to the configuration and restart the gateway.
+Add the other lines to the configuration, and reload the gateway (SIGHUP).
 
 With --webhook the output is one line, a secret that signs messages according to Standard Webhooks. The receiver needs \
 it, and so does the setting `secrets` of the subscription.

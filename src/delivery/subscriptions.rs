@@ -116,7 +116,7 @@ pub enum OperationError {
     #[error("there is no subscription {0}; GET /subscriptions lists all")]
     Unknown(SubscriptionName),
     /// The configuration defines the subscription.
-    #[error("the subscription {0} is defined in the configuration file; change it there, and restart the gateway")]
+    #[error("the subscription {0} is defined in the configuration file; change it there, and reload the gateway")]
     DefinedInConfig(SubscriptionName),
     /// The subscription belongs to a WebSub subscriber.
     #[error("the subscription {0} belongs to a WebSub subscriber, who alone can change it; it can be deleted")]

@@ -86,14 +86,16 @@ pub struct SubscriptionRecord {
     pub delivered: Option<Timestamp>,
     /// Number of dead letters, without changes that are to be sent again and were not refused.
     pub dead_letters: u64,
+    /// Number of changes that are to be sent again and were not refused.
+    pub repeats: u64,
 }
 
 impl SubscriptionRecord {
     /// Creates the record of a new subscription.
     #[must_use]
     pub fn new(name: SubscriptionName, made_by: MadeBy, definition: DefinitionText, cursor: Seq) -> Self {
-        let (paused, ended, paused_by, delivered, dead_letters) = (false, None, None, None, 0);
-        Self { name, made_by, definition, cursor, paused, ended, paused_by, delivered, dead_letters }
+        let (paused, ended, paused_by, delivered, dead_letters, repeats) = (false, None, None, None, 0, 0);
+        Self { name, made_by, definition, cursor, paused, ended, paused_by, delivered, dead_letters, repeats }
     }
 }
 

@@ -78,7 +78,8 @@ impl Subscriptions {
         self.0.require_definition(name)?;
         let definition = self.0.with(name, |entry| entry.definition.clone())?;
         let definition = definition.ok_or_else(|| OperationError::Undefined(name.clone()))?;
-        let stored = self.0.journal.subscription(name.clone()).await?.map_or(0, |stored| stored.dead_letters);
+        let stored = self.0.journal.subscription(name.clone()).await?;
+        let stored = stored.map_or(0, |stored| stored.dead_letters + stored.repeats);
         let room = definition.dead_letters.saturating_sub(stored);
         let after = from.cursor(&self.0.journal).await?;
         let through = through.unwrap_or(Seq(u64::MAX)).min(self.0.journal.head());

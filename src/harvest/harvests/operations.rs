@@ -30,7 +30,7 @@ pub enum HarvestOperationError {
     #[error("there is no harvest of a source {0}; GET /harvests lists all harvests")]
     Unknown(SourceName),
     /// The configuration defines the source.
-    #[error("the source {0} is defined in the configuration file; change it there, and restart the gateway")]
+    #[error("the source {0} is defined in the configuration file; change it there, and reload the gateway")]
     DefinedInConfig(SourceName),
     /// The harvest exists.
     #[error("there is a harvest of a source {0} already; remove it first")]

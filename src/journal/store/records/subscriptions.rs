@@ -24,10 +24,12 @@ macro_rules! given_cursor {
 
 statements! {
     ALL = "SELECT name, made_by, definition, cursor, paused, ended, paused_by, delivered,
-            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name AND attempts > 0)
+            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name AND attempts > 0),
+            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name AND attempts = 0)
         FROM subscriptions ORDER BY name";
     ONE = "SELECT name, made_by, definition, cursor, paused, ended, paused_by, delivered,
-            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name AND attempts > 0)
+            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name AND attempts > 0),
+            (SELECT count(*) FROM dead_letters WHERE subscription = subscriptions.name AND attempts = 0)
         FROM subscriptions WHERE name = $1";
     /// A cursor above the head, or in a range that a restore or a failover has skipped, is from another journal, and stays
     /// where it is.
@@ -102,6 +104,7 @@ fn read(row: Cells<'_>) -> Result<SubscriptionRecord, StoreError> {
         paused_by: row.optional_text(6)?.map(Into::into),
         delivered: row.optional_time(7)?,
         dead_letters: row.unsigned(8)?,
+        repeats: row.unsigned(9)?,
     })
 }
 
