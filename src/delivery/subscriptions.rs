@@ -225,7 +225,7 @@ impl Subscriptions {
         });
         for stored in stored.into_values() {
             let name = stored.name.clone();
-            let entry = Entry::of(stored, configured.remove(&name), &inner.guard);
+            let entry = Entry::of(&stored, configured.remove(&name), &inner.guard);
             inner.entries().insert(name.clone(), entry);
             inner.start_engine(&name);
         }

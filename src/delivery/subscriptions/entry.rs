@@ -40,9 +40,9 @@ pub(super) struct Entry {
 impl Entry {
     /// Creates the entry of a stored subscription, with its definition from the configuration or the hub if there is
     /// one.
-    pub(super) fn of(stored: SubscriptionRecord, given: Option<Arc<Definition>>, guard: &OutboundPolicy) -> Self {
-        let status = |state| SubscriptionStatus::new(state, &stored);
-        let SubscriptionRecord { made_by, ref definition, paused, ref ended, ref paused_by, .. } = stored;
+    pub(super) fn of(stored: &SubscriptionRecord, given: Option<Arc<Definition>>, guard: &OutboundPolicy) -> Self {
+        let SubscriptionRecord { made_by, definition, paused, ended, paused_by, .. } = stored;
+        let (made_by, paused) = (*made_by, *paused);
         let stored_definition = definition.clone();
         let mut state = SubscriptionState::Connecting;
         let mut trouble = ended.clone();
@@ -71,7 +71,7 @@ impl Entry {
         } else if definition.is_some() && ended.is_some() {
             state = SubscriptionState::Ended;
         }
-        let status = status(state);
+        let status = SubscriptionStatus::new(state, stored);
         if let Some(trouble) = trouble {
             status.set_stopped(state, trouble.as_str());
         }

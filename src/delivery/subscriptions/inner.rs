@@ -63,7 +63,7 @@ impl Inner {
             })?;
         } else {
             let stored = SubscriptionRecord::new(name.clone(), made_by, definition, cursor);
-            self.entries().insert(name.clone(), Entry::of(stored, Some(parsed), &self.guard));
+            self.entries().insert(name.clone(), Entry::of(&stored, Some(parsed), &self.guard));
         }
         self.start_engine(name);
         Ok(!exists)
@@ -97,6 +97,7 @@ impl Inner {
             }
             let (worker, launch) = WorkerLaunch::new(name.clone(), self.stop.child_token(), entry.running.take());
             entry.running = Some(worker);
+            entry.status.reset_failures();
             // Set here because the response to a resume request may be sent before the engine runs.
             entry.status.set(self.state_before_tenure());
             if self.launches.try_send(launch).is_err() && !self.stop.is_cancelled() {

@@ -238,7 +238,7 @@ async fn send(
     let encoded = encode(&change, definition.format).map_err(unreadable)?;
     let window = delivery.window();
     let batch = definition.format.batch.filter(|_| window.changes > 1);
-    let body = batch.map_or_else(|| encoded.clone(), |batch| Bytes::from(batch.join(&[encoded.clone()])));
+    let body = batch.map_or_else(|| encoded.clone(), |batch| Bytes::from(batch.join(std::slice::from_ref(&encoded))));
     let (more, is_batch, is_repeat) = (Vec::new(), batch.is_some(), true);
     let message = Outgoing { change, more, is_batch, is_repeat, format: definition.format, body };
     let sent = timeout(limit, delivery.send(message)).await.map_err(late)??;

@@ -88,7 +88,7 @@ impl Inner {
                     // Locked, because the hub denies a subscriber that has no subscription.
                     let mut entries = self.entries();
                     let (definition, trouble) = self.hub_definition(&stored);
-                    let entry = Entry::of(stored, definition, &self.guard);
+                    let entry = Entry::of(&stored, definition, &self.guard);
                     if let Some(trouble) = trouble {
                         entry.status.set_stopped(super::SubscriptionState::Failed, &trouble);
                     }
@@ -101,7 +101,7 @@ impl Inner {
             } else {
                 tracing::info!(subscription = %name, "another node has modified a subscription");
                 self.stop_engine(&name).await;
-                self.replace(stored);
+                self.replace(&stored);
                 self.start_engine(&name);
             }
         }
@@ -109,8 +109,8 @@ impl Inner {
     }
 
     /// Replaces the entry of a stopped subscription by what the journal has.
-    fn replace(&self, stored: SubscriptionRecord) {
-        let (mut definition, trouble) = self.hub_definition(&stored);
+    fn replace(&self, stored: &SubscriptionRecord) {
+        let (mut definition, trouble) = self.hub_definition(stored);
         let name = stored.name.clone();
         let _ = self.with(&name, |entry| {
             if entry.made_by == stored.made_by && entry.stored_definition == stored.definition {

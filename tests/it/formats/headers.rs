@@ -90,7 +90,7 @@ async fn change_page_offers_only_formats_with_a_complete_body() {
     let plain = gateway.http.get(&url).header("accept", "application/json").send().await.unwrap();
     assert!(plain.headers().keys().all(|name| !name.as_str().starts_with("ce-")));
     assert_eq!(plain.json::<Value>().await.unwrap(), change);
-    let refused = gateway.http.get(&url).header("accept", "text/html").send().await.unwrap();
+    let refused = gateway.http.get(&url).header("accept", "text/csv").send().await.unwrap();
     assert_eq!(refused.status(), 406);
 }
 
