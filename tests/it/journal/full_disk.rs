@@ -49,8 +49,9 @@ async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("the disk is full; free some space on the disk of the journal"), "{detail}");
         assert!(detail.contains("send the message again"), "{detail}");
-        // An unreadable message cannot be quarantined either, and its sender gets the same response.
-        assert_eq!(gateway.post("content-change", "application/json", "x".repeat(9000)).await.0, 503);
+        // An unreadable message that is larger than any message before cannot be quarantined either, and its sender gets the
+        // same response.
+        assert_eq!(gateway.post("content-change", "application/json", "x".repeat(60_000)).await.0, 503);
         assert_eq!(readiness(&gateway).await.0, 503, "round {round}");
         let events = |changes: Vec<Value>| changes.iter().map(item).collect::<Vec<_>>();
         assert_eq!(events(gateway.changes().await), accepted, "round {round}");

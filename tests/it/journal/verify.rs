@@ -47,7 +47,7 @@ async fn verify_accepts_intact_subscription_and_quarantine_rows() {
     let connection = Connection::open(journal_file(folder.path())).unwrap();
     connection
         .execute_batch(
-            "INSERT INTO subscriptions SELECT 's', 'api', '', max(seq), 0, NULL FROM changes;
+            "INSERT INTO subscriptions SELECT 's', 'api', '', max(seq), 0, NULL, NULL, NULL FROM changes;
              INSERT INTO dead_letters SELECT 1, 's', seq, 0, '', 1, 0, json FROM changes WHERE seq = 9;
              INSERT INTO incomplete_changes SELECT seq, 's', 'items', json FROM changes WHERE seq = 9;
              INSERT INTO crawls VALUES ('s', '01900000-0000-7000-8000-000000000001', 1, '', 0, 0, 0, 0);
@@ -105,12 +105,12 @@ async fn verify_locates_each_error() {
         ("UPDATE objects SET uri = 'no uri' WHERE uri LIKE '%/1'", "whose URI is invalid", BOTH),
         ("UPDATE objects SET types = '' WHERE uri LIKE '%/1'", "the registry, object http", BOTH),
         (
-            "INSERT INTO subscriptions VALUES ('s', 'api', '', NEWEST + 1, 0, NULL)",
+            "INSERT INTO subscriptions VALUES ('s', 'api', '', NEWEST + 1, 0, NULL, NULL, NULL)",
             "the cursor of the subscription s is",
             COMPLETE,
         ),
         (
-            "INSERT INTO subscriptions VALUES ('s', 'me', '', 0, 0, NULL)",
+            "INSERT INTO subscriptions VALUES ('s', 'me', '', 0, 0, NULL, NULL, NULL)",
             "unknown creator of a subscription: me",
             COMPLETE,
         ),
