@@ -5,11 +5,19 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::support::{
+    gateway::Gateway,
     http_receiver::{ReceivedRequest, Receiver, Reply},
     nodes_fixture::{SharedJournal, until, until_spread},
     subscription_fixture::post,
     webhook_fixture::webhook,
 };
+
+/// Returns whether a node shows that the node `a` has gone without leaving.
+async fn misses_a(node: &Gateway) -> bool {
+    let status = node.json("/status").await;
+    let problems = status["problems"].as_array().unwrap();
+    problems.iter().any(|problem| problem["code"] == "node-lost" && problem["thing"] == "node/a")
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_wakes_up_writes_neither_cursor_nor_dead_letter() {
@@ -33,6 +41,7 @@ async fn a_node_that_wakes_up_writes_neither_cursor_nor_dead_letter() {
         journal.query("SELECT count(*) FROM duties JOIN nodes ON instance = holder WHERE nodes.name = 'b'") == "2"
     })
     .await;
+    until("the other node misses the first one", async || misses_a(&b).await).await;
     post(&b, 2).await;
     until("both are delivered", async || journal.query("SELECT cursor FROM subscriptions") == "2").await;
 
@@ -47,6 +56,7 @@ async fn a_node_that_wakes_up_writes_neither_cursor_nor_dead_letter() {
     })
     .await
     .unwrap();
+    until("nobody misses it", async || !misses_a(&b).await).await;
     assert_eq!(journal.query("SELECT cursor FROM subscriptions"), "2");
     assert_eq!(journal.query("SELECT count(*) FROM dead_letters"), "0");
     let seqs: Vec<_> = receiver.requests().iter().map(ReceivedRequest::seq).collect();
