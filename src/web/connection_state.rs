@@ -24,6 +24,10 @@ const IDLE_TIME: Duration = Duration::from_secs(3);
 /// Time in which a client must read the end of a streaming response when the server stops.
 const STREAMING_GRACE: Duration = Duration::from_millis(500);
 
+/// Time from the opening of a connection in which its first request is still served when the server stops, because the client
+/// cannot know that the server does.
+pub(super) const FIRST_REQUEST_TIME: Duration = Duration::from_millis(500);
+
 /// Extension that marks a streaming response: its body ends only after a time limit or when the server stops, and its
 /// client can resume it anywhere. The connection closes with the response. A client that does not read the end of the
 /// response does not delay the stop of the server.
@@ -35,6 +39,8 @@ pub(super) struct ConnectionState {
     opened: Instant,
     /// Milliseconds from `opened` to the last time at which bytes were read or written.
     last_active: AtomicU64,
+    /// Set once a request has begun.
+    has_begun: AtomicBool,
     /// Set while headers are being received, and before the first request. A timeout is then a slow request and no
     /// idleness between two requests.
     awaits_headers: AtomicBool,
@@ -53,6 +59,7 @@ impl ConnectionState {
         Self {
             opened: Instant::now(),
             last_active: AtomicU64::new(0),
+            has_begun: AtomicBool::new(false),
             awaits_headers: AtomicBool::new(true),
             is_answered: AtomicBool::new(true),
             is_streaming: AtomicBool::new(false),
@@ -101,8 +108,16 @@ impl ConnectionState {
         self.last_active.store(elapsed, Ordering::Relaxed);
     }
 
+    /// Waits for the first request of a new connection, but not for long.
+    pub(super) async fn first_request(&self) {
+        if !self.has_begun.load(Ordering::Relaxed) {
+            tokio::time::sleep(FIRST_REQUEST_TIME.saturating_sub(self.opened.elapsed())).await;
+        }
+    }
+
     /// Notes that the headers of a request are complete.
     pub(super) fn request_begins(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
         self.probation.end();
         self.is_answered.store(false, Ordering::Relaxed);
     }

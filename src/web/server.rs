@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Limit, Tls,
     batched_body::BatchedBody,
-    connection_state::ConnectionState,
+    connection_state::{ConnectionState, FIRST_REQUEST_TIME},
     connections::{ConnectionEntry, ConnectionTable, Probation, ProbationHandle},
     hyper_errors::RewriteHyperErrors,
     limit_hit,
@@ -175,9 +175,13 @@ async fn serve_connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     context: &ConnectionContext,
 ) {
     let secured = tokio::select! {
+        biased;
         secured = tokio::time::timeout(context.limits.header_timeout, securing) => secured,
         () = entry.probation.evicted() => return limit_hit(Limit::HeadSeconds),
-        () = context.stop.cancelled() => return,
+        () = async {
+            context.stop.cancelled().await;
+            tokio::time::sleep(FIRST_REQUEST_TIME).await;
+        } => return,
     };
     let io = match secured {
         Ok(Ok(io)) => io,
@@ -223,7 +227,10 @@ async fn serve_http<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut serving = http.serve_connection(TokioIo::new(io), service);
     let mut end = pin!(async {
         tokio::select! {
-            () = stop.cancelled() => {}
+            () = async {
+                stop.cancelled().await;
+                state.first_request().await;
+            } => {}
             () = async {
                 slot_wanted.notified().await;
                 while !state.can_close() {
