@@ -23,7 +23,7 @@ use crate::{
 struct ChangeToSend {
     /// Number of the change. Default: the newest one that the subscription delivers.
     #[serde(default)]
-    #[schema(value_type = Seq, required = false)]
+    #[schema(value_type = Option<Seq>, required = false)]
     change: Option<Seq>,
 }
 
@@ -45,7 +45,7 @@ struct ChangesToReplay {
     from: StartPosition,
     /// Number of the last change. Default: the newest one.
     #[serde(default)]
-    #[schema(value_type = Seq, required = false)]
+    #[schema(value_type = Option<Seq>, required = false)]
     to: Option<Seq>,
     /// Conditions on the changes, besides those of the subscription.
     #[serde(default)]
