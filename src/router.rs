@@ -19,13 +19,12 @@ use crate::{
         filesets::{self, Filesets},
         harvests,
         health::{self, Readiness},
-        home,
+        home, manual_delivery,
         metrics::{self, Metrics},
         nodes, notifications,
         quarantine::{self, Quarantine},
         registry::{self, RegistrySeeder},
         reload::{self, ReloadConfig},
-        single_changes,
         sources::{self, Sources},
         status::{Status, view},
         subscriptions,
@@ -164,9 +163,9 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(subscriptions::pause), |all| all.subscriptions.clone())
         .add(Admin, routes!(subscriptions::resume), |all| all.subscriptions.clone())
         .add(Admin, routes!(subscriptions::rewind), |all| all.subscriptions.clone())
-        .add(Admin, routes!(single_changes::send), |all| all.subscriptions.clone())
-        .add(Admin, routes!(single_changes::skip), |all| all.subscriptions.clone())
-        .add(Admin, routes!(single_changes::replay), |all| all.subscriptions.clone())
+        .add(Admin, routes!(manual_delivery::send), |all| all.subscriptions.clone())
+        .add(Admin, routes!(manual_delivery::skip), |all| all.subscriptions.clone())
+        .add(Admin, routes!(manual_delivery::replay), |all| all.subscriptions.clone())
         .add(Admin, routes!(attempts::list), |all| all.subscriptions.clone())
         .add(Admin, routes!(dead_letters::list, dead_letters::delete_all), |all| all.subscriptions.clone())
         .add(Admin, routes!(dead_letters::replay_all), |all| all.subscriptions.clone())

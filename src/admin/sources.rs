@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, atomic::Ordering},
     time::Duration,
 };
 
@@ -22,7 +22,7 @@ use crate::{
     cluster::source_control::SourceControl,
     harvest::{Harvest, Harvests},
     intake::{EnrichmentStatus, Source},
-    journal::Journal,
+    journal::{Journal, sources::SourceRecord},
     lookup::Health,
     model::{SourceName, Timestamp},
     web::{Path, Problem, ProblemCode, problems},
@@ -56,11 +56,31 @@ pub struct Sources {
     pub configured: Arc<BTreeMap<String, ConfiguredSource>>,
     /// The harvests.
     pub harvests: Harvests,
-    /// The journal.
-    pub journal: Journal,
+    /// Times of the events of sources, as of the last [`Sources::refresh`].
+    records: Arc<RwLock<BTreeMap<SourceName, SourceRecord>>>,
 }
 
 impl Sources {
+    /// Creates the sources, without the times of their events.
+    #[must_use]
+    pub fn new(configured: BTreeMap<String, ConfiguredSource>, harvests: Harvests) -> Self {
+        Self { configured: Arc::new(configured), harvests, records: Arc::default() }
+    }
+
+    /// Reads the times of the events of all sources from the journal. If that fails, the former ones stay.
+    pub async fn refresh(&self, journal: &Journal) {
+        // The journal notes a failure as its outage.
+        if let Ok(records) = journal.sources().await {
+            let records = records.into_iter().map(|record| (record.source.clone(), record)).collect();
+            *self.records.write().unwrap_or_else(PoisonError::into_inner) = records;
+        }
+    }
+
+    /// Returns the times of the events of all sources that have made a change, by name.
+    pub(super) fn records(&self) -> RwLockReadGuard<'_, BTreeMap<SourceName, SourceRecord>> {
+        self.records.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the source with this name.
     #[must_use]
     pub fn get(&self, name: &SourceName) -> Option<ConfiguredSource> {
@@ -81,12 +101,6 @@ impl Sources {
 }
 
 impl Sources {
-    /// Returns the times of the last events that made changes.
-    async fn last_events(&self) -> Result<LastEvents, Problem> {
-        let records = self.journal.sources().await.map_err(journal_problem)?;
-        Ok(records.into_iter().map(|record| (record.source, record.last_event)).collect())
-    }
-
     /// Returns the control of a source that reads a broker.
     fn control(&self, name: &SourceName) -> Result<Arc<SourceControl>, Problem> {
         let listed = self.get(name).ok_or_else(|| no_source(name))?;
@@ -99,14 +113,11 @@ impl Sources {
         })
     }
 
-    async fn respond(&self, name: &SourceName) -> Result<Response, Problem> {
-        let (listed, last_events) = (self.get(name).ok_or_else(|| no_source(name))?, self.last_events().await?);
-        Ok(Json(view(name.as_str(), &listed, &last_events)).into_response())
+    fn respond(&self, name: &SourceName) -> Result<Response, Problem> {
+        let listed = self.get(name).ok_or_else(|| no_source(name))?;
+        Ok(Json(view(name.as_str(), &listed, &self.records())).into_response())
     }
 }
-
-/// Times of the last events that made changes, by source.
-type LastEvents = BTreeMap<SourceName, Timestamp>;
 
 fn no_source(name: &SourceName) -> Problem {
     Problem::new(ProblemCode::NotFound, format!("There is no source {name}. GET /sources lists all."))
@@ -144,7 +155,7 @@ struct SourceView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     destination: Option<&'a str>,
-    /// Time of the last message that made a change, from the journal.
+    /// Time of the last message that made a change, from the journal, as of a few seconds ago.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     last_event: Option<Timestamp>,
@@ -201,15 +212,12 @@ struct MessagesView {
     quarantined: u64,
 }
 
-problems!(ListProblems: Unavailable);
-problems!(OneProblems: NotFound, Unavailable);
+problems!(ListProblems:);
+problems!(OneProblems: NotFound);
 problems!(ControlProblems: NotFound, Conflict, Unavailable);
 
 /// All sources, with the state of their connection, the time of their last change, and the numbers of their messages by
 /// outcome since the gateway started.
-///
-/// # Errors
-/// `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/sources",
@@ -217,16 +225,16 @@ problems!(ControlProblems: NotFound, Conflict, Unavailable);
     tag = "administration",
     responses((status = 200, description = "All sources.", body = SourcesView), ListProblems),
 )]
-pub async fn list(State(sources): State<Sources>) -> Result<Response, Problem> {
-    let (all, last_events) = (sources.all(), sources.last_events().await?);
-    let sources = all.iter().map(|(name, listed)| view(name, listed, &last_events)).collect();
-    Ok(Json(SourcesView { sources }).into_response())
+pub async fn list(State(sources): State<Sources>) -> Response {
+    let (all, records) = (sources.all(), sources.records());
+    let sources = all.iter().map(|(name, listed)| view(name, listed, &records)).collect();
+    Json(SourcesView { sources }).into_response()
 }
 
 /// One source.
 ///
 /// # Errors
-/// `not-found`; `unavailable` if the journal cannot be read.
+/// `not-found`.
 #[utoipa::path(
     get,
     path = "/sources/{name}",
@@ -236,7 +244,7 @@ pub async fn list(State(sources): State<Sources>) -> Result<Response, Problem> {
     responses((status = 200, description = "The source.", body = SourceView), OneProblems),
 )]
 pub async fn one(State(sources): State<Sources>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
-    sources.respond(&name).await
+    sources.respond(&name)
 }
 
 /// Pauses a source that reads a broker, until it is resumed; also a restart does not resume it. Messages that were already
@@ -254,7 +262,7 @@ pub async fn one(State(sources): State<Sources>, Path(name): Path<SourceName>) -
 )]
 pub async fn pause(State(sources): State<Sources>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
     sources.control(&name)?.pause().await.map_err(journal_problem)?;
-    sources.respond(&name).await
+    sources.respond(&name)
 }
 
 /// Resumes a source.
@@ -271,7 +279,7 @@ pub async fn pause(State(sources): State<Sources>, Path(name): Path<SourceName>)
 )]
 pub async fn resume(State(sources): State<Sources>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
     sources.control(&name)?.resume().await.map_err(journal_problem)?;
-    sources.respond(&name).await
+    sources.respond(&name)
 }
 
 /// Closes the connection of a source to its broker, if there is one, and connects again without a wait. A paused source stays
@@ -289,7 +297,7 @@ pub async fn resume(State(sources): State<Sources>, Path(name): Path<SourceName>
 )]
 pub async fn reconnect(State(sources): State<Sources>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
     sources.control(&name)?.reconnect().await.map_err(journal_problem)?;
-    sources.respond(&name).await
+    sources.respond(&name)
 }
 
 impl LookupView {
@@ -309,14 +317,18 @@ impl LookupView {
     }
 }
 
-fn view<'a>(name: &'a str, listed: &'a ConfiguredSource, last_events: &LastEvents) -> SourceView<'a> {
+fn view<'a>(
+    name: &'a str,
+    listed: &'a ConfiguredSource,
+    records: &BTreeMap<SourceName, SourceRecord>,
+) -> SourceView<'a> {
     let counts = listed.source.counts();
     SourceView {
         name,
         transport: listed.transport,
         dialect: listed.source.kind().name,
         destination: listed.destination.as_deref(),
-        last_event: last_events.get(listed.source.name()).copied(),
+        last_event: records.get(listed.source.name()).map(|record| record.last_event),
         rate: listed.source.rate(),
         connection: listed.connection.as_ref().map(|connection| connection.view()),
         lookup: listed.source.enrichment_status().map(LookupView::of),

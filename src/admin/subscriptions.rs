@@ -379,7 +379,9 @@ pub(super) fn problem(error: OperationError) -> Problem {
         | OperationError::OwnedByHub(_)
         | OperationError::TooMany
         | OperationError::Undefined(_)
-        | OperationError::NotSelected { .. }
+        | OperationError::NotDelivered { .. }
+        | OperationError::NothingToSend(_)
+        | OperationError::RangeTooLong
         | OperationError::NoRoom { .. }
         | OperationError::NotNext { .. } => problem(ProblemCode::Conflict),
         OperationError::Definition(wrong) if wrong.key.is_empty() => {

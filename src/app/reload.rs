@@ -25,7 +25,7 @@ pub trait ConfigSource: Send + Sync {
     fn apply(&self, config: &Config) -> Vec<&'static str>;
 }
 
-/// What a reload does.
+/// Effect of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReloadEffect {
     /// The configuration is the same.

@@ -85,7 +85,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     let hooks = http_sources.iter().map(hook).collect();
     let http_sources =
         http_sources.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
-    let sources = Sources { configured: Arc::new(sources), harvests: harvests.clone(), journal: journal.clone() };
+    let sources = Sources::new(sources, harvests.clone());
     let status = Status::new(StatusParts {
         journal: journal.clone(),
         sources: sources.clone(),

@@ -1,4 +1,4 @@
-//! What is missing: nodes that have gone without leaving, and duties that no node has.
+//! Absences: nodes that have gone without leaving, and duties that no node has.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use crate::{
     model::{NodeName, Timestamp},
 };
 
-/// Time for which a lost node is remembered. Whoever has given it up need not do anything.
+/// Time for which a lost node is remembered. A node that was given up for good is forgotten then.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of lost nodes that are remembered.

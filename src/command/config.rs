@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use tidings::{
     config::{DEFAULTS, Flags},
-    settings::{Origin, ShownSetting},
+    settings::{Origin, RedactedSetting},
 };
 
 use super::{
@@ -78,16 +78,16 @@ impl Config {
                         .to_owned(),
                 )),
             },
-            ConfigCommand::Show => print_text(&listing(&file.load(&Flags::default())?.shown())),
+            ConfigCommand::Show => print_text(&listing(&file.load(&Flags::default())?.redacted())),
         }
     }
 }
 
 /// Formats settings as lines of TOML, each with its origin in a comment.
-fn listing(settings: &[ShownSetting]) -> String {
+fn listing(settings: &[RedactedSetting]) -> String {
     settings
         .iter()
-        .map(|ShownSetting { key, value, origin }| format!("{key} = {value}  # {}\n", place(origin)))
+        .map(|RedactedSetting { key, value, origin }| format!("{key} = {value}  # {}\n", place(origin)))
         .collect()
 }
 

@@ -30,7 +30,7 @@ use crate::{
     http_client::AllowList,
     journal::store::StoreLocation,
     model::{SourceName, SubscriptionName},
-    settings::{Any, Flag, Setting, Shape, ShownSetting, Table, settings},
+    settings::{Any, Flag, RedactedSetting, Setting, Shape, Table, settings},
     web::Access,
 };
 
@@ -201,8 +201,8 @@ impl ConfigParts {
 
     /// Returns all values of the merged layers with their origins, and without secrets. No secret is resolved.
     #[must_use]
-    pub fn shown(&self) -> Vec<ShownSetting> {
-        self.root.shown(&[Tables::KEYS], &shape)
+    pub fn redacted(&self) -> Vec<RedactedSetting> {
+        self.root.redacted(&[Tables::KEYS], &shape)
     }
 
     /// Reads the location of the journal, with the password of a database.

@@ -11,8 +11,8 @@
 mod entry;
 mod hub_subscriptions;
 mod inner;
+mod manual_delivery;
 mod operations;
-mod single_change;
 mod synchronization;
 mod tenure;
 
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::entry::Entry;
 pub(super) use self::synchronization::HubRecords;
-pub use self::{operations::RewoundChanges, single_change::SentChange};
+pub use self::{manual_delivery::SentChange, operations::RewoundChanges};
 use super::{
     Attempt, Definition, EngineTimeouts, InvalidDefinition, InvalidStartPosition, Runner, StatusSnapshot,
     cursors::Cursors, memory::MemoryBudget, runner::EngineLaunch, status::SubscriptionState, websub,
@@ -140,16 +140,23 @@ pub enum OperationError {
         /// Number of dead letters that can still be stored.
         room: u64,
     },
-    /// The subscription selects no such change.
-    #[error(
-        "the subscription {name} delivers no change after {after}, because of its filter or format, or there is none"
-    )]
-    NotSelected {
+    /// The subscription does not deliver a change.
+    #[error("the subscription {name} does not deliver change {seq}, because of its filter or its format")]
+    NotDelivered {
         /// The subscription.
         name: SubscriptionName,
-        /// Number after which changes were examined.
-        after: Seq,
+        /// The change.
+        seq: Seq,
     },
+    /// The subscription delivers none of the newest changes.
+    #[error("there is no change to send: the subscription {0} delivers none of the newest 10000 changes")]
+    NothingToSend(SubscriptionName),
+    /// A part of the journal is too long to send it again at once.
+    #[error(
+        "the part has more than {} changes; give a shorter one, or rewind the subscription",
+        manual_delivery::MAX_RANGE
+    )]
+    RangeTooLong,
     /// A change is not the next one that the subscription delivers.
     #[error(
         "change {seq} is not the next one that the subscription {name} delivers; its cursor is {cursor}, and stuckAt of GET /subscriptions/{name} is the change that its receiver does not accept"

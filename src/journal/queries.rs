@@ -324,6 +324,27 @@ impl BlockingQueries {
         stored.map(recorded_changes).ok_or_else(|| JournalError::Gone { after, first: journal.first() })
     }
 
+    /// Returns changes as [`Journal::before_within`] does.
+    ///
+    /// # Errors
+    /// As [`Journal::before_within`].
+    pub fn before_within(
+        &self,
+        before: Seq,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
+        let journal = &self.0;
+        let in_memory = journal.tail.before(before, limit, bytes);
+        metrics::tail_read(in_memory.is_some());
+        match in_memory {
+            Some(changes) => Ok(changes),
+            None => journal
+                .outages
+                .read(journal.store.before(before, limit, bytes).map(recorded_changes).map_err(JournalError::from)),
+        }
+    }
+
     /// Returns the state of several objects, each with the selected items, from one consistent snapshot. Objects that the
     /// registry does not have are absent.
     ///

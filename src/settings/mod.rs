@@ -7,17 +7,17 @@
 
 mod error;
 mod origin;
+mod redaction;
 mod schema;
 mod setting;
-mod shown;
 mod table;
 mod value;
 
 pub use error::{SettingError, SettingErrors};
 pub use origin::{Origin, Origins};
+pub use redaction::{Content, RedactedSetting, Shape};
 pub use schema::{object_schema, string_schema};
 pub use setting::Setting;
-pub use shown::{Content, Shape, ShownSetting};
 pub(crate) use table::settings;
 pub use table::{Key, Reader, Table, joined, names};
 pub use value::{Any, Choice, Choose, Flag, List, Seconds, SecretText, Structure, Text, TextType, ValueType, Whole};

@@ -44,7 +44,7 @@ pub(super) fn page(
     title: &str,
     content: impl FnOnce(&mut DocumentWriter) -> io::Result<()>,
 ) -> Result<Representation, Problem> {
-    let title = shown(title);
+    let title = escaped(title);
     let mut out = DocumentWriter::new(spool);
     let written = write!(
         out,
@@ -68,13 +68,13 @@ pub(super) fn respond(page: &Representation, method: &Method, headers: &HeaderMa
 }
 
 /// Returns a text as HTML, in one line.
-pub(super) fn shown(raw: &str) -> String {
+pub(super) fn escaped(raw: &str) -> String {
     escape(text::line(raw, MAX_TEXT).to_string()).into_owned()
 }
 
 /// Returns a link to another page of the gateway. `href` is a relative URL.
 pub(super) fn link(href: &str, label: &str) -> String {
-    format!("<a href=\"{}\">{}</a>", escape(href), shown(label))
+    format!("<a href=\"{}\">{}</a>", escape(href), escaped(label))
 }
 
 /// Returns the relative URL of an object's page, from a page at the top of the gateway.
@@ -88,7 +88,7 @@ pub(super) fn uri(uri: &Uri) -> String {
     let is_web = ["http://", "https://"]
         .iter()
         .any(|scheme| uri.as_str().get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
-    let label = shown(uri.as_str());
+    let label = escaped(uri.as_str());
     if is_web { format!("<a href=\"{}\" rel=\"nofollow\">{label}</a>", escape(uri.as_str())) } else { label }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn fact(out: &mut impl Write, name: &str, value: &str) -> io::Result<
 
 /// Returns the states before and after a change of an item; empty if it has none.
 pub(super) fn states(change: &ItemChange) -> String {
-    let state = |state: Option<&State>| state.map_or_else(|| "—".to_owned(), |state| shown(state.as_str()));
+    let state = |state: Option<&State>| state.map_or_else(|| "—".to_owned(), |state| escaped(state.as_str()));
     match (change.before(), change.after()) {
         (None, None) => String::new(),
         (before, after) => format!("{} → {}", state(before), state(after)),
@@ -123,13 +123,13 @@ pub(super) fn item_facts(out: &mut impl Write, item: &ContentItemModification) -
     if let Some(content) = item.change.content() {
         fact(out, "Content", &uri(&content.url))?;
         if let Some(media_type) = &content.media_type {
-            fact(out, "Type", &shown(&media_type.to_string()))?;
+            fact(out, "Type", &escaped(&media_type.to_string()))?;
         }
         if let Some(size) = content.size {
             fact(out, "Size", &format!("{size} bytes"))?;
         }
         if let Some(digest) = &content.digest {
-            fact(out, &shown(digest.algorithm().name()), digest.hex())?;
+            fact(out, &escaped(digest.algorithm().name()), digest.hex())?;
         }
         if let Some(original) = &content.original {
             fact(out, "Copy of", &uri(&original.url))?;
@@ -140,11 +140,11 @@ pub(super) fn item_facts(out: &mut impl Write, item: &ContentItemModification) -
 
 #[cfg(test)]
 mod tests {
-    use super::{Uri, link, object_url, shown, uri};
+    use super::{Uri, escaped, link, object_url, uri};
 
     #[test]
     fn texts_of_partners_cannot_become_markup() {
-        assert_eq!(shown("<script>\u{202e}&\"'"), "&lt;script&gt;\\u{202e}&amp;&quot;&apos;");
+        assert_eq!(escaped("<script>\u{202e}&\"'"), "&lt;script&gt;\\u{202e}&amp;&quot;&apos;");
         let parsed = |text: &str| Uri::parse(text).unwrap();
         assert_eq!(uri(&parsed("urn:x:1")), "urn:x:1");
         assert_eq!(uri(&parsed("ftp://h/'1'")), "ftp://h/&apos;1&apos;");

@@ -38,7 +38,7 @@ pub(super) fn set(parts: &StatusParts, soundings: &Soundings) {
     for (name, end) in parts.access.expiries() {
         gauge!(TOKEN_END, "token" => name.to_owned()).set(seconds(end.timestamp()));
     }
-    for record in soundings.sources.values() {
+    for record in parts.sources.records().values() {
         let time = seconds(record.last_event.millis()) / 1000.0;
         gauge!(LAST_EVENT, "source" => record.source.to_string()).set(time);
     }

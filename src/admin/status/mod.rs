@@ -160,7 +160,9 @@ impl Status {
     async fn sound_at_intervals(&self) {
         let mut soundings = Soundings::default();
         loop {
-            soundings.take(&self.0.parts.journal, &self.0.parts.folder).await;
+            let StatusParts { journal, sources, folder, .. } = &self.0.parts;
+            soundings.take(journal, folder).await;
+            sources.refresh(journal).await;
             lock(&self.0.soundings).clone_from(&soundings);
             tokio::time::sleep(SOUNDING_WAIT).await;
         }

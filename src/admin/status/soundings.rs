@@ -7,7 +7,6 @@ use crate::{
     journal::{
         Journal, JournalError,
         quarantine::{QuarantineReason, QuarantineShare, QuarantineSize},
-        sources::SourceRecord,
         store::sqlite,
     },
     model::Timestamp,
@@ -35,8 +34,6 @@ pub(super) struct Soundings {
     pub(super) reasons: Vec<QuarantineReason>,
     /// Time of the last backup of the journal in the data folder, if there was one.
     pub(super) last_backup: Option<Timestamp>,
-    /// Times of the events of sources, by name.
-    pub(super) sources: BTreeMap<String, SourceRecord>,
     /// Size of the quarantine for which the shares were read.
     quarantine_size: QuarantineSize,
 }
@@ -82,9 +79,6 @@ impl Soundings {
         }
         // The journal notes a failure as its outage, which is a problem by itself.
         let _ = self.count_quarantine(journal).await;
-        if let Ok(sources) = journal.sources().await {
-            self.sources = sources.into_iter().map(|record| (record.source.to_string(), record)).collect();
-        }
         if journal.outage().is_some() {
             // A probe before the first failure would prove less than a message, and make the gateway ready without one.
             let _ = journal.check_writable().await;

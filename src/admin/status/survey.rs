@@ -14,7 +14,7 @@ use crate::{
     delivery::{SubscriptionHealth, SubscriptionState},
     harvest::{Harvest, status::HarvestState},
     intake::EnrichmentStatus,
-    journal::subscriptions::MadeBy,
+    journal::{sources::SourceRecord, subscriptions::MadeBy},
     model::Timestamp,
     text,
     web::EXPIRES_SOON,
@@ -52,7 +52,8 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     found.extend(tokens(parts, now));
     for (name, configured) in &parts.sources.all() {
         found.extend(source(name, configured));
-        found.extend(silence(parts.started, soundings, configured, now));
+        let record = parts.sources.records().get(configured.source.name()).cloned();
+        found.extend(silence(parts.started, record.as_ref(), configured, now));
     }
     found.extend(quarantine(soundings));
     found.extend(parts.sources.harvests.list().iter().flat_map(|listed| harvest(listed, now)));
@@ -121,7 +122,7 @@ fn source(name: &str, configured: &ConfiguredSource) -> Vec<Finding> {
 /// silent since the start of the gateway, if a time is configured.
 fn silence(
     started: Timestamp,
-    soundings: &Soundings,
+    record: Option<&SourceRecord>,
     configured: &ConfiguredSource,
     now: DateTime<Utc>,
 ) -> Option<Finding> {
@@ -132,8 +133,6 @@ fn silence(
     {
         return None;
     }
-    let name = configured.source.name().as_str();
-    let record = soundings.sources.get(name);
     let limit = configured.silent_after.or_else(|| record?.unusual_silence())?;
     let last = record.map_or(started, |record| record.last_event);
     let silent = Timestamp::from_datetime(now).millis().saturating_sub(last.millis());
@@ -142,7 +141,8 @@ fn silence(
         Some(_) => format!("the last one was at {last}"),
         None => "it has never made one".to_owned(),
     };
-    is_silent.then(|| Finding::new(ProblemKind::SourceSilent, Thing::Source(name.to_owned()), facts))
+    is_silent
+        .then(|| Finding::new(ProblemKind::SourceSilent, Thing::Source(configured.source.name().to_string()), facts))
 }
 
 /// Returns the last error of a connection, or its state.

@@ -48,7 +48,7 @@ pub(super) enum CursorError {
     Damaged {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong with the content.
+        /// Error in the content.
         reason: String,
     },
     /// The number belongs to another journal than that of the gateway.

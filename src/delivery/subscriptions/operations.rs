@@ -151,10 +151,17 @@ impl Subscriptions {
         id: Option<DeadLetterId>,
     ) -> Result<u64, OperationError> {
         self.0.with(name, |_| ())?;
+        // A change that waits to be sent again was never counted. With all of them, the count becomes 0.
+        let is_repeat = match id {
+            Some(id) => self.0.journal.dead_letter(name.clone(), id).await?.is_some_and(|letter| letter.attempts == 0),
+            None => false,
+        };
         let affected =
             self.0.journal.write_subscriptions(vec![SubscriptionWrite::DropDeadLetters(name.clone(), id)]).await?;
         let dropped: u64 = affected.iter().sum();
-        self.0.with(name, |entry| entry.status.update_dead_letters(|count| count.saturating_sub(dropped)))?;
+        if !is_repeat {
+            self.0.with(name, |entry| entry.status.update_dead_letters(|count| count.saturating_sub(dropped)))?;
+        }
         Ok(dropped)
     }
 }

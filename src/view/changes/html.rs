@@ -29,10 +29,10 @@ fn write(out: &mut DocumentWriter, change: &Change, head: Seq) -> io::Result<()>
         html::fact(out, "Time", &html::time(modification.time))?;
         html::fact(out, "Received", &html::time(change.received))?;
     }
-    html::fact(out, "Source", &html::shown(modification.origin.source.as_str()))?;
-    html::fact(out, "User", &html::shown(modification.user.name()))?;
+    html::fact(out, "Source", &html::escaped(modification.origin.source.as_str()))?;
+    html::fact(out, "User", &html::escaped(modification.user.name()))?;
     if !modification.description.is_empty() {
-        html::fact(out, "Event", &html::shown(modification.description.as_str()))?;
+        html::fact(out, "Event", &html::escaped(modification.description.as_str()))?;
     }
     if let Some(parent) = &modification.parent {
         html::fact(out, "Parent", &html::uri(parent))?;
@@ -58,7 +58,7 @@ fn write(out: &mut DocumentWriter, change: &Change, head: Seq) -> io::Result<()>
     }
     writeln!(out, "</nav>")?;
     for item in modification.items.iter().take(html::MAX_ITEMS) {
-        writeln!(out, "<h2>{}</h2>", html::shown(&summary::title(modification, item)))?;
+        writeln!(out, "<h2>{}</h2>", html::escaped(&summary::title(modification, item)))?;
         html::item_facts(out, item)?;
     }
     let more = modification.items.len().saturating_sub(html::MAX_ITEMS);

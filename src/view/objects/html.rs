@@ -47,7 +47,7 @@ fn write_state(out: &mut DocumentWriter, object: &ObjectView<'_>) -> io::Result<
         html::fact(out, "Type", &html::uri(object_type))?;
     }
     if let Some(source) = object.source {
-        html::fact(out, "Source", &html::shown(source.as_str()))?;
+        html::fact(out, "Source", &html::escaped(source.as_str()))?;
     }
     if let Some(purged) = object.purged {
         html::fact(out, "Purged", &html::time(purged))?;
@@ -66,7 +66,7 @@ fn write_state(out: &mut DocumentWriter, object: &ObjectView<'_>) -> io::Result<
 
 fn write_item(out: &mut DocumentWriter, item: &ItemView<'_>) -> io::Result<()> {
     let uri = html::uri(item.uri);
-    let state = item.state.map(|state| format!(" {}", html::shown(state.as_str()))).unwrap_or_default();
+    let state = item.state.map(|state| format!(" {}", html::escaped(state.as_str()))).unwrap_or_default();
     // The epoch stands for an unknown time.
     let since = item.since.filter(|since| *since != Timestamp::EPOCH);
     let since = since.map(|since| format!(" since {}", html::time(since))).unwrap_or_default();
@@ -106,7 +106,7 @@ fn write_life(
         for item in modification.items.iter().take(ITEMS_OF_CHANGE) {
             let states = html::states(&item.change);
             let separator = if states.is_empty() { "" } else { ", " };
-            writeln!(out, "<li>{}{separator}{states}</li>", html::shown(&summary::title(modification, item)))?;
+            writeln!(out, "<li>{}{separator}{states}</li>", html::escaped(&summary::title(modification, item)))?;
         }
         let more = modification.items.len().saturating_sub(ITEMS_OF_CHANGE);
         if more > 0 {

@@ -4,8 +4,9 @@ mod amqp;
 mod amqp_confirmations;
 mod amqp_destinations;
 mod dead_letters;
+mod manual_delivery;
 mod outbound_destinations;
-mod single_changes;
+
 mod stalled_subscribers;
 mod subscription_administration;
 mod visibility;

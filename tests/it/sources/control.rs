@@ -58,9 +58,10 @@ async fn a_source_shows_since_when_it_is_down_and_connects_again_on_request() {
     let mut client = Client::connect(broker.port);
     client.send_all(&queue, &[], events([1]));
     until_head(&gateway, 1).await;
-    let source = gateway.json(&format!("/sources/{SOURCE}")).await;
     let received = gateway.changes().await[0]["received"].clone();
-    assert_eq!((&source["lastEvent"], &source["connection"]["downSince"]), (&received, &json!(null)), "{source:#}");
+    let last_event = async || gateway.json(&format!("/sources/{SOURCE}")).await["lastEvent"].clone();
+    until(&gateway, "the time of the change is known", async || (last_event().await == received).then_some(())).await;
+    assert_eq!(connection(&gateway).await["downSince"], json!(null));
     proxy.set_link(Link::Refusing);
     until_state(&gateway, "waiting").await;
     let down_since = connection(&gateway).await["downSince"].clone();

@@ -1,4 +1,4 @@
-//! Operations on one change of a subscription, and what a subscription shows about its receiver.
+//! Deliveries that an administrator asks for, and what a subscription shows about its receiver.
 
 use std::sync::{
     Arc,

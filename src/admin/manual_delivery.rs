@@ -1,4 +1,4 @@
-//! Operations on some changes of a subscription: `POST /subscriptions/{name}/send`, `…/skip` and `…/replay`.
+//! Deliveries that an administrator asks for: `POST /subscriptions/{name}/send`, `…/skip` and `…/replay`.
 
 use axum::{
     Json,
@@ -164,6 +164,6 @@ pub async fn replay(
     Body(body): Body,
 ) -> Result<Response, Problem> {
     let ChangesToReplay { from, to, filter } = json(&body)?;
-    let changes = all.repeat(&name, from, to, &filter, &client.to_string()).await.map_err(problem)?;
+    let changes = all.replay_range(&name, from, to, filter, &client.to_string()).await.map_err(problem)?;
     Ok((StatusCode::ACCEPTED, Json(ReplayView { changes })).into_response())
 }

@@ -34,7 +34,7 @@ pub enum Shape {
 
 /// A value with its key and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShownSetting {
+pub struct RedactedSetting {
     /// Path of the key, as in TOML.
     pub key: String,
     /// Value in TOML, without secrets.
@@ -47,7 +47,7 @@ impl Setting {
     /// Returns all values of a table in the order of their keys. A key that is not among `keys` counts as a secret, and
     /// `shape` decides about the entries of a table whose declaration does not say what they contain.
     #[must_use]
-    pub fn shown(&self, keys: &[&'static [Key]], shape: &dyn Fn(&Self) -> Shape) -> Vec<ShownSetting> {
+    pub fn redacted(&self, keys: &[&'static [Key]], shape: &dyn Fn(&Self) -> Shape) -> Vec<RedactedSetting> {
         let mut listing = Listing { shape, shown: Vec::new() };
         listing.table("", self, keys);
         listing.shown
@@ -57,7 +57,7 @@ impl Setting {
 /// The values that are shown so far. Each function takes the path of a key as TOML writes it, because a name may have dots.
 struct Listing<'s> {
     shape: &'s dyn Fn(&Setting) -> Shape,
-    shown: Vec<ShownSetting>,
+    shown: Vec<RedactedSetting>,
 }
 
 impl Listing<'_> {
@@ -102,7 +102,7 @@ impl Listing<'_> {
 
     fn show(&mut self, path: &str, setting: &Setting, value: String) {
         if setting.is_given() {
-            self.shown.push(ShownSetting { key: path.to_owned(), value, origin: setting.origin() });
+            self.shown.push(RedactedSetting { key: path.to_owned(), value, origin: setting.origin() });
         }
     }
 }
