@@ -108,8 +108,8 @@ impl Subscriptions {
         loop {
             let selection = selection.clone();
             let page = journal.query_in_a_row(move |journal| selection.page_after(journal, position, through)).await?;
-            let Some((selected, newest)) = page else { break };
-            (count, position) = (count + selected.len() as u64, newest);
+            let Some(SelectedPage { changes: selected, last }) = page else { break };
+            (count, position) = (count + selected.len() as u64, last);
             let repeat = |change: &Arc<RecordedChange>| {
                 let letter = NewDeadLetter { seq: change.seq(), reason: reason.clone(), json: change.json().clone() };
                 SubscriptionWrite::Repeat(name.clone(), letter)
@@ -217,11 +217,11 @@ impl Selection {
         let through = Seq(cursor.0.saturating_add(MAX_EXAMINED));
         let query = move |journal: &BlockingQueries| {
             let mut position = cursor;
-            while let Some((selected, newest)) = self.page_after(journal, position, through)? {
-                if let Some(first) = selected.into_iter().next() {
+            while let Some(page) = self.page_after(journal, position, through)? {
+                if let Some(first) = page.changes.into_iter().next() {
                     return Ok(Some(first));
                 }
-                position = newest;
+                position = page.last;
             }
             Ok(None)
         };
@@ -232,31 +232,38 @@ impl Selection {
     fn count(&self, journal: &BlockingQueries, after: Seq, through: Seq, limit: u64) -> Result<u64, JournalError> {
         let (mut count, mut position) = (0, after);
         while count <= limit
-            && let Some((selected, newest)) = self.page_after(journal, position, through)?
+            && let Some(page) = self.page_after(journal, position, through)?
         {
-            (count, position) = (count + selected.len() as u64, newest);
+            (count, position) = (count + page.changes.len() as u64, page.last);
         }
         Ok(count)
     }
 
-    /// Returns the selected changes of the page after a number, and the number of its last change; `None` at the end.
+    /// Returns the selected changes of the page after a number; `None` at the end.
     fn page_after(
         &self,
         journal: &BlockingQueries,
         after: Seq,
         through: Seq,
-    ) -> Result<Option<(Vec<Arc<RecordedChange>>, Seq)>, JournalError> {
+    ) -> Result<Option<SelectedPage>, JournalError> {
         if after >= through {
             return Ok(None);
         }
         let page = journal.after_within(after, PAGE, PAGE_BYTES)?;
-        let Some(newest) = page.last().map(|change| change.seq()) else { return Ok(None) };
-        let mut selected = Vec::new();
+        let Some(last) = page.last().map(|change| change.seq()) else { return Ok(None) };
+        let mut changes = Vec::new();
         for change in page.iter().take_while(|change| change.seq() <= through) {
-            selected.extend(self.of(change)?);
+            changes.extend(self.of(change)?);
         }
-        Ok(Some((selected, newest)))
+        Ok(Some(SelectedPage { changes, last }))
     }
+}
+
+/// Selected changes among those of a page of the journal.
+struct SelectedPage {
+    changes: Vec<Arc<RecordedChange>>,
+    /// Number of the last change of the page, which need not be selected.
+    last: Seq,
 }
 
 /// Connects, sends one change as the engine would, and returns the answer.
