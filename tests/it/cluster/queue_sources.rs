@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use lapin::BasicProperties;
 
 use crate::support::{
-    amqp_source::{EXCHANGE, SOURCE, connection, events, numbers, until_head, until_state},
+    amqp_source::{EXCHANGE, QUEUE, SOURCE, connection, events, numbers, until_head, until_state},
     gateway::{Gateway, PATIENCE},
     kafka,
     nodes_fixture::SharedJournal,
-    rabbitmq::Broker,
+    rabbitmq::{Broker, Vhost},
 };
 
 /// Returns the node that reads the source, and then the other one. The source may move once, after both have started.
@@ -26,14 +26,26 @@ async fn by_reader([a, b]: [Gateway; 2]) -> [Gateway; 2] {
     }
 }
 
+/// Returns a journal whose nodes read a queue of RabbitMQ.
+fn journal_with_queue(vhost: &Vhost<'_>) -> SharedJournal {
+    SharedJournal::new(&format!(
+        "[sources.{SOURCE}]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"{}\"\n\
+         exchange = \"{EXCHANGE}\"\nqueue = \"{QUEUE}\"\nbindings = [\"events.*\"]\nprefetch = 50\n",
+        vhost.url()
+    ))
+}
+
+/// Returns the name of a node.
+async fn name(node: &Gateway) -> String {
+    let view = node.json("/nodes").await;
+    let nodes = view["nodes"].as_array().unwrap();
+    nodes.iter().find(|node| node["answering"] == true).unwrap()["name"].as_str().unwrap().to_owned()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_is_read_by_one_node_and_by_another_one_after_its_death() {
     let vhost = Broker::shared().vhost();
-    let journal = SharedJournal::new(&format!(
-        "[sources.{SOURCE}]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"{}\"\n\
-         exchange = \"{EXCHANGE}\"\nqueue = \"tidings.events\"\nbindings = [\"events.*\"]\nprefetch = 50\n",
-        vhost.url()
-    ));
+    let journal = journal_with_queue(&vhost);
     let [mut reader, other] = by_reader([journal.node("a"), journal.node("b")]).await;
     let (reader, other) = (&mut reader, &other);
     assert_eq!(connection(other).await["state"], "elsewhere");
@@ -72,4 +84,37 @@ async fn a_topic_is_read_by_one_node_and_by_another_one_after_its_death() {
     assert!(first.into_iter().eq(0..1000) && second.into_iter().eq(1000..1100));
     // The other node continues where the journal ends.
     kafka::assert_no_repeats(&other).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_at_one_node_holds_on_every_node_that_has_the_source() {
+    let vhost = Broker::shared().vhost();
+    let journal = journal_with_queue(&vhost);
+    let [mut reader, other] = by_reader([journal.node("a"), journal.node("b")]).await;
+    let client = vhost.client().await;
+    let persistent = BasicProperties::default().with_delivery_mode(2);
+    client.publish_all(EXCHANGE, "events.new", events(1..=20), &persistent).await;
+    until_head(&other, 20).await;
+    let control = async |action: &str| other.ask("POST", &format!("/sources/{SOURCE}/{action}"), None).await.0;
+    assert_eq!(control("pause").await, 200);
+    until_state(&reader, "paused").await;
+    client.publish_all(EXCHANGE, "events.new", events(21..=30), &persistent).await;
+    assert_eq!(client.waiting(QUEUE).await, 10, "the node that has the duty leaves them with the broker");
+
+    let of_reader = name(&reader).await;
+    reader.kill();
+    until_state(&other, "paused").await;
+    assert_eq!(client.waiting(QUEUE).await, 10, "the node that takes the duty over leaves them too");
+    assert_eq!(other.head().await, 20);
+
+    // The killed node gets the duty back, with the pause.
+    let reader = journal.node(&of_reader);
+    until_state(&reader, "paused").await;
+    assert_eq!(connection(&other).await["state"], "elsewhere");
+    assert_eq!(client.waiting(QUEUE).await, 10);
+    assert_eq!(control("resume").await, 200);
+    until_state(&reader, "connected").await;
+    until_head(&other, 30).await;
+    assert_eq!(numbers(&other).await, (1..=30).collect::<Vec<_>>());
+    client.close().await;
 }
