@@ -20,8 +20,16 @@ const MAX_LOST: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct Absences {
     lost: BTreeMap<NodeName, LostNode>,
-    /// Since when no node has a duty that this node knows.
-    without_node: BTreeMap<DutyName, Instant>,
+    /// Duties that this node knows and no node has.
+    without_node: BTreeMap<DutyName, Vacancy>,
+}
+
+/// Absence of a node for a duty.
+#[derive(Clone, Debug)]
+struct Vacancy {
+    since: Instant,
+    /// The node that the duty belongs to.
+    owner: NodeName,
 }
 
 /// A node whose lease has ended although it did not leave.
@@ -49,14 +57,14 @@ impl Absences {
         }
     }
 
-    /// Notes which duties have no node at present.
-    pub(super) fn note_duties(&mut self, without_node: impl IntoIterator<Item = DutyName>, now: Instant) {
+    /// Notes which duties have no node at present, each with the node that it belongs to.
+    pub(super) fn note_duties(&mut self, without_node: impl IntoIterator<Item = (DutyName, NodeName)>, now: Instant) {
         let before = std::mem::take(&mut self.without_node);
-        let since = |name: DutyName| {
-            let since = before.get(&name).copied().unwrap_or(now);
-            (name, since)
+        let vacancy = |(name, owner): (DutyName, NodeName)| {
+            let since = before.get(&name).map_or(now, |before| before.since);
+            (name, Vacancy { since, owner })
         };
-        self.without_node = without_node.into_iter().map(since).collect();
+        self.without_node = without_node.into_iter().map(vacancy).collect();
     }
 
     /// Returns the lost nodes, each with the time of its last renewal, in order of their names.
@@ -64,29 +72,31 @@ impl Absences {
         self.lost.iter().map(|(name, lost)| (name.clone(), lost.renewed)).collect()
     }
 
-    /// Returns the duties that no node has had for `patience`, in which another node usually takes them.
-    pub(super) fn duties(&self, patience: Duration, now: Instant) -> Vec<DutyName> {
-        let without_node = self.without_node.iter().filter(|(_, since)| now.duration_since(**since) >= patience);
-        without_node.map(|(name, _)| name.clone()).collect()
+    /// Returns the duties that no node has had for `patience`, in which another node usually takes them, each with the
+    /// node that it belongs to.
+    pub(super) fn duties(&self, patience: Duration, now: Instant) -> Vec<(DutyName, NodeName)> {
+        let vacancies = self.without_node.iter();
+        let lasting = vacancies.filter(|(_, vacancy)| now.duration_since(vacancy.since) >= patience);
+        lasting.map(|(name, vacancy)| (name.clone(), vacancy.owner.clone())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Absences, Duration, DutyName, Instant};
+    use super::{Absences, Duration, DutyName, Instant, NodeName};
 
     #[test]
     fn duty_is_without_a_node_after_a_while_and_until_a_node_has_it() {
         let (mut absences, began) = (Absences::default(), Instant::now());
         let patience = Duration::from_secs(10);
-        let duty = || DutyName::stored("subscription/index");
-        absences.note_duties([duty()], began);
+        let duty = |owner| (DutyName::stored("subscription/index"), NodeName::parse(owner).unwrap());
+        absences.note_duties([duty("a")], began);
         assert!(absences.duties(patience, began).is_empty());
         let later = began + patience;
-        absences.note_duties([duty()], later);
-        assert_eq!(absences.duties(patience, later), [duty()]);
+        absences.note_duties([duty("b")], later);
+        assert_eq!(absences.duties(patience, later), [duty("b")], "the nodes have changed, and the vacancy has not");
         absences.note_duties([], later);
-        absences.note_duties([duty()], later);
+        absences.note_duties([duty("a")], later);
         assert!(absences.duties(patience, later).is_empty(), "a node had it meanwhile");
     }
 }

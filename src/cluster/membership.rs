@@ -327,8 +327,15 @@ impl Membership {
             }
         }
         let held: HashSet<&DutyName> = self.duties.iter().map(|duty| &duty.name).collect();
-        let requested: Vec<_> = self.shared.requests().duties.keys().cloned().collect();
-        let without_node = requested.into_iter().filter(|name| !held.contains(name));
+        let owner_of = |name: &DutyName, hash| {
+            let owner = placement.owner(name, hash)?;
+            survey.nodes.iter().find(|node| node.instance == owner).map(|node| node.name.clone())
+        };
+        let without_node: Vec<_> = {
+            let requests = self.shared.requests();
+            let vacant = requests.duties.iter().filter(|(name, _)| !held.contains(name));
+            vacant.filter_map(|(name, request)| Some((name.clone(), owner_of(name, request.hash)?))).collect()
+        };
         self.absences.note_duties(without_node, Instant::now());
         metrics::set_duties(self.duties.iter().filter(|duty| duty.holder == this).count());
         Ok(())

@@ -16,8 +16,8 @@ pub struct Overview {
     pub nodes: Vec<NodeOverview>,
     /// Nodes that have gone without leaving, each with the time of its last renewal, in order of their names.
     pub lost: Vec<(NodeName, Timestamp)>,
-    /// Duties that no node has, although this node knows them.
-    pub without_node: Vec<DutyName>,
+    /// Duties that no node has, although this node knows them, each with the node that should have it.
+    pub without_node: Vec<(DutyName, NodeName)>,
 }
 
 /// A live node.

@@ -196,7 +196,7 @@ impl ProblemKind {
             Self::SubscriptionEnded => "delete the subscription, or resume it when the receiver wants messages again",
             Self::DeadLetters => "read the reasons in GET /subscriptions/NAME/dead-letters, and replay or delete them",
             Self::DutyWithoutNode => {
-                "see the nodes with `tidings nodes --duties`, and start one whose configuration has it"
+                "give the node whose turn it is what it lacks, such as an environment variable, or stop it; its own status and log say more"
             }
             Self::NodeLost => "start it again, or see why it does not reach the database; the other nodes do its work",
             Self::NodeLate => "see whether its machine or its connection to the database is too slow",

@@ -200,8 +200,9 @@ fn nodes(parts: &StatusParts) -> Vec<Finding> {
         let facts = format!("{} are missing", number(node.lag, "change"));
         found.push(Finding::new(ProblemKind::NodeLate, Thing::Node(node.name.to_string()), facts));
     }
-    for duty in &overview.without_node {
-        found.push(Finding::new(ProblemKind::DutyWithoutNode, Thing::Duty(duty.to_string()), ""));
+    for (duty, owner) in &overview.without_node {
+        let facts = format!("it is the turn of the node {owner}");
+        found.push(Finding::new(ProblemKind::DutyWithoutNode, Thing::Duty(duty.to_string()), facts));
     }
     found
 }

@@ -2,6 +2,7 @@
 //! `tidings status`, and ends by itself when its cause ends.
 
 pub(crate) mod access_and_certificates;
+mod nodes;
 mod repositories;
 mod silence;
 mod storage;
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 use crate::support::{
     command_line::{command, ended},
     gateway::{Gateway, PATIENCE},
+    nodes_fixture::SharedJournal,
 };
 
 /// Gateway whose log is in a file, with the token of an administrator if it has access control.
@@ -22,7 +24,8 @@ struct ObservedGateway {
     gateway: Gateway,
     log: PathBuf,
     token: Option<&'static str>,
-    folder: TempDir,
+    /// `None` for a node, whose files are in the folder of the shared journal.
+    folder: Option<TempDir>,
 }
 
 impl ObservedGateway {
@@ -37,7 +40,12 @@ impl ObservedGateway {
         let (config, log) = (folder.path().join("tidings.toml"), folder.path().join("log"));
         fs::write(&config, lines).unwrap();
         let gateway = Gateway::start_logging(data, &["--config", config.to_str().unwrap()], &log);
-        Self { gateway, log, token: None, folder }
+        Self { gateway, log, token: None, folder: Some(folder) }
+    }
+
+    /// Observes a node that runs.
+    fn of_node(gateway: Gateway, journal: &SharedJournal, name: &str) -> Self {
+        Self { gateway, log: journal.log_path(name), token: None, folder: None }
     }
 
     async fn get(&self, path: &str) -> String {

@@ -56,8 +56,8 @@ async fn the_last_backup_and_the_reasons_of_the_quarantine_are_shown() {
     let observed = ObservedGateway::start("[journal]\nkeep_days = 30\n");
     let status = observed.status().await;
     assert_eq!((&status["journal"]["lastBackup"], &status["journal"]["keepDays"]), (&Value::Null, &Value::from(30)));
-    let data = observed.folder.path().join("data");
-    let backup = observed.folder.path().join("backup");
+    let data = observed.folder.as_ref().unwrap().path().join("data");
+    let backup = observed.folder.as_ref().unwrap().path().join("backup");
     let mut backup_command = command(&["backup", backup.to_str().unwrap(), "--data", data.to_str().unwrap()]);
     let (code, out, error) = ended(backup_command.spawn().unwrap());
     assert_eq!(code, 0, "{out}{error}");

@@ -22,7 +22,15 @@ pub(crate) enum Link {
     Refusing,
     /// Connections stay open, and what is sent arrives only when the link is open again.
     Silent,
+    /// Each connection carries ten kilobytes per second in each direction.
+    Narrow,
 }
+
+/// Number of octets that a narrow link carries at once.
+const PIECE: usize = 250;
+
+/// Time that a narrow link needs for them.
+const PIECE_TIME: Duration = Duration::from_millis(25);
 
 /// Listening proxy. Its threads end with the process.
 pub(crate) struct BreakableProxy {
@@ -107,10 +115,23 @@ impl State {
         self.connections.lock().unwrap()
     }
 
-    /// Waits while the link is silent; returns whether it is open.
+    /// Waits while the link is silent; returns whether it carries anything then.
     fn until_open(&self) -> bool {
         let connections = self.connections();
-        self.changed.wait_while(connections, |connections| connections.link == Link::Silent).unwrap().link == Link::Open
+        let connections = self.changed.wait_while(connections, |connections| connections.link == Link::Silent).unwrap();
+        connections.link != Link::Refusing
+    }
+
+    /// Writes octets as fast as the link allows; returns whether they have arrived.
+    fn carry(&self, octets: &[u8], to: &mut TcpStream) -> bool {
+        let is_narrow = || self.connections().link == Link::Narrow;
+        let piece = if is_narrow() { PIECE } else { octets.len() };
+        octets.chunks(piece).all(|piece| {
+            if is_narrow() {
+                thread::sleep(PIECE_TIME);
+            }
+            self.until_open() && to.write_all(piece).is_ok()
+        })
     }
 
     /// Serves one connection until it ends.
@@ -144,7 +165,7 @@ impl State {
         if self.delay.is_zero() {
             let mut buffer = vec![0; 64 * 1024];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
-                if !self.until_open() || to.write_all(&buffer[..count]).is_err() {
+                if !self.carry(&buffer[..count], &mut to) {
                     break;
                 }
             }

@@ -1,6 +1,7 @@
 //! Gateways that share a journal in a PostgreSQL database.
 
 use std::{
+    path::PathBuf,
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -66,9 +67,21 @@ impl SharedJournal {
         self.start(name, serve)
     }
 
+    /// Starts a node without the variable `TIDINGS_SECRET_KEY`, which all others have.
+    pub(crate) fn node_without_secret(&self, name: &str) -> Gateway {
+        let mut serve = self.command(name);
+        serve.env_remove("TIDINGS_SECRET_KEY");
+        self.start(name, serve)
+    }
+
     /// Returns the log of a node.
     pub(crate) fn log(&self, name: &str) -> String {
-        std::fs::read_to_string(self.folder.path().join(format!("{name}.log"))).unwrap()
+        std::fs::read_to_string(self.log_path(name)).unwrap()
+    }
+
+    /// Returns the path of the log of a node.
+    pub(crate) fn log_path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.log"))
     }
 
     /// Starts a node whose clock is ahead by so many seconds, or behind if they are negative.
@@ -79,7 +92,7 @@ impl SharedJournal {
     }
 
     fn start(&self, name: &str, mut serve: Command) -> Gateway {
-        let log = std::fs::File::create(self.folder.path().join(format!("{name}.log"))).unwrap();
+        let log = std::fs::File::create(self.log_path(name)).unwrap();
         serve.stderr(log);
         let data = self.folder.path().join(name);
         Gateway::start_as(serve, &data, &["--listen", "127.0.0.1:0", "--config", &self.config])
@@ -106,6 +119,16 @@ pub(crate) async fn holder_and_other<T>([a, b]: [T; 2], journal: &SharedJournal,
     let sql = format!("SELECT n.name FROM duties d JOIN nodes n ON n.instance = d.holder WHERE d.name = '{duty}'");
     until("a node has the duty", async || !journal.query(&sql).is_empty()).await;
     if journal.query(&sql) == "a" { (a, b) } else { (b, a) }
+}
+
+/// Waits until each of these nodes knows all of them, so that they agree about the owner of each duty.
+pub(crate) async fn until_acquainted(nodes: &[&Gateway]) {
+    for node in nodes {
+        until("the nodes know each other", async || {
+            node.json("/nodes").await["nodes"].as_array().is_some_and(|known| known.len() == nodes.len())
+        })
+        .await;
+    }
 }
 
 /// Returns the duties of the nodes, each with its node, as a node shows them.
