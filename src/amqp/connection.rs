@@ -156,11 +156,11 @@ impl Connection {
         })
     }
 
-    /// True if the broker accepts no messages at present, because it is short of memory or disk. The broker
-    /// informs only connections that publish.
+    /// Returns the reason for which the broker accepts no messages at present, in its own words, such as `low on
+    /// memory`. The broker informs only connections that publish.
     #[must_use]
-    pub fn is_blocked(&self) -> bool {
-        self.inner.status().blocked()
+    pub fn block(&self) -> Option<String> {
+        self.notes.block()
     }
 
     /// True if the connection is open, as far as the library knows.

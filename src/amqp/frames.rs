@@ -12,8 +12,9 @@
 //! * octets of a short string that are not UTF-8 become `?`.
 //!
 //! The scanner records each corrected delivery by channel and delivery tag, which the broker assigns and no
-//! publisher can choose. Body frames pass unread. If the octets do not match the layout that the library
-//! expects, the scan fails.
+//! publisher can choose. It also records why the broker accepts no messages at present, because the library keeps
+//! only the fact. Body frames pass unread. If the octets do not match the layout that the library expects, the
+//! scan fails.
 
 mod cursor;
 mod layout;
@@ -132,7 +133,7 @@ impl FrameScanner {
     fn method(&mut self, channel: u16, cursor: &mut Cursor<'_>) -> Result<(), MalformedFrame> {
         let (class, method) = (cursor.short()?, cursor.short()?);
         let fields = layout::method(class, method).ok_or(MalformedFrame::Method(class, method))?;
-        let mut tag = None;
+        let (mut tag, mut block) = (None, None);
         let mut corrections = Vec::new();
         for field in fields {
             match field {
@@ -141,13 +142,19 @@ impl FrameScanner {
                 }
                 Field::DeliveryTag => tag = Some(cursor.long_long()?),
                 Field::ShortString(name) => {
-                    cursor.short_string(name, &mut corrections)?;
+                    let value = cursor.short_string(name, &mut corrections)?;
+                    if (class, method) == layout::BLOCKED {
+                        block = Some(String::from_utf8_lossy(value).into_owned());
+                    }
                 }
                 Field::LongString => cursor.long_string()?,
                 Field::Table => cursor.table(&mut corrections)?,
             }
         }
         cursor.finish()?;
+        if matches!((class, method), layout::BLOCKED | layout::UNBLOCKED) {
+            self.notes.set_block(block);
+        }
         self.announced_content.begins(channel, layout::announced_content(class, method, tag), corrections);
         Ok(())
     }

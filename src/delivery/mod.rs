@@ -118,6 +118,11 @@ pub trait Delivery: Send {
     /// Waits until the connection fails, so that the engine notices this before it sends the next message.
     fn wait_for_failure(&mut self) -> BoxFuture<'_, DeliveryError>;
 
+    /// Returns why the receiver accepts nothing at present, if it has said so over the open connection.
+    fn block(&self) -> Option<String> {
+        None
+    }
+
     /// Closes the connection, if one is open.
     fn close(&mut self) -> BoxFuture<'_, ()>;
 
@@ -226,6 +231,16 @@ pub enum DeliveryOutcome {
         /// Cause that the receiver reported.
         reason: String,
     },
+}
+
+impl DeliveryOutcome {
+    /// Adds why the receiver accepts nothing at present to the cause of a failure that may pass.
+    fn because(self, block: Option<String>) -> Self {
+        match (self, block) {
+            (Self::Retry { reason, after }, Some(block)) => Self::Retry { reason: format!("{reason}: {block}"), after },
+            (outcome, _) => outcome,
+        }
+    }
 }
 
 /// Failure to connect. The engine always retries, because the receiver's operator may fix the cause.

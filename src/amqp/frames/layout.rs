@@ -28,6 +28,12 @@ const REPLY_TEXT: Field = ShortString("the reply text");
 /// Reply code, reply text, and the class and the method that failed.
 const CLOSE: &[Field] = &[Octets(2), REPLY_TEXT, Octets(4)];
 
+/// `connection.blocked`, with its reason. The broker accepts no messages until [`UNBLOCKED`].
+pub(super) const BLOCKED: (u16, u16) = (10, 60);
+
+/// `connection.unblocked`.
+pub(super) const UNBLOCKED: (u16, u16) = (10, 61);
+
 /// Returns the arguments of a method, or `None` if no broker sends it.
 #[expect(clippy::match_same_arms, reason = "the methods are listed by class, as in the specification")]
 pub(super) fn method(class: u16, method: u16) -> Option<&'static [Field]> {
@@ -38,8 +44,8 @@ pub(super) fn method(class: u16, method: u16) -> Option<&'static [Field]> {
         (10, 30) => &[Octets(8)],
         (10, 41) => &[ShortString("a reserved argument")],
         (10, 50) | (20, 40) => CLOSE,
-        (10, 60) => &[ShortString("the reason of a block")],
-        (10, 51 | 61 | 71) => &[],
+        BLOCKED => &[ShortString("the reason of a block")],
+        (10, 51 | 71) | UNBLOCKED => &[],
         // channel
         (20, 20 | 21) => &[Octets(1)],
         (20, 41) => &[],

@@ -26,9 +26,9 @@ impl fmt::Display for Correction {
     }
 }
 
-/// Notes about the messages of one connection. Clones share them.
+/// Notes about one connection and its messages. Clones share them.
 ///
-/// A note is removed together with its message. There are never more notes than unacknowledged incoming
+/// A note about a message is removed together with it. There are never more notes than unacknowledged incoming
 /// messages and unconfirmed outgoing messages.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Arc<Mutex<Inner>>);
@@ -37,6 +37,8 @@ pub struct Notes(Arc<Mutex<Inner>>);
 struct Inner {
     corrected: HashMap<(u16, u64), Vec<Correction>>,
     returned: HashSet<(u16, String)>,
+    /// Reason for which the broker accepts no messages at present.
+    block: Option<String>,
 }
 
 impl Notes {
@@ -46,6 +48,16 @@ impl Notes {
 
     pub(super) fn returned(&self, channel: u16, message_id: String) {
         self.lock().returned.insert((channel, message_id));
+    }
+
+    pub(super) fn set_block(&self, reason: Option<String>) {
+        self.lock().block = reason;
+    }
+
+    /// Returns the reason for which the broker accepts no messages at present, in its own words of at most 255 bytes.
+    #[must_use]
+    pub fn block(&self) -> Option<String> {
+        self.lock().block.clone()
     }
 
     /// Removes and returns the corrections of a delivery; empty if the delivery was not corrected.

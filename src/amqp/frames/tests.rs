@@ -162,6 +162,19 @@ fn other_methods_are_corrected_too() {
 }
 
 #[test]
+fn block_is_known_until_its_end() {
+    let notes = Notes::default();
+    let mut scanner = FrameScanner::new(notes.clone());
+    let mut scan = |method: &[u8]| scanner.scan(&mut frame(1, 0, method)).unwrap();
+    scan(&[&[0, 10, 0, 60][..], &short(b"low on \xe9")].concat());
+    assert_eq!(notes.block().as_deref(), Some("low on ?"));
+    scan(&[&[0, 10, 0, 60][..], &short(b"low on disk")].concat());
+    assert_eq!(notes.block().as_deref(), Some("low on disk"));
+    scan(&[0, 10, 0, 61]);
+    assert_eq!(notes.block(), None);
+}
+
+#[test]
 fn octets_with_an_unknown_layout_never_pass() {
     let table = |octets: &[u8]| header(HEADERS, &long(octets));
     for (octets, expected) in [

@@ -34,6 +34,7 @@ use crate::{
     amqp::{AmqpError, Channel, Connection, Connector},
     format::{FormatKind, Header, HeaderProtocol, RoutedMessage},
     model::{Change, ItemChangeKind, SubscriptionName},
+    text,
 };
 
 /// AMQP as a kind of delivery.
@@ -62,6 +63,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time that a message waits for a blocked broker.
 const BLOCKED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum length of the broker's reason for a block, in characters.
+const MAX_BLOCK_REASON: usize = 255;
 
 struct Amqp {
     settings: Arc<AmqpSettings>,
@@ -92,7 +96,7 @@ impl BrokerSession {
     async fn blocked(&self) -> AmqpError {
         loop {
             tokio::time::sleep(BLOCKED_TIMEOUT).await;
-            if self.connection.is_blocked() {
+            if self.connection.block().is_some() {
                 return AmqpError::Timeout { operation: "accept a message", after: BLOCKED_TIMEOUT };
             }
         }
@@ -177,7 +181,7 @@ impl Amqp {
                     outcome(confirm, || session.channel.take_return(&id), settings.table.unroutable, &max_body_bytes)
                         .await
                 }
-                Err(error) => failed_outcome(&session, &error, &max_body_bytes),
+                Err(error) => failed_outcome(&error, &max_body_bytes),
             }
         });
         // Polled once here, because messages are written in the order of their first polls.
@@ -215,6 +219,11 @@ impl Delivery for Amqp {
         })
     }
 
+    fn block(&self) -> Option<String> {
+        let reason = self.session.as_ref()?.connection.block()?;
+        Some(format!("the broker blocks publishers: {}", text::line(&reason, MAX_BLOCK_REASON)))
+    }
+
     fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(self.disconnect())
     }
@@ -233,14 +242,10 @@ fn connection_lost() -> DeliveryError {
     DeliveryError("the connection to the broker is lost".to_owned())
 }
 
-/// Returns the outcome of a message that was not sent. A broker that is short of memory or disk blocks
-/// publishers and notifies them.
-fn failed_outcome(session: &BrokerSession, error: &AmqpError, max_body_bytes: &AtomicUsize) -> DeliveryOutcome {
-    let mut reason = error.to_string();
+/// Returns the outcome of a message that was not sent.
+fn failed_outcome(error: &AmqpError, max_body_bytes: &AtomicUsize) -> DeliveryOutcome {
+    let reason = error.to_string();
     learn_max_size(max_body_bytes, &reason);
-    if session.connection.is_blocked() {
-        reason.push_str(": the broker is short of memory or disk and accepts no messages until it has room");
-    }
     DeliveryOutcome::Retry { reason, after: None }
 }
 

@@ -103,7 +103,7 @@ impl Engine {
         if let Some(changes) = changes.filter(|changes| changes.count > 1) {
             self.batching.unbatched = (changes.first, changes.last);
         }
-        match outcome {
+        match outcome.because(self.delivery.block()) {
             DeliveryOutcome::Gone { reason } => SessionEnd::Exit(Exit::Gone(reason)),
             DeliveryOutcome::Retry { reason, after } => SessionEnd::Retry { reason, after, stuck_at },
             other => retry(format!("{other:?}")),

@@ -68,9 +68,10 @@ impl Subscriptions {
         let attempts = self.0.with(name, |entry| Arc::clone(&entry.attempts))?;
         let mut delivery = definition.config.build(name, &attempts);
         let outcome = send(&mut *delivery, &definition, change, self.0.timeouts.send).await;
+        let block = delivery.block();
         let _ = timeout(self.0.timeouts.drain, delivery.close()).await;
         let outcome = outcome.unwrap_or_else(|DeliveryError(reason)| DeliveryOutcome::Retry { reason, after: None });
-        Ok(SentChange { seq, outcome })
+        Ok(SentChange { seq, outcome: outcome.because(block) })
     }
 
     /// Has the changes from one position to the change `through` sent again that the filter of the subscription and `filter`

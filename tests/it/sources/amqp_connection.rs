@@ -174,10 +174,10 @@ async fn memory_alarm_blocks_publishers_for_a_bounded_time() {
     };
     // The caller sets the time limit, because a large message takes longer than a request.
     assert!(matches!(error, AmqpError::Timeout { after, .. } if after.as_secs() == 3), "{error}");
-    assert!(publishing.is_blocked());
+    assert_eq!(publishing.block().as_deref(), Some("low on memory"));
     // Connections that only consume are not blocked.
     other.queue(&"q".into(), QueueType::Classic, true).await.unwrap();
-    assert!(!waiting.is_blocked());
+    assert_eq!(waiting.block(), None);
     let began = Instant::now();
     channel.close().await;
     publishing.close().await;

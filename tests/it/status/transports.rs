@@ -11,7 +11,8 @@ use crate::support::{
     breakable_proxy::{BreakableProxy, Link},
     dbus_daemon::Bus,
     http_receiver::{Receiver, Reply},
-    subscription_fixture::post,
+    rabbitmq,
+    subscription_fixture::{index, post},
     webhook_fixture::webhook,
 };
 
@@ -58,6 +59,25 @@ async fn receiver_makes_problems_by_its_replies() {
     let resume = format!("{}/subscriptions/index/resume", observed.gateway.url);
     assert!(observed.gateway.http.post(resume).send().await.unwrap().status().is_success());
     observed.ends("subscription-ended", thing).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broker_that_blocks_publishers_is_a_problem_with_its_reason_until_it_has_room() {
+    let broker = rabbitmq::Broker::exclusive();
+    let observed = ObservedGateway::start(&index(&broker.vhost().url(), "confirm_seconds = 3"));
+    post(&observed.gateway, 1).await;
+    observed.gateway.until_at("index", 1).await;
+    broker.starve();
+    for number in 2..=50 {
+        post(&observed.gateway, number).await;
+    }
+    let (thing, reason) = ("subscription/index", "the broker blocks publishers: low on memory");
+    observed.shows("subscription-fails", thing, reason).await;
+    let shown = observed.gateway.json("/subscriptions/index").await;
+    assert!(shown["lastError"]["reason"].as_str().unwrap().contains(reason), "{shown:#}");
+    broker.feed();
+    observed.ends("subscription-fails", thing).await;
+    observed.gateway.until_at("index", 50).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
