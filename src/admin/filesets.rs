@@ -219,7 +219,8 @@ pub async fn one(State(filesets): State<Filesets>, Path(id): Path<Uuid>) -> Resu
     Ok(Json(ResultView { job: JobView::of(job, &filesets.monitor), request, result }).into_response())
 }
 
-/// Cancels a job: its downloads end, and an archived dataset is not looked at again. The files that are archived stay.
+/// Cancels a job: its downloads end, and an archived dataset is not looked at again. The files that are archived stay. A job
+/// that has failed or is blocked keeps its result, and is a problem of the gateway no more.
 ///
 /// # Errors
 /// `not-found`; `unavailable` if the journal fails.

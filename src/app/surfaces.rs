@@ -12,10 +12,11 @@ use crate::{
         registry::RegistrySeeder,
         reload::ReloadConfig,
         sources::{ConfiguredSource, Sources},
-        status::{Status, StatusParts},
+        status::{FilesPlace, Status, StatusParts},
     },
     config::{self, Config, MessageRate, SourceConfig},
     delivery::{Subscriptions, websub::Hub, xesam::Crawlers},
+    files::FileStoreLocation,
     filesets::IngestMonitor,
     harvest::Harvests,
     intake::Intake,
@@ -95,6 +96,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         access: Arc::new(config.access.clone()),
         tls,
         folder: config.journal.data.clone(),
+        files: files_place(config),
         public_url: public_url.to_owned(),
         retention: super::retention(config),
         started: Timestamp::now(),
@@ -136,4 +138,14 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         ),
         journal,
     }
+}
+
+/// Returns the place of the file store, for the status.
+fn files_place(config: &Config) -> FilesPlace {
+    let location = config.files.location(&config.journal.data);
+    let folder = match &location {
+        FileStoreLocation::Folder(folder) => Some(folder.clone()),
+        FileStoreLocation::S3(_) => None,
+    };
+    FilesPlace { location: location.to_string(), folder }
 }

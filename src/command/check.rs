@@ -1,18 +1,17 @@
 //! `tidings check`: checks the configuration and prints a summary of the gateway that it describes.
 
+mod connections;
+
 use std::{
     collections::BTreeMap,
     fmt::{self, Write},
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
 };
 
 use chrono::{DateTime, Utc};
 use clap::Args;
-use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tidings::{
     app::{self, ServeError},
@@ -25,8 +24,6 @@ use tidings::{
     model::SourceName,
     web::Tls,
 };
-
-use tokio::task::JoinSet;
 
 use super::{ConfigFile, Failure, print_text, runtime, say};
 
@@ -43,13 +40,10 @@ Exit codes:
   1  there is a problem; standard error says which
   2  wrong usage or configuration";
 
-/// Maximum time to connect to a broker and to ask it.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
-
 /// Check the configuration and print what the gateway would serve.
 ///
 /// The command opens what `serve` opens: the certificates, the journal and its folder, with --connect also the socket
-/// address and the brokers. It starts and writes nothing, and the gateway may keep running.
+/// address, the brokers, the servers of webhooks and the folders. It starts and writes nothing, and the gateway may keep running.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Check {
@@ -64,8 +58,9 @@ pub(super) struct Check {
     /// Allow a public socket address without access control, as for `serve`.
     #[arg(long)]
     insecure: bool,
-    /// Also try what needs the network: the socket address, and the brokers of sources and subscriptions with their users,
-    /// queues, exchanges and topics, each within ten seconds. Nothing is declared, consumed or sent.
+    /// Also try what needs the network or another disk: the socket address, the brokers of sources and subscriptions with
+    /// their users, queues, exchanges and topics, the servers of webhooks with their certificates, and the folders of
+    /// harvests, each within ten seconds or the `connect_seconds` of a webhook. Nothing is declared, consumed or sent, and no webhook gets a request.
     #[arg(long)]
     connect: bool,
 }
@@ -92,7 +87,9 @@ impl Check {
             let entered = runtime.enter();
             problems.extend(unusable_address(&config));
             drop(entered);
-            problems.extend(runtime.block_on(unusable_brokers(&config)));
+            let (tried, unusable) = runtime.block_on(connections::try_all(&config));
+            print_text(&format!("tried         {tried}\n"))?;
+            problems.extend(unusable);
         }
         runtime.shutdown_background();
         warnings.extend(source_warnings(&config));
@@ -200,38 +197,6 @@ fn unusable_address(config: &Config) -> Option<String> {
     };
     let is_taken = matches!(&error, ServeError::Listen { error, .. } if error.kind() == io::ErrorKind::AddrInUse);
     (!(is_running && is_taken)).then(|| error.to_string())
-}
-
-/// Connects to the brokers, all at once, and returns a message for each that refuses something.
-async fn unusable_brokers(config: &Config) -> Vec<String> {
-    let sources = config.sources.iter().filter_map(|(name, source)| {
-        let broker = Arc::clone(source.transport.broker()?);
-        let probing = async move { broker.probe("tidings check").await };
-        Some((format!("source {name}"), Box::pin(probing) as BoxFuture<'static, _>))
-    });
-    let subscriptions = config.subscriptions.iter().filter_map(|(name, definition)| {
-        drop(definition.probe("tidings check")?);
-        let definition = Arc::clone(definition);
-        let probing = async move {
-            match definition.probe("tidings check") {
-                Some(probing) => probing.await,
-                None => Ok(()),
-            }
-        };
-        Some((format!("subscription {name}"), Box::pin(probing) as BoxFuture<'static, _>))
-    });
-    let mut probes = JoinSet::new();
-    for (at, (thing, probe)) in sources.chain(subscriptions).enumerate() {
-        probes.spawn(async move {
-            let probed = tokio::time::timeout(CONNECT_TIME, probe).await;
-            let silent = || Err(format!("the broker did not respond within {} seconds", CONNECT_TIME.as_secs()));
-            (at, thing, probed.unwrap_or_else(|_| silent()))
-        });
-    }
-    let mut probed = probes.join_all().await;
-    probed.sort_by_key(|(at, ..)| *at);
-    let problem = |(_, thing, result): (usize, String, Result<(), String>)| Some(format!("{thing}: {}", result.err()?));
-    probed.into_iter().filter_map(problem).collect()
 }
 
 /// Returns a warning about each group of sources that have the same objects.

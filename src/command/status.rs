@@ -90,6 +90,7 @@ fn summary(status: &Value) -> String {
         ("connections", "connections"),
         ("lookups", "lookups"),
         ("harvests", "harvests"),
+        ("datasets", "datasets"),
         ("subscriptions", "subscriptions"),
         ("subscribers", "subscribers"),
     ] {
@@ -98,6 +99,11 @@ fn summary(status: &Value) -> String {
         if !numbers.is_empty() {
             lines.push(format!("{title:<14} {}", numbers.join(", ")));
         }
+    }
+    if let Some(stored) = status["files"]["bytes"].as_u64().filter(|bytes| *bytes > 0) {
+        let free = status["files"]["freeBytes"].as_u64();
+        let free = free.map(|free| format!(", {} MB free", free / 1_000_000)).unwrap_or_default();
+        lines.push(format!("files          {} MB stored{free}", stored.div_ceil(1_000_000)));
     }
     lines.join("\n") + "\n"
 }
@@ -124,7 +130,8 @@ mod tests {
             ],
             "version": "0.1.0", "started": "2026-11-28T07:00:00Z",
             "journal": { "first": 1, "head": 20, "freeBytes": 5_000_000 },
-            "connections": { "connected": 1, "waiting": 1 }, "harvests": {}, "subscriptions": { "running": 3 }
+            "connections": { "connected": 1, "waiting": 1 }, "harvests": {}, "datasets": { "failed": 2 },
+            "files": { "bytes": 12_000_001, "freeBytes": 5_000_000 }, "subscriptions": { "running": 3 }
         });
         let expected = "\
 degraded: 1 error, 1 warning
@@ -138,7 +145,9 @@ warning since 2026-11-28T09:00:00Z: 2 messages
 version        0.1.0, started 2026-11-28T07:00:00Z
 journal        changes 1 to 20, 5 MB free
 connections    1 connected, 1 waiting
+datasets       2 failed
 subscriptions  3 running
+files          13 MB stored, 5 MB free
 ";
         assert_eq!(summary(&status), expected);
     }

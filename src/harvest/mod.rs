@@ -126,6 +126,12 @@ pub trait HarvesterSettings: Debug + Send + Sync {
     /// Returns the file of the CA certificates that the server's certificate is checked against, if one is configured.
     fn ca(&self) -> Option<&Path>;
 
+    /// Checks that the place can be read, if it is a folder or a file of this machine; `None` for all other kinds. The error
+    /// has the words of a run.
+    fn check_folder(&self) -> Option<BoxFuture<'static, Result<(), String>>> {
+        None
+    }
+
     /// Returns the settings of a harvest over OAI-PMH; `None` for all other kinds.
     fn oai_pmh(&self) -> Option<&oai_pmh::OaiPmhSettings> {
         None

@@ -76,6 +76,27 @@ fn user_agent(contact: Option<&str>) -> String {
     contact.map_or_else(|| product.to_owned(), |contact| format!("{product} ({contact})"))
 }
 
+/// Begins a client of the HTTP library, for HTTPS or for unencrypted requests.
+pub(super) fn library_client(
+    settings: &ClientSettings,
+    tls: rustls::ClientConfig,
+    is_encrypted: bool,
+) -> reqwest::ClientBuilder {
+    let (resolver, policy) = (Arc::clone(&settings.resolver), settings.policy.clone());
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(Arc::new(GuardedResolver { resolver, policy, is_encrypted }))
+        .https_only(is_encrypted)
+        .no_proxy()
+        .redirect(Policy::none())
+        .referer(false)
+        .connect_timeout(settings.connect_timeout)
+        .pool_idle_timeout(IDLE)
+        .http2_keep_alive_interval(PING)
+        .http2_keep_alive_timeout(PING)
+        .user_agent(user_agent(settings.contact.as_deref()))
+}
+
 /// HTTP client. Clones share their connections.
 ///
 /// The client ignores proxy settings in the environment, because a proxy would resolve the names itself.
@@ -167,21 +188,8 @@ impl Client {
         let tls = tokio::task::spawn_blocking(move || tls_roots::client_config(ca.as_deref()));
         let tls = tls.await.map_err(|error| ClientError::Connection(error.to_string()))?.map_err(Arc::new);
         let client = |tls, is_encrypted| {
-            let (resolver, policy) = (Arc::clone(&settings.resolver), settings.policy.clone());
-            reqwest::Client::builder()
-                .tls_backend_preconfigured(tls)
-                .dns_resolver(Arc::new(GuardedResolver { resolver, policy, is_encrypted }))
-                .https_only(is_encrypted)
-                .no_proxy()
-                .redirect(Policy::none())
-                .referer(false)
-                .connect_timeout(settings.connect_timeout)
-                .pool_idle_timeout(IDLE)
-                .http2_keep_alive_interval(PING)
-                .http2_keep_alive_timeout(PING)
-                .user_agent(user_agent(settings.contact.as_deref()))
-                .build()
-                .map_err(|error| ClientError::Connection(describe_error(&error)))
+            let client = library_client(&settings, tls, is_encrypted).build();
+            client.map_err(|error| ClientError::Connection(describe_error(&error)))
         };
         Ok(Self {
             encrypted: match tls {
@@ -343,7 +351,7 @@ async fn read_body_start(response: &mut Response, max_bytes: usize, time: Durati
     (read.freeze(), is_complete)
 }
 
-fn client_error(error: &reqwest::Error) -> ClientError {
+pub(super) fn client_error(error: &reqwest::Error) -> ClientError {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(cause) = next {
         if let Some(not_allowed) = cause.downcast_ref::<NotAllowed>() {

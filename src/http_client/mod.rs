@@ -12,6 +12,7 @@ mod client;
 mod ip_ranges;
 mod origin;
 mod outbound_url;
+mod probe;
 mod redirection;
 mod resolve;
 mod status;
@@ -23,6 +24,7 @@ pub use client::{
 };
 pub use origin::{Authorization, Origin, RequestHeaders};
 pub use outbound_url::{InvalidOutboundUrl, NotAllowed, OutboundPolicy, OutboundUrl};
+pub use probe::probe;
 pub use redirection::{header_text, redirection_target};
 pub use resolve::{NameResolver, ResolveFuture, SystemResolver};
 pub use status::{is_transient, rate_limit_reset, retry_after};

@@ -98,7 +98,7 @@ pub enum JobSelection {
     Due(SourceName, Timestamp),
     /// The earliest job of each host among those of a source that are due at a time, those with the earliest time first.
     DueByHost(SourceName, Timestamp),
-    /// Jobs of a source in a state.
+    /// Jobs of a source in a state, those with the newest modification first. None are `archived` or `cancelled`.
     InState(SourceName, JobState),
     /// Jobs of all sources before this one (the newest if `None`), the newest first.
     All {
@@ -109,6 +109,19 @@ pub enum JobSelection {
     },
     /// Jobs with these identifiers.
     Some(Vec<JobId>),
+}
+
+/// Number of the jobs of a source in a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobCount {
+    /// The source.
+    pub source: SourceName,
+    /// The state.
+    pub state: JobState,
+    /// Number of jobs.
+    pub jobs: u64,
+    /// Number of the jobs that were modified at or after the time of the question.
+    pub recent: u64,
 }
 
 /// Newest result of work on an object.
@@ -131,6 +144,15 @@ impl Journal {
         self.read(move |store| store.ingest_jobs(&selection, limit)).await
     }
 
+    /// Returns the numbers of jobs by source and state, and how many of them were modified at or after `since`. Jobs that are
+    /// archived or cancelled are not counted, because there can be millions.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn ingest_counts(&self, since: Timestamp) -> Result<Vec<JobCount>, JournalError> {
+        self.read(move |store| store.ingest_counts(since)).await
+    }
+
     /// Returns the time at which the next job of a source is due.
     ///
     /// # Errors
@@ -139,7 +161,8 @@ impl Journal {
         self.read(move |store| store.next_ingest(&source)).await
     }
 
-    /// Asks the harvest of a job to cancel it. Nothing happens if the job has ended and is not looked at again.
+    /// Asks the harvest of a job to cancel it. A job that has failed or is blocked is cancelled at once, and keeps its
+    /// status. Nothing happens if the job has ended otherwise and is not looked at again.
     ///
     /// # Errors
     /// As [`Journal::append`].

@@ -4,9 +4,10 @@
 //! * [`problem`] has the codes, and what people read about each;
 //! * `survey` finds the problems in the states that the parts publish;
 //! * [`gauges`] are the metrics of what the status shows besides the problems;
-//! * `soundings` are the facts that a disk or the journal must be asked for;
+//! * `soundings` are the facts that a disk or the journal must be asked for, `archive` those about datasets and files;
 //! * [`view`] is the document.
 
+mod archive;
 pub mod gauges;
 pub mod problem;
 mod soundings;
@@ -68,12 +69,23 @@ pub struct StatusParts {
     pub tls: Option<Tls>,
     /// Folder whose disk needs room.
     pub folder: PathBuf,
+    /// The file store.
+    pub files: FilesPlace,
     /// URL of the gateway for readers.
     pub public_url: String,
     /// When changes are removed.
     pub retention: Retention,
     /// Time of the start of this process.
     pub started: Timestamp,
+}
+
+/// Place of the file store.
+#[derive(Clone, Debug)]
+pub struct FilesPlace {
+    /// The folder or the bucket, without credentials.
+    pub location: String,
+    /// The folder, whose disk needs room, if it is one.
+    pub folder: Option<PathBuf>,
 }
 
 /// The status. Clones share it.
@@ -160,8 +172,8 @@ impl Status {
     async fn sound_at_intervals(&self) {
         let mut soundings = Soundings::default();
         loop {
-            let StatusParts { journal, sources, folder, .. } = &self.0.parts;
-            soundings.take(journal, folder).await;
+            let StatusParts { journal, sources, .. } = &self.0.parts;
+            soundings.take(&self.0.parts).await;
             sources.refresh(journal).await;
             lock(&self.0.soundings).clone_from(&soundings);
             tokio::time::sleep(SOUNDING_WAIT).await;

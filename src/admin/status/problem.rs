@@ -16,7 +16,7 @@ named_values! {
     pub enum ProblemKind {
         /// The journal cannot be read or written.
         JournalUnavailable = "journal-unavailable",
-        /// The disk of the journal has little room.
+        /// The disk of the journal, or of the file store, has little room.
         DiskNearlyFull = "disk-nearly-full",
         /// A source does not read its broker.
         SourceNotRead = "source-not-read",
@@ -30,6 +30,8 @@ named_values! {
         HarvestOverdue = "harvest-overdue",
         /// A repository announces another number of records than the journal has.
         CountDiffers = "count-differs",
+        /// Datasets of a source cannot be archived, for a reason that a later attempt would meet too.
+        DatasetFails = "dataset-fails",
         /// The repository of a source does not answer lookups.
         LookupUnanswered = "lookup-unanswered",
         /// All objects of a source are outside of the repository that is asked.
@@ -122,6 +124,7 @@ impl ProblemKind {
             | Self::SourceSilent
             | Self::SourceWarning
             | Self::CountDiffers
+            | Self::DatasetFails
             | Self::LookupForeign
             | Self::Quarantine
             | Self::SubscriptionEnded
@@ -139,13 +142,14 @@ impl ProblemKind {
     pub fn trouble(self) -> &'static str {
         match self {
             Self::JournalUnavailable => "cannot read or write the journal",
-            Self::DiskNearlyFull => "has little room on the disk of the journal",
+            Self::DiskNearlyFull => "has little room on a disk",
             Self::SourceNotRead => "is not read",
             Self::SourceSilent => "has made no change for longer than usual",
             Self::SourceWarning => "is read with a warning",
             Self::HarvestFails => "cannot be harvested",
             Self::HarvestOverdue => "has not been harvested completely for too long",
             Self::CountDiffers => "announces another number of records than the journal has",
+            Self::DatasetFails => "has datasets that cannot be archived",
             Self::LookupUnanswered => "gets no answers from its repository",
             Self::LookupForeign => "looks nothing up, because no object is in the repository that is asked",
             Self::Quarantine => "has messages in the quarantine",
@@ -170,7 +174,9 @@ impl ProblemKind {
             Self::JournalUnavailable => {
                 "make room on the disk, or bring the database back; the gateway continues by itself"
             }
-            Self::DiskNearlyFull => "make room, or set journal.keep_days or journal.keep_changes",
+            Self::DiskNearlyFull => {
+                "make room; journal.keep_days and journal.keep_changes limit the journal, and `tidings files gc` removes files that no item has"
+            }
             Self::SourceNotRead => {
                 "start the broker, or correct the settings of the source; the gateway tries again by itself"
             }
@@ -184,6 +190,9 @@ impl ProblemKind {
             Self::HarvestOverdue => "see why the last runs failed with `tidings harvests history NAME`",
             Self::CountDiffers => {
                 "compare with `tidings harvests history NAME`, and list all records with `tidings harvests run NAME --full`"
+            }
+            Self::DatasetFails => {
+                "read the reasons in GET /filesets?state=failed and ?state=blocked, and try a dataset with `tidings ingest`; then request it again, or cancel its job with DELETE /filesets/ID"
             }
             Self::LookupUnanswered => {
                 "start the repository, or correct repository.url of the source; what is missing is added later"

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use super::{StatusParts, archive::ArchiveFacts};
 use crate::{
     journal::{
         Journal, JournalError,
@@ -34,6 +35,10 @@ pub(super) struct Soundings {
     pub(super) reasons: Vec<QuarantineReason>,
     /// Time of the last backup of the journal in the data folder, if there was one.
     pub(super) last_backup: Option<Timestamp>,
+    /// Room on the disk of the file store; `None` if that is no folder, or the room is unknown.
+    pub(super) files_disk: Option<FilesDisk>,
+    /// Archived datasets and stored files.
+    pub(super) archive: ArchiveFacts,
     /// Size of the quarantine for which the shares were read.
     quarantine_size: QuarantineSize,
 }
@@ -45,6 +50,30 @@ pub(super) struct DiskRoom {
     pub(super) free: u64,
     /// Size of the disk.
     pub(super) size: u64,
+}
+
+/// Room on the disk of the file store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FilesDisk {
+    /// The room.
+    pub(super) room: DiskRoom,
+    /// Whether it is another disk than that of the data folder.
+    pub(super) is_other: bool,
+}
+
+impl FilesDisk {
+    /// Returns the room on the disk of a file store, whose folder the first file makes; `None` if it is unknown.
+    #[cfg(unix)]
+    fn of(files: &Path, data: &Path) -> Option<Self> {
+        let folder = files.ancestors().find(|folder| folder.is_dir())?;
+        let device = |folder: &Path| rustix::fs::stat(folder).ok().map(|stat| stat.st_dev);
+        Some(Self { room: DiskRoom::of(folder)?, is_other: device(folder) != device(data) })
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &Path, _: &Path) -> Option<Self> {
+        None
+    }
 }
 
 impl DiskRoom {
@@ -69,16 +98,19 @@ impl DiskRoom {
 
 impl Soundings {
     /// Asks the disk and the journal. Where one of them fails, the last answer stays, and the journal notes its outage.
-    pub(super) async fn take(&mut self, journal: &Journal, folder: &Path) {
-        let folder = folder.to_owned();
+    pub(super) async fn take(&mut self, parts: &StatusParts) {
+        let StatusParts { journal, sources, folder, files, .. } = parts;
+        let (folder, files) = (folder.clone(), files.folder.clone());
         let measured = tokio::task::spawn_blocking(move || {
-            (DiskRoom::of(&folder), journal_bytes(&folder), sqlite::backup::last_backup(&folder))
+            let files_disk = files.and_then(|files| FilesDisk::of(&files, &folder));
+            (DiskRoom::of(&folder), journal_bytes(&folder), sqlite::backup::last_backup(&folder), files_disk)
         });
         if let Ok(measured) = measured.await {
-            (self.disk, self.journal_bytes, self.last_backup) = measured;
+            (self.disk, self.journal_bytes, self.last_backup, self.files_disk) = measured;
         }
         // The journal notes a failure as its outage, which is a problem by itself.
         let _ = self.count_quarantine(journal).await;
+        let _ = self.archive.take(journal, &sources.harvests).await;
         if journal.outage().is_some() {
             // A probe before the first failure would prove less than a message, and make the gateway ready without one.
             let _ = journal.check_writable().await;

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     StatusParts,
+    archive::JobFailures,
     problem::{ProblemKind, Thing},
     soundings::Soundings,
 };
@@ -47,7 +48,7 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     found.extend(
         parts.journal.outage().map(|reason| Finding::new(ProblemKind::JournalUnavailable, Thing::Gateway, reason)),
     );
-    found.extend(disk(soundings));
+    found.extend(disk(parts, soundings));
     found.extend(certificate(parts, now));
     found.extend(tokens(parts, now));
     for (name, configured) in &parts.sources.all() {
@@ -57,6 +58,7 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     }
     found.extend(quarantine(soundings));
     found.extend(parts.sources.harvests.list().iter().flat_map(|listed| harvest(listed, now)));
+    found.extend(datasets(soundings));
     found.extend(nodes(parts));
     found.extend(parts.subscriptions.health().iter().flat_map(subscription));
     if let Some(crawlers) = &parts.crawlers {
@@ -70,9 +72,15 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     found
 }
 
-fn disk(soundings: &Soundings) -> Option<Finding> {
-    let disk = soundings.disk.filter(super::soundings::DiskRoom::is_scarce)?;
-    Some(Finding::new(ProblemKind::DiskNearlyFull, Thing::Gateway, format!("{} MB are free", disk.free / 1_000_000)))
+/// Finds the disks with little room. The journal and the files are usually on the same one.
+fn disk(parts: &StatusParts, soundings: &Soundings) -> Option<Finding> {
+    let journal = soundings.disk.map(|room| (room, &parts.folder));
+    let files =
+        soundings.files_disk.filter(|disk| disk.is_other).map(|disk| disk.room).zip(parts.files.folder.as_ref());
+    let scarce = journal.into_iter().chain(files).filter(|(room, _)| room.is_scarce());
+    let facts = scarce.map(|(room, folder)| format!("{} MB are free for {}", room.free / 1_000_000, folder.display()));
+    let facts: Vec<_> = facts.collect();
+    (!facts.is_empty()).then(|| Finding::new(ProblemKind::DiskNearlyFull, Thing::Gateway, facts.join(", ")))
 }
 
 fn certificate(parts: &StatusParts, now: DateTime<Utc>) -> Option<Finding> {
@@ -186,6 +194,15 @@ fn harvest(harvest: &Harvest, now: DateTime<Utc>) -> Vec<Finding> {
         found.push(Finding::new(ProblemKind::CountDiffers, thing(), format!("the numbers differ by {records}")));
     }
     found
+}
+
+/// Finds the sources with jobs that an administrator should see. The jobs are in the journal, so each node finds them.
+fn datasets(soundings: &Soundings) -> impl Iterator<Item = Finding> {
+    soundings.archive.failures.iter().map(|(source, JobFailures { jobs, last })| {
+        let last = last.as_ref().map(|last| format!(", the last one {last}")).unwrap_or_default();
+        let facts = format!("{}{last}", number(*jobs, "dataset"));
+        Finding::new(ProblemKind::DatasetFails, Thing::Source(source.to_string()), facts)
+    })
 }
 
 /// Finds nodes that are missing or late, and duties that no node has.

@@ -61,6 +61,11 @@ struct StatusView {
     lookups: BTreeMap<&'static str, u64>,
     /// Number of harvests, with those of datasets, by state.
     harvests: BTreeMap<&'static str, u64>,
+    /// Number of jobs that archive datasets, by state, as of a few seconds ago. Those of archived datasets and cancelled ones
+    /// are not counted.
+    datasets: BTreeMap<&'static str, u64>,
+    /// The store of downloaded files.
+    files: FilesView,
     /// Number of subscriptions, those of WebSub subscribers excluded, by state.
     subscriptions: BTreeMap<&'static str, u64>,
     /// Number of WebSub subscribers, by state.
@@ -133,6 +138,34 @@ struct JournalView {
     free_bytes: Option<u64>,
 }
 
+/// State of the file store, as of a few seconds ago.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FilesStatus)]
+#[serde(rename_all = "camelCase")]
+struct FilesView {
+    /// The folder or the bucket, without credentials.
+    location: String,
+    /// Room on the disk of the folder, in bytes, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    free_bytes: Option<u64>,
+    /// Size of the files that were stored for all sources, in bytes. Files that were removed since are counted.
+    bytes: u64,
+    /// Shares of the sources that have stored files.
+    sources: Vec<FilesShareView>,
+}
+
+/// Files of a source.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FilesShare)]
+struct FilesShareView {
+    /// Name of the source.
+    #[schema(value_type = SourceName)]
+    source: SourceName,
+    /// Size of the files that were stored for it, in bytes, which its limit counts.
+    bytes: u64,
+}
+
 /// Messages of a source in the quarantine that have the same reason.
 #[derive(Serialize, ToSchema)]
 #[schema(as = QuarantineReason)]
@@ -171,6 +204,12 @@ struct QuarantineShareView {
     bytes: u64,
     /// Time of receipt of the newest message.
     newest: Timestamp,
+}
+
+impl From<(SourceName, u64)> for FilesShareView {
+    fn from((source, bytes): (SourceName, u64)) -> Self {
+        Self { source, bytes }
+    }
 }
 
 impl From<QuarantineReason> for QuarantineReasonView {
@@ -247,6 +286,13 @@ impl Status {
             quarantine_reasons: soundings.reasons.into_iter().map(QuarantineReasonView::from).collect(),
             connections: numbers(connections.map(|connection| connection.view().state.name())),
             harvests: numbers(harvests.iter().map(|harvest| harvest.status.view().state.name())),
+            datasets: soundings.archive.jobs,
+            files: FilesView {
+                location: parts.files.location.clone(),
+                free_bytes: soundings.files_disk.map(|disk| disk.room.free),
+                bytes: soundings.archive.stored.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+                sources: soundings.archive.stored.into_iter().map(FilesShareView::from).collect(),
+            },
             lookups: numbers(sources.values().filter_map(|listed| Some(listed.source.enrichment_status()?.state()))),
             subscriptions: numbers(subscriptions.iter().map(|health| health.state.name())),
             subscribers: numbers(subscribers.iter().map(|health| health.state.name())),

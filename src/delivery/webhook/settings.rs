@@ -8,7 +8,8 @@ use utoipa::openapi::{ArrayBuilder, RefOr, Schema};
 use super::{Webhook, signature::SigningKey};
 use crate::{
     delivery::{
-        AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window, secret_url,
+        AttemptLog, BoxFuture, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window,
+        secret_url,
     },
     http_client::{self, OutboundUrl},
     journal::subscriptions::MadeBy,
@@ -198,6 +199,11 @@ struct WebhookConfig(Arc<WebhookSettings>);
 impl DeliveryConfig for WebhookConfig {
     fn build(&self, _: &SubscriptionName, attempts: &Arc<AttemptLog>) -> Box<dyn Delivery> {
         Box::new(Webhook::new(Arc::clone(&self.0), attempts))
+    }
+
+    fn probe<'s>(&'s self, _: &'s str) -> Option<BoxFuture<'s, Result<(), String>>> {
+        let WebhookSettings { client, to, .. } = &*self.0;
+        Some(Box::pin(async { http_client::probe(client.clone(), to).await.map_err(|error| error.to_string()) }))
     }
 
     fn max_batch(&self) -> usize {

@@ -3,6 +3,7 @@
 use std::{
     io,
     ops::Bound,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use super::{
     FolderSettings,
     archive::{self, Archive},
     content::{Candidate, PageContent, present_message, read},
-    listed_file::{FileVersion, open_root},
+    listed_file::{FileVersion, entries, open_configured, open_root},
     member::{Member, decoded, encoded, short_name},
     position::{List, Listing, Position, Sweep},
     walk::{ListedFile, Walk},
@@ -297,10 +298,7 @@ impl FolderHarvester {
     }
 
     pub(super) fn unreadable(&self, error: &io::Error) -> HarvestError {
-        HarvestError::retry(format!(
-            "{} cannot be read: {error}; check the path, the permissions, and whether it is mounted",
-            self.settings.path.display()
-        ))
+        HarvestError::retry(unreadable(&self.settings.path, error))
     }
 
     /// Returns the beginning of the URLs of all files.
@@ -317,6 +315,23 @@ impl FolderHarvester {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         lock(&self.memory)
     }
+}
+
+/// Returns the text about a folder or an archive that cannot be read.
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("{} cannot be read: {error}; check the path, the permissions, and whether it is mounted", path.display())
+}
+
+/// Checks that a folder can be listed, or an archive opened.
+///
+/// # Errors
+/// Fails in the words of a run.
+pub(super) fn check(path: &Path) -> Result<(), String> {
+    let checked = FileVersion::of_configured(path).and_then(|version| match version.is_folder() {
+        true => entries(&open_root(path)?).map(drop),
+        false => open_configured(path, version).map(drop),
+    });
+    checked.map_err(|error| unreadable(path, &error))
 }
 
 /// Files of a folder, in the order of their paths.

@@ -61,6 +61,13 @@ impl HarvesterSettings for FolderSettings {
         None
     }
 
+    fn check_folder(&self) -> Option<BoxFuture<'static, Result<(), String>>> {
+        let path = self.path.clone();
+        Some(Box::pin(async move {
+            harvest::blocking(move || harvest::check(&path)).await.unwrap_or_else(|error| Err(error.to_string()))
+        }))
+    }
+
     fn build(
         &self,
         source: SourceName,

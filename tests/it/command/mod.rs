@@ -2,6 +2,7 @@
 
 mod check;
 mod check_brokers;
+mod check_connections;
 mod completions_and_man;
 mod config;
 mod gateway_url;

@@ -161,6 +161,56 @@ async fn journal_on_a_full_disk_is_opened_for_readers() {
     }
 }
 
+/// Other programs take all room that a start or a stop leaves, but not what the lock file takes back.
+#[tokio::test]
+async fn journal_on_a_full_disk_is_opened_again_and_again() {
+    let disk = SmallDisk::of(4);
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    post(&gateway, 1).await;
+    assert!(gateway.stop().success());
+    for _ in 0..3 {
+        disk.fill();
+        let gateway = Gateway::start(&data);
+        assert_eq!(gateway.changes().await.len(), 1);
+        assert!(gateway.stop().success());
+    }
+}
+
+/// Runs `serve`, which must fail; returns its last line.
+fn failed_start(data: &Path) -> String {
+    let ended = run("serve", &[Path::new("--listen"), Path::new("127.0.0.1:0"), Path::new("--data"), data]);
+    assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
+    stderr(&ended).lines().last().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn start_without_room_says_that_the_disk_is_full() {
+    let disk = SmallDisk::of(4);
+    let filling = disk.fill();
+    let full = |path: &Path| {
+        format!(
+            "tidings: the disk of the journal {} is full; free some space, at least 1 MB, and start the gateway again: no \
+             acknowledged change is lost",
+            path.display()
+        )
+    };
+    let data = disk.path().join("data");
+    assert_eq!(failed_start(&data), full(&journal_file(&data)), "a new journal");
+    fs::remove_file(filling).unwrap();
+    let gateway = Gateway::start(&data);
+    post(&gateway, 1).await;
+    assert!(gateway.stop().success());
+    // The lock file of an earlier version has no reserve.
+    let lock = File::options().write(true).open(data.join("journal.lock")).unwrap();
+    lock.set_len(200).unwrap();
+    let filling = disk.fill();
+    assert_eq!(failed_start(&data), full(&journal_file(&data)), "SQLite reports an input/output error");
+    fs::remove_file(filling).unwrap();
+    let gateway = Gateway::start(&data);
+    assert_eq!(post(&gateway, 2).await, 2);
+}
+
 #[tokio::test]
 async fn small_disk_is_filled_with_changes_and_not_with_the_log() {
     let disk = SmallDisk::of(24);

@@ -2,6 +2,8 @@
 
 use crate::support::{
     command_line::{command, ended},
+    gateway::Gateway,
+    journal_fixture::{configuration, post},
     postgres::{Server, query},
 };
 
@@ -52,7 +54,7 @@ fn unusable_database_has_an_error_that_says_what_to_do() {
         (
             url(server.port, "node", "journal"),
             "the user node lacks rights in the journal's database",
-            "make the user the owner",
+            "it may not create the schema \"tidings\"; an administrator of the database gives them with: CREATE SCHEMA",
         ),
         (
             url(server.port, "tidings", "newer"),
@@ -89,4 +91,50 @@ fn check_describes_the_database_without_its_password_and_writes_nothing() {
 
 fn query_without_schema(folder: &std::path::Path) -> String {
     query(folder, "SELECT to_regnamespace('tidings') IS NOT NULL")
+}
+
+/// The statements of each message, which an administrator executes, lead to the next one and at last to a gateway.
+#[tokio::test]
+async fn statements_of_the_errors_give_a_role_all_rights() {
+    let server = Server::separate();
+    let admin = |database: &str, sql: &str| server.run(database, sql);
+    for sql in [
+        "CREATE ROLE node LOGIN PASSWORD 'secret'",
+        "CREATE ROLE writer LOGIN PASSWORD 'secret'",
+        "CREATE DATABASE \"my journal\" TEMPLATE template0",
+        "REVOKE CONNECT ON DATABASE \"my journal\" FROM PUBLIC",
+    ] {
+        admin("postgres", sql);
+    }
+    let url = |user: &str| format!("postgres://{user}:secret@127.0.0.1:{}/my%20journal", server.port);
+    let mend = |url: &str, reason: &str| {
+        let error = error(url);
+        let (start, statements) = error.split_once("; an administrator of the database gives them with: ").unwrap();
+        assert!(start.ends_with(reason), "{error}");
+        admin("my journal", statements);
+    };
+    let check = |url: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut check = command(&["check", "--data", folder.path().to_str().unwrap()]);
+        ended(check.env("TIDINGS_JOURNAL__STORE", url).spawn().unwrap())
+    };
+    mend(&url("node"), ": it may not connect");
+    mend(&url("node"), ": it may not create the schema \"tidings\"");
+    let (code, out, error) = check(&url("node"));
+    assert!(code == 0 && out.contains("(a new journal)"), "{out}{error}");
+    admin("my journal", "ALTER SCHEMA tidings OWNER TO tidings");
+    admin("my journal", "GRANT USAGE ON SCHEMA tidings TO node");
+    mend(&url("node"), ": it may not create tables in the schema \"tidings\"");
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path(), &format!("[journal]\nstore = \"{}\"\n", url("node")));
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    assert_eq!(post(&gateway, 1).await, 1);
+    assert!(gateway.stop().success());
+    admin("my journal", "GRANT CONNECT ON DATABASE \"my journal\" TO writer");
+    mend(&url("writer"), ": it may not read and write all tables of the schema \"tidings\"");
+    admin("my journal", "REVOKE INSERT ON tidings.changes FROM writer");
+    mend(&url("writer"), ": it may not read and write all tables of the schema \"tidings\"");
+    let config = configuration(folder.path(), &format!("[journal]\nstore = \"{}\"\n", url("writer")));
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    assert_eq!(post(&gateway, 2).await, 2);
 }

@@ -95,6 +95,41 @@ fn due_ingest_jobs_of_one_host_do_not_hide_those_of_others() {
     });
 }
 
+/// Jobs that are archived or cancelled are not counted, and those that have failed long ago are told apart.
+#[test]
+fn ingest_jobs_are_counted_by_source_and_state() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let of = |name: &str, dataset: u32, state, updated| IngestJob {
+            source: SourceName::parse(name).unwrap(),
+            updated: time(updated),
+            ..job(&format!("http://h/{name}/{dataset}"), state, None)
+        };
+        let newest = of("s", 2, JobState::Failed, 20);
+        let jobs = vec![
+            of("s", 1, JobState::Failed, 10),
+            newest.clone(),
+            of("s", 3, JobState::Failed, 15),
+            of("s", 4, JobState::Archived, 30),
+            of("s", 5, JobState::Cancelled, 30),
+            of("s", 6, JobState::Waiting, 9),
+            of("t", 1, JobState::Blocked, 15),
+        ];
+        write_jobs(&*store, jobs);
+        let mut counts = store.ingest_counts(time(15)).unwrap();
+        counts.sort_by_key(|count| (count.source.to_string(), count.state.name()));
+        let counts: Vec<_> =
+            counts.iter().map(|count| (count.source.as_str(), count.state, count.jobs, count.recent)).collect();
+        assert_eq!(
+            counts,
+            [("s", JobState::Failed, 3, 2), ("s", JobState::Waiting, 1, 0), ("t", JobState::Blocked, 1, 1)]
+        );
+        let select = |state| store.ingest_jobs(&JobSelection::InState(source(), state), 1).unwrap();
+        assert_eq!(select(JobState::Failed), [newest]);
+        assert_eq!(select(JobState::Blocked), []);
+    });
+}
+
 #[test]
 fn ingest_job_is_cancelled_unless_it_has_ended() {
     every_store(|folder, open| {
@@ -112,7 +147,8 @@ fn ingest_job_is_cancelled_unless_it_has_ended() {
         };
         assert_eq!(state(&running), (JobState::Cancelling, Some(time(0))));
         assert_eq!(state(&watched), (JobState::Cancelling, Some(time(0))));
-        assert_eq!(state(&ended), (JobState::Failed, None));
+        // It has failed, and has nothing left to end.
+        assert_eq!(state(&ended), (JobState::Cancelled, None));
         // The harvest begins a job that was cancelled in the same moment: it stays cancelled. An end counts.
         write_jobs(&*store, vec![running.clone()]);
         assert_eq!(state(&running).0, JobState::Cancelling);

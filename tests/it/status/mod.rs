@@ -2,6 +2,7 @@
 //! `tidings status`, and ends by itself when its cause ends.
 
 pub(crate) mod access_and_certificates;
+mod datasets;
 mod nodes;
 mod repositories;
 mod silence;

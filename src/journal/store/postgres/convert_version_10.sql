@@ -4,6 +4,7 @@ ALTER TABLE subscriptions ADD COLUMN delivered bigint;
 COMMENT ON COLUMN subscriptions.paused_by IS 'Who paused it; null if nobody is known.';
 COMMENT ON COLUMN subscriptions.delivered IS 'Time of the last confirmed message.';
 CREATE INDEX quarantine_by_source ON quarantine (source, id);
+CREATE INDEX ingest_jobs_by_state ON ingest_jobs (source, state, updated) WHERE state NOT IN ('archived', 'cancelled');
 CREATE TABLE sources (
     source text COLLATE "C" PRIMARY KEY,
     first_event bigint NOT NULL,

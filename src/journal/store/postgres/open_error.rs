@@ -51,15 +51,14 @@ pub enum PostgresOpenError {
         url: PostgresUrl,
     },
     /// The user lacks rights in the database.
-    #[error(
-        "the user {} lacks rights in the journal's database {url}: {reason}; make the user the owner of the schema \
-         \"tidings\", or of the database if that schema does not exist yet", url.user()
-    )]
+    #[error("the user {} lacks rights in the journal's database {url}: {reason}; {remedy}", url.user())]
     Rights {
         /// The database.
         url: PostgresUrl,
-        /// Error of the server.
+        /// Error of the server, or the missing right.
         reason: String,
+        /// Statements that give the right, or advice.
+        remedy: String,
     },
     /// The server is too old.
     #[error("the journal's database server is PostgreSQL {version}; version {minimum} or newer is required")]
@@ -134,7 +133,70 @@ pub enum PostgresOpenError {
     },
 }
 
+/// Right that a role lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MissingRight {
+    /// To connect to the database.
+    Connect,
+    /// To create the schema.
+    Schema,
+    /// To create tables in the schema, which exists.
+    Tables,
+    /// To read and write the tables, which exist.
+    Rows,
+}
+
+impl MissingRight {
+    /// Returns the right that a query of the schema has named.
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "database" => Self::Schema,
+            "schema" => Self::Tables,
+            _ => Self::Rows,
+        }
+    }
+
+    /// Returns what the role may not do.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Connect => "it may not connect",
+            Self::Schema => "it may not create the schema \"tidings\"",
+            Self::Tables => "it may not create tables in the schema \"tidings\"",
+            Self::Rows => "it may not read and write all tables of the schema \"tidings\"",
+        }
+    }
+
+    /// Returns the statements that give the right to a role.
+    fn statements(self, role: &str, database: &str) -> String {
+        let (role, database) = (quoted(role), quoted(database));
+        match self {
+            Self::Connect => format!("GRANT CONNECT ON DATABASE {database} TO {role};"),
+            Self::Schema => format!("CREATE SCHEMA tidings; ALTER SCHEMA tidings OWNER TO {role};"),
+            Self::Tables => format!("ALTER SCHEMA tidings OWNER TO {role};"),
+            Self::Rows => format!(
+                "GRANT USAGE ON SCHEMA tidings TO {role}; \
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tidings TO {role};"
+            ),
+        }
+    }
+}
+
+/// Returns an identifier as SQL has it.
+fn quoted(identifier: &str) -> String {
+    format!("\"{}\"", identifier.replace('"', "\"\""))
+}
+
 impl PostgresOpenError {
+    /// Says which right is missing, with the statements that give it.
+    pub(super) fn rights(url: &PostgresUrl, missing: MissingRight) -> Self {
+        let statements = missing.statements(url.user(), url.database());
+        Self::Rights {
+            url: url.clone(),
+            reason: missing.reason().to_owned(),
+            remedy: format!("an administrator of the database gives them with: {statements}"),
+        }
+    }
+
     /// Explains why a connection could not be opened.
     pub(super) fn connect(url: &PostgresUrl, error: &Error) -> Self {
         let (url, reason) = (url.clone(), describe(error));
@@ -145,7 +207,7 @@ impl PostgresOpenError {
                 Self::Authentication { url, reason }
             }
             Some(code) if *code == SqlState::INVALID_CATALOG_NAME => Self::Missing { url },
-            Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => Self::Rights { url, reason },
+            Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => Self::rights(&url, MissingRight::Connect),
             None if is_read_only(error) => Self::Standby { url },
             _ => Self::Unreachable { url, reason },
         }
@@ -155,7 +217,7 @@ impl PostgresOpenError {
     pub(super) fn storage(url: &PostgresUrl, error: StoreError) -> Self {
         let url = url.clone();
         match error {
-            StoreError::ReadOnly(reason, _) => Self::Rights { url, reason },
+            StoreError::ReadOnly(reason, remedy) => Self::Rights { url, reason, remedy: remedy.to_string() },
             error => Self::Storage { url, error },
         }
     }

@@ -1,6 +1,6 @@
 //! The tables, and the conversion of databases of older versions.
 
-use super::{PostgresOpenError, PostgresUrl, connection::Session, row};
+use super::{PostgresOpenError, PostgresUrl, connection::Session, open_error::MissingRight, row};
 use crate::journal::store::{StoreContent, StoreError};
 
 /// Version of the tables.
@@ -34,20 +34,29 @@ const CREATE_VERSIONS: &str = "
     COMMENT ON TABLE migrations IS 'Versions of these tables, each with the time of its migration.';
 ";
 
-/// Query for the rights that opening a journal needs: to create the schema, or to write its tables.
-const MAY_WRITE: &str = "SELECT CASE
-        WHEN to_regnamespace('tidings') IS NULL THEN has_database_privilege(current_database(), 'CREATE')
-        WHEN NOT has_schema_privilege('tidings', 'USAGE') THEN false
-        WHEN to_regclass('tidings.journal_head') IS NULL THEN has_schema_privilege('tidings', 'CREATE')
-        ELSE has_table_privilege('tidings.journal_head', 'UPDATE')
+/// Query for the right that the role lacks to open a journal: to create the schema, to create its tables, or to write them. The
+/// result is null if it lacks none. Only a migration writes the table of versions.
+const MISSING_RIGHT: &str = "SELECT CASE
+        WHEN NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'tidings') THEN
+            CASE WHEN NOT has_database_privilege(current_database(), 'CREATE') THEN 'database' END
+        WHEN NOT has_schema_privilege('tidings', 'USAGE') THEN
+            CASE WHEN EXISTS (SELECT FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+                WHERE n.nspname = 'tidings' AND t.relname = 'migrations') THEN 'tables' ELSE 'schema' END
+        WHEN to_regclass('tidings.migrations') IS NULL THEN
+            CASE WHEN NOT has_schema_privilege('tidings', 'CREATE') THEN 'schema' END
+        WHEN EXISTS (SELECT FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+            CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed
+            WHERE n.nspname = 'tidings' AND t.relkind = 'r' AND t.relname <> 'migrations'
+                AND NOT has_table_privilege(t.oid, needed)) THEN 'tables'
     END";
 
 /// Checks whether the database has a journal that this version can open, or could get one.
 pub(super) async fn inspect(url: &PostgresUrl, session: &Session) -> Result<StoreContent, PostgresOpenError> {
     let failed = |error| PostgresOpenError::storage(url, error);
-    let may_write = session.query_one(MAY_WRITE, &[]).await.and_then(|rights| row::get::<bool>(&rights, 0));
-    if !may_write.map_err(failed)? {
-        return Err(PostgresOpenError::Rights { url: url.clone(), reason: "it may not write".to_owned() });
+    let missing = session.query_one(MISSING_RIGHT, &[]).await;
+    let missing = missing.and_then(|missing| row::get::<Option<String>>(&missing, 0)).map_err(failed)?;
+    if let Some(missing) = missing {
+        return Err(PostgresOpenError::rights(url, MissingRight::of(&missing)));
     }
     check_is_complete(url, session).await?;
     match version(session).await.map_err(failed)? {

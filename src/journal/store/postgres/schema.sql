@@ -294,6 +294,7 @@ CREATE TABLE ingest_jobs (
 );
 CREATE INDEX ingest_jobs_by_time ON ingest_jobs (source, due) WHERE due IS NOT NULL;
 CREATE INDEX ingest_jobs_by_host ON ingest_jobs (source, host, due) WHERE due IS NOT NULL;
+CREATE INDEX ingest_jobs_by_state ON ingest_jobs (source, state, updated) WHERE state NOT IN ('archived', 'cancelled');
 COMMENT ON TABLE ingest_jobs IS 'Jobs that archive datasets.';
 COMMENT ON COLUMN ingest_jobs.id IS 'UUID of version 7: in the order of the first requests.';
 COMMENT ON COLUMN ingest_jobs.host IS 'Host from which the dataset is requested; before the first attempt, the publisher at a resolver can stand for it.';

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     journal::{
-        ingest::{IngestJob, JobId, JobSelection, JobState, ObjectResult},
+        ingest::{IngestJob, JobCount, JobId, JobSelection, JobState, ObjectResult},
         store::NewChange,
     },
     model::{SourceName, Timestamp, Uri},
@@ -34,9 +34,12 @@ statements! {
              CASE WHEN stored.state = 'cancelling' AND excluded.state = 'running' THEN stored.state
                 ELSE excluded.state END,
              excluded.due, excluded.attempts, excluded.status, excluded.message, excluded.requested, excluded.updated)";
-    /// Asks a harvest to cancel a job, before all jobs that wait.
-    CANCEL = "UPDATE ingest_jobs SET state = 'cancelling', due = 0, updated = $2
-        WHERE id = $1 AND (state IN ('waiting', 'running') OR due IS NOT NULL)";
+    /// Asks a harvest to cancel a job, before all jobs that wait. One that has failed has nothing left to end.
+    CANCEL = "UPDATE ingest_jobs SET
+            state = CASE WHEN state IN ('failed', 'blocked') THEN 'cancelled' ELSE 'cancelling' END,
+            due = CASE WHEN state IN ('failed', 'blocked') THEN NULL ELSE 0 END,
+            updated = $2
+        WHERE id = $1 AND (state IN ('waiting', 'running', 'failed', 'blocked') OR due IS NOT NULL)";
     REMOVE_ALL = "DELETE FROM ingest_jobs WHERE source = $1";
     DUE = jobs_where!("source = $1 AND due <= $2 ORDER BY due LIMIT $3");
     /// The earliest due job of each host. The query steps from host to host in the index, so it takes as long for a host
@@ -54,7 +57,13 @@ statements! {
             FROM hosts WHERE hosts.host IS NOT NULL
         ) ORDER BY due LIMIT $3"
     );
-    IN_STATE = jobs_where!("source = $1 AND state = $2 ORDER BY id LIMIT $3");
+    /// The condition of the index `ingest_jobs_by_state`, word by word, so that the databases use it.
+    IN_STATE = jobs_where!(
+        "source = $1 AND state = $2 AND state NOT IN ('archived', 'cancelled') ORDER BY updated DESC LIMIT $3"
+    );
+    /// Reads only the index of the same condition.
+    COUNTS = "SELECT source, state, count(*), count(CASE WHEN updated >= $1 THEN 1 END) FROM ingest_jobs
+        WHERE state NOT IN ('archived', 'cancelled') GROUP BY source, state";
     NEWEST = jobs_where!(
         "(CAST($1 AS text) IS NULL OR id < $1) AND (CAST($2 AS text) IS NULL OR state = $2) ORDER BY id DESC LIMIT $3"
     );
@@ -89,6 +98,22 @@ pub trait IngestStore: Records {
                 read_all(self, &queries.collect::<Vec<_>>(), read_job)
             }
         }
+    }
+
+    /// Returns the numbers of jobs by source and state, and how many were modified at or after `since`, without those that
+    /// are archived or cancelled.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn ingest_counts(&self, since: Timestamp) -> Result<Vec<JobCount>, StoreError> {
+        read_all(self, &[Statement::new(COUNTS, values![since])], |row| {
+            Ok(JobCount {
+                source: row.source(0)?,
+                state: row.named(1, "state of a job", JobState::ALL, JobState::name)?,
+                jobs: row.unsigned(2)?,
+                recent: row.unsigned(3)?,
+            })
+        })
     }
 
     /// Returns the time at which the next job of a source is due.

@@ -2,6 +2,7 @@
 ALTER TABLE subscriptions ADD COLUMN paused_by TEXT;
 ALTER TABLE subscriptions ADD COLUMN delivered INTEGER;
 CREATE INDEX quarantine_by_source ON quarantine (source, id);
+CREATE INDEX ingest_jobs_by_state ON ingest_jobs (source, state, updated) WHERE state NOT IN ('archived', 'cancelled');
 CREATE TABLE sources (
     source TEXT PRIMARY KEY,
     first_event INTEGER NOT NULL,

@@ -6,7 +6,8 @@
 //! exact mark. After a loss of power the mark may lack the last second, but it never names a number that was not given.
 //!
 //! The lines always have the same length, so that they can be overwritten on a full disk. Spaces follow as a reserve:
-//! SQLite needs some space to open a journal for reading, and the reserve is given up if the disk has none.
+//! SQLite needs some space to open a journal for reading, and the reserve is given up if the disk has none. It is taken back
+//! when the journal is closed, which returns the space of SQLite, so that the next start on a full disk has it again.
 
 use std::{
     fs::{File, TryLockError},
@@ -86,7 +87,7 @@ impl LockFile {
     /// # Errors
     /// Fails if another process holds the lock, or the file cannot be opened.
     pub(super) fn acquire(folder: &Path, journal: &Path) -> Result<Self, OpenError> {
-        let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
+        let unusable = |error| OpenError::folder(folder, error);
         let path = folder.join(LOCK_NAME);
         let mut options = private_files::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -109,8 +110,14 @@ impl LockFile {
             // The lack of a mark stays recognizable until the journal is open.
             Trace::Unmarked => lock.content().write(""),
         }
-        lock.content().fill_reserve();
+        // The reserve is needed only on a full disk, where it cannot be made.
+        let _ = lock.content().fill_reserve();
         Ok(lock)
+    }
+
+    /// Returns whether the disk has no room for the reserve, which was tried.
+    pub(super) fn is_disk_full(&self) -> bool {
+        self.content().fill_reserve().is_err_and(|error| is_full(&error))
     }
 
     /// Returns the space of the reserve to the disk; returns whether there was a reserve.
@@ -153,6 +160,13 @@ impl LockFile {
     }
 }
 
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // The connections are closed by now. What fits is better than nothing.
+        let _ = self.content().fill_reserve();
+    }
+}
+
 impl Content {
     /// Writes the process id and the second line.
     fn write(&mut self, line: &str) {
@@ -162,14 +176,12 @@ impl Content {
         self.note(written);
     }
 
-    /// Extends the file to its full length. A failure is not logged, because the reserve is needed only on a full disk,
-    /// where it cannot be made.
-    fn fill_reserve(&mut self) {
-        let length = self.file.metadata().map_or(u64::MAX, |metadata| metadata.len());
-        let missing = LENGTH_WITH_RESERVE.saturating_sub(usize::try_from(length).unwrap_or(usize::MAX));
-        if missing > 0 {
-            let _ = self.file.seek(SeekFrom::End(0)).and_then(|_| self.file.write_all(&vec![b' '; missing]));
-        }
+    /// Extends the file to its full length, or as far as the disk has room.
+    fn fill_reserve(&mut self) -> io::Result<()> {
+        let length = usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX);
+        let missing = LENGTH_WITH_RESERVE.saturating_sub(length);
+        self.file.seek(SeekFrom::End(0))?;
+        self.file.write_all(&vec![b' '; missing])
     }
 
     fn sync(&mut self) {
@@ -188,6 +200,11 @@ impl Content {
             }
         }
     }
+}
+
+/// Returns whether an error says that the disk, or the part of it that this user may fill, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Reads what the lock file of a folder says, without the lock.

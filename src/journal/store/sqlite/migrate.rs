@@ -130,7 +130,7 @@ pub(in crate::journal::store) struct SqliteTarget {
 impl SqliteTarget {
     /// Opens the half-finished migration in a folder, or creates an empty one.
     pub(in crate::journal::store) fn open(folder: &Path) -> Result<Self, MigrationError> {
-        private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
+        private_files::create_folder(folder).map_err(|error| OpenError::folder(folder, error))?;
         let lock = LockFile::acquire(folder, &folder.join(FILE_NAME))?;
         if [FILE_NAME, READY_NAME].iter().any(|name| folder.join(name).exists()) {
             return Err(MigrationError::NotEmpty(StoreLocation::Folder(folder.to_owned())));

@@ -28,7 +28,7 @@ pub mod verify;
 mod wal;
 
 use std::sync::{
-    Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -110,7 +110,7 @@ pub struct SqliteStore {
     /// Open files, which must be at their paths before each write.
     files: OpenFiles,
     /// Lock file, locked while the store is open, so that no second process writes.
-    lock: LockFile,
+    lock: Arc<LockFile>,
 }
 
 /// The writing connection, and data in memory that is updated after each commit.

@@ -3,7 +3,7 @@
 use std::{
     io::ErrorKind,
     path::Path,
-    sync::{Mutex, atomic::AtomicU64},
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -39,41 +39,49 @@ impl SqliteStore {
     /// Fails without changes if the folder cannot be used, or the file is foreign, newer, damaged or in use.
     pub fn open(folder: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = folder.join(FILE_NAME);
-        private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
-        let lock = LockFile::acquire(folder, &path)?;
+        private_files::create_folder(folder).map_err(|error| OpenError::folder(folder, error))?;
+        let lock = Arc::new(LockFile::acquire(folder, &path)?);
+        Self::open_locked(folder, &path, Arc::clone(&lock), options).map_err(|error| match error {
+            // SQLite calls a write that finds no room an input/output error in some cases.
+            OpenError::Storage { path, .. } if lock.is_disk_full() => OpenError::Full { path },
+            error => error,
+        })
+    }
+
+    fn open_locked(folder: &Path, path: &Path, lock: Arc<LockFile>, options: SqliteOptions) -> Result<Self, OpenError> {
         check_is_complete(folder)?;
         let replaced = replace_missing(folder, &lock, options.begin_new)?;
-        create(&path)?;
-        let mut writer = open_writer(&path).or_else(|error| match error {
-            OpenError::Storage { .. } if lock.give_up_reserve() => open_writer(&path),
+        create(path)?;
+        let mut writer = open_writer(path).or_else(|error| match error {
+            OpenError::Storage { .. } | OpenError::Full { .. } if lock.give_up_reserve() => open_writer(path),
             error => Err(error),
         })?;
         if !replaced {
-            check_head(&path, &writer, lock.found())?;
+            check_head(path, &writer, lock.found())?;
         }
-        keep_log(&writer, false).map_err(|error| explain(&path, &error))?;
-        let version = version(&writer).map_err(|error| explain(&path, &error))?;
-        configure(&writer, version == 0).map_err(|error| explain(&path, &error))?;
-        schema::migrate(&mut writer, version).map_err(|error| explain_store(&path, error))?;
+        keep_log(&writer, false).map_err(|error| explain(path, &error))?;
+        let version = version(&writer).map_err(|error| explain(path, &error))?;
+        configure(&writer, version == 0).map_err(|error| explain(path, &error))?;
+        schema::migrate(&mut writer, version).map_err(|error| explain_store(path, error))?;
         if replaced {
-            begin_after_loss(&writer, lock.found()).map_err(|error| explain(&path, &error))?;
+            begin_after_loss(&writer, lock.found()).map_err(|error| explain(path, &error))?;
         }
-        check_is_intact(&path, &writer)?;
-        let identity = identity(&writer).map_err(|error| explain(&path, &error))?;
-        let floor = schema::floor(&writer).map_err(|error| explain(&path, &error))?;
-        let damaged = |error: StoreError| OpenError::Damaged { path: path.clone(), what: error.to_string() };
-        let keys = EventKeys::load(&writer, options).map_err(damaged)?;
-        let seeds = seeds::newest(&writer).map_err(|error| explain(&path, &error))?;
-        let wal = read_write(&path).and_then(|connection| WriteAheadLog::new(folder, connection, &mut writer));
-        let wal = wal.map_err(|error| explain(&path, &error))?;
-        let quarantine_shares = super::quarantine::shares(&writer).map_err(damaged)?;
-        let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
-        let readers = Readers::new(readers.map_err(|error| explain(&path, &error))?);
-        let files = OpenFiles::record(folder, &path, &lock).map_err(|error| explain_io(&path, &error))?;
-        let head = changes::head(&writer).map_err(damaged)?;
+        check_is_intact(path, &writer)?;
+        let identity = identity(&writer).map_err(|error| explain(path, &error))?;
+        let floor = schema::floor(&writer).map_err(|error| explain(path, &error))?;
+        let failed = |error: StoreError| explain_store(path, error);
+        let keys = EventKeys::load(&writer, options).map_err(failed)?;
+        let seeds = seeds::newest(&writer).map_err(|error| explain(path, &error))?;
+        let wal = read_write(path).and_then(|connection| WriteAheadLog::new(folder, connection, &mut writer));
+        let wal = wal.map_err(|error| explain(path, &error))?;
+        let quarantine_shares = super::quarantine::shares(&writer).map_err(failed)?;
+        let readers = (0..READERS).map(|_| reader(path)).collect::<rusqlite::Result<_>>();
+        let readers = Readers::new(readers.map_err(|error| explain(path, &error))?);
+        let files = OpenFiles::record(folder, path, &lock).map_err(|error| explain_io(path, &error))?;
+        let head = changes::head(&writer).map_err(failed)?;
         lock.record(Mark { identity, head });
         lock.sync();
-        if private_files::is_readable_by_everybody(folder, &path) {
+        if private_files::is_readable_by_everybody(folder, path) {
             tracing::warn!(
                 folder = %folder.display(),
                 "every user of this machine can read the journal, which contains secrets of subscribers; \
@@ -109,7 +117,7 @@ fn open_writer(path: &Path) -> Result<Connection, OpenError> {
 fn replace_missing(folder: &Path, lock: &LockFile, begin_new: bool) -> Result<bool, OpenError> {
     match check_files(folder, lock.found()) {
         Err(OpenError::Missing { .. }) if begin_new => {
-            let aside = move_aside(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
+            let aside = move_aside(folder).map_err(|error| OpenError::folder(folder, error))?;
             let aside = aside.map(|aside| aside.display().to_string());
             tracing::warn!(folder = %folder.display(), aside, "beginning a new journal instead of the missing one");
             Ok(true)
@@ -147,7 +155,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
     match private_files::options().write(true).create_new(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(OpenError::Folder { path: path.parent().unwrap_or(path).to_owned(), error }),
+        Err(error) => Err(OpenError::folder(path.parent().unwrap_or(path), error)),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
+use super::lock::is_full;
 use crate::{journal::store::StoreError, model::Seq};
 
 /// Reasons why a journal could not be opened.
@@ -16,6 +17,15 @@ pub enum OpenError {
         path: PathBuf,
         /// Error of the operating system.
         error: std::io::Error,
+    },
+    /// The disk has no room to open the journal.
+    #[error(
+        "the disk of the journal {path} is full; free some space, at least 1 MB, and start the gateway again: no \
+         acknowledged change is lost"
+    )]
+    Full {
+        /// The journal.
+        path: PathBuf,
     },
     /// Another process has the journal open.
     #[error(
@@ -149,9 +159,18 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Explains why the folder, or a file in it, cannot be used.
+    pub(super) fn folder(path: &Path, error: std::io::Error) -> Self {
+        let path = path.to_owned();
+        if is_full(&error) { Self::Full { path } } else { Self::Folder { path, error } }
+    }
+}
+
 pub(super) fn explain_store(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
     match error {
+        StoreError::Full => OpenError::Full { path },
         StoreError::Damaged(what) | StoreError::Refused(what) | StoreError::TooLarge(what) => {
             OpenError::Damaged { path, what }
         }
@@ -167,10 +186,10 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             OpenError::Damaged { path, what: error.to_string() }
         }
+        Some(ErrorCode::DiskFull) => OpenError::Full { path },
         Some(
             ErrorCode::CannotOpen
             | ErrorCode::ReadOnly
-            | ErrorCode::DiskFull
             | ErrorCode::SystemIoFailure
             | ErrorCode::DatabaseBusy
             | ErrorCode::PermissionDenied,

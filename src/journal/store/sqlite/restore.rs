@@ -91,7 +91,7 @@ pub fn restore(
     if result != "ok" {
         return Err(OpenError::Damaged { path: file.to_owned(), what: result }.into());
     }
-    private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
+    private_files::create_folder(folder).map_err(|error| OpenError::folder(folder, error))?;
     let journal = folder.join(FILE_NAME);
     let lock = LockFile::acquire(folder, &journal)?;
     let ready = folder.join(READY_NAME);

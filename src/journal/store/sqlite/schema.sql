@@ -203,6 +203,7 @@ CREATE TABLE ingest_jobs (
 );
 CREATE INDEX ingest_jobs_by_time ON ingest_jobs (source, due) WHERE due IS NOT NULL;
 CREATE INDEX ingest_jobs_by_host ON ingest_jobs (source, host, due) WHERE due IS NOT NULL;
+CREATE INDEX ingest_jobs_by_state ON ingest_jobs (source, state, updated) WHERE state NOT IN ('archived', 'cancelled');
 
 -- The newest result of work on each object, such as the archiving of a dataset.
 CREATE TABLE results (

@@ -1,0 +1,119 @@
+//! Soundings about archived datasets and stored files, which the journal is asked for. An answer can be long, so the next
+//! question waits for longer after a slow one.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+
+use crate::{
+    harvest::Harvests,
+    journal::{
+        Journal, JournalError,
+        ingest::{JobCount, JobSelection, JobState},
+    },
+    model::{SourceName, Timestamp},
+};
+
+/// Transports whose sources store files. Their positions have the number of bytes.
+const STORING: [&str; 2] = ["download", "fileset"];
+
+/// Time for which a failed job is a problem, in milliseconds. Its result stays in the journal, so an administrator who has
+/// read it need not cancel each of a thousand jobs.
+const FAILURE_MILLIS: i64 = 7 * 24 * 60 * 60 * 1000;
+
+/// Wait after a question, as a multiple of the time that the answer took. So the questions take a hundredth of the time.
+const WAIT_FACTOR: u32 = 100;
+
+/// Maximum of that wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Facts about archived datasets and stored files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ArchiveFacts {
+    /// Number of jobs by state, without those that are archived or cancelled.
+    pub(super) jobs: BTreeMap<&'static str, u64>,
+    /// Sources with jobs that have failed or are blocked.
+    pub(super) failures: BTreeMap<SourceName, JobFailures>,
+    /// Size of the files that were stored for each source, in bytes.
+    pub(super) stored: BTreeMap<SourceName, u64>,
+    /// Time before which the journal is not asked again.
+    next: Option<Instant>,
+}
+
+/// Jobs of a source that have failed lately, or are blocked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct JobFailures {
+    /// Number of the jobs.
+    pub(super) jobs: u64,
+    /// Dataset of the last one, with its reason.
+    pub(super) last: Option<String>,
+}
+
+impl ArchiveFacts {
+    /// Asks the journal, unless it was asked a moment ago. The former facts stay if it fails.
+    pub(super) async fn take(&mut self, journal: &Journal, harvests: &Harvests) -> Result<(), JournalError> {
+        if self.next.is_some_and(|next| Instant::now() < next) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let counts = journal.ingest_counts(since(Timestamp::now())).await?;
+        let failures = failures(journal, &counts).await?;
+        let mut jobs = BTreeMap::new();
+        counts.iter().for_each(|count| *jobs.entry(count.state.name()).or_default() += count.jobs);
+        (self.jobs, self.failures) = (jobs, failures);
+        self.stored = stored(journal, harvests).await?;
+        self.next = Some(Instant::now() + began.elapsed().saturating_mul(WAIT_FACTOR).min(LONGEST_WAIT));
+        Ok(())
+    }
+}
+
+/// Returns the time since which failures are problems.
+fn since(now: Timestamp) -> Timestamp {
+    Timestamp::from_millis(now.millis().saturating_sub(FAILURE_MILLIS)).unwrap_or(now)
+}
+
+/// Returns the jobs that an administrator should see: those that failed lately, and all that wait for him.
+async fn failures(journal: &Journal, counts: &[JobCount]) -> Result<BTreeMap<SourceName, JobFailures>, JournalError> {
+    let mut failures = BTreeMap::<_, (JobFailures, Timestamp)>::new();
+    for JobCount { source, state, jobs, recent } in counts {
+        let jobs = match state {
+            JobState::Blocked => *jobs,
+            JobState::Failed => *recent,
+            _ => 0,
+        };
+        if jobs == 0 {
+            continue;
+        }
+        let (failure, updated) = failures.entry(source.clone()).or_insert((JobFailures::default(), Timestamp::EPOCH));
+        failure.jobs += jobs;
+        let newest = journal.ingest_jobs(JobSelection::InState(source.clone(), *state), 1).await?;
+        if let Some(job) = newest.into_iter().next().filter(|job| job.updated > *updated) {
+            let reason = job.message.map(String::from).or(job.status).unwrap_or_default();
+            (failure.last, *updated) = (Some(format!("{}: {reason}", job.dataset)), job.updated);
+        }
+    }
+    Ok(failures.into_iter().map(|(source, (failure, _))| (source, failure)).collect())
+}
+
+/// Returns the size of the files that were stored for each source.
+async fn stored(journal: &Journal, harvests: &Harvests) -> Result<BTreeMap<SourceName, u64>, JournalError> {
+    /// The member of a position that counts the bytes.
+    #[derive(Deserialize)]
+    struct Stored {
+        bytes: u64,
+    }
+    let mut stored = BTreeMap::new();
+    for harvest in harvests.list().iter().filter(|harvest| STORING.contains(&harvest.transport)) {
+        let source = harvest.source.name().clone();
+        let Some(position) = journal.source_position(source.clone()).await? else { continue };
+        // A position can have a thousand downloads that are repeated later.
+        let read = tokio::task::spawn_blocking(move || serde_json::from_str::<Stored>(&position).ok());
+        if let Ok(Some(Stored { bytes })) = read.await {
+            stored.insert(source, bytes);
+        }
+    }
+    Ok(stored)
+}
