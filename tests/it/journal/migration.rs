@@ -37,6 +37,7 @@ const VERSION_16: &str = "
     ) WITHOUT ROWID;
     DROP TABLE sources;
     DROP INDEX quarantine_by_source;
+    DROP INDEX ingest_jobs_by_state;
     ALTER TABLE subscriptions DROP COLUMN paused_by;
     ALTER TABLE subscriptions DROP COLUMN delivered;
     PRAGMA user_version = 16;
