@@ -1,13 +1,10 @@
-//! Soundings about archived datasets and stored files, which the journal is asked for. An answer can be long, so the next
-//! question waits for longer after a slow one.
+//! Soundings about archived datasets and stored files, which the journal is asked for.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
 use serde::Deserialize;
 
+use super::soundings::Pace;
 use crate::{
     harvest::Harvests,
     journal::{
@@ -24,12 +21,6 @@ const STORING: [&str; 2] = ["download", "fileset"];
 /// read it need not cancel each of a thousand jobs.
 const FAILURE_MILLIS: i64 = 7 * 24 * 60 * 60 * 1000;
 
-/// Wait after a question, as a multiple of the time that the answer took. So the questions take a hundredth of the time.
-const WAIT_FACTOR: u32 = 100;
-
-/// Maximum of that wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
 /// Facts about archived datasets and stored files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArchiveFacts {
@@ -39,8 +30,7 @@ pub(super) struct ArchiveFacts {
     pub(super) failures: BTreeMap<SourceName, JobFailures>,
     /// Size of the files that were stored for each source, in bytes.
     pub(super) stored: BTreeMap<SourceName, u64>,
-    /// Time before which the journal is not asked again.
-    next: Option<Instant>,
+    pace: Pace,
 }
 
 /// Jobs of a source that have failed lately, or are blocked.
@@ -55,7 +45,7 @@ pub(super) struct JobFailures {
 impl ArchiveFacts {
     /// Asks the journal, unless it was asked a moment ago. The former facts stay if it fails.
     pub(super) async fn take(&mut self, journal: &Journal, harvests: &Harvests) -> Result<(), JournalError> {
-        if self.next.is_some_and(|next| Instant::now() < next) {
+        if !self.pace.is_due() {
             return Ok(());
         }
         let began = Instant::now();
@@ -65,7 +55,7 @@ impl ArchiveFacts {
         counts.iter().for_each(|count| *jobs.entry(count.state.name()).or_default() += count.jobs);
         (self.jobs, self.failures) = (jobs, failures);
         self.stored = stored(journal, harvests).await?;
-        self.next = Some(Instant::now() + began.elapsed().saturating_mul(WAIT_FACTOR).min(LONGEST_WAIT));
+        self.pace = Pace::after(began.elapsed());
         Ok(())
     }
 }

@@ -1,7 +1,12 @@
 //! Soundings: what no part publishes, and the gateway must ask a disk or the journal for. They are taken at intervals, so
 //! that a request for the status waits for neither.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use super::{StatusParts, archive::ArchiveFacts};
 use crate::{
@@ -20,7 +25,13 @@ const LEAST_ROOM: u64 = 1_000_000_000;
 const LEAST_PART: u64 = 10;
 
 /// Maximum number of reasons of the quarantine.
-const MAX_REASONS: usize = 100;
+const MAX_REASONS: usize = 20;
+
+/// Wait after a question, as a multiple of the time that the answer took. So the questions take a hundredth of the time.
+const WAIT_FACTOR: u32 = 100;
+
+/// Maximum of that wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Facts of the last sounding.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +51,29 @@ pub(super) struct Soundings {
     /// Archived datasets and stored files.
     pub(super) archive: ArchiveFacts,
     /// Size of the quarantine for which the shares were read.
-    quarantine_size: QuarantineSize,
+    shares_size: QuarantineSize,
+    /// Size of the quarantine for which the reasons were read.
+    reasons_size: QuarantineSize,
+    reasons_pace: Pace,
+}
+
+/// Pace of a question to the journal whose answer can take long: after a slow answer, the next question waits for longer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// Time before which the journal is not asked again.
+    next: Option<Instant>,
+}
+
+impl Pace {
+    /// Returns the pace after an answer that took this time.
+    pub(super) fn after(answer: Duration) -> Self {
+        Self { next: Some(Instant::now() + answer.saturating_mul(WAIT_FACTOR).min(LONGEST_WAIT)) }
+    }
+
+    /// Returns whether the journal may be asked.
+    pub(super) fn is_due(self) -> bool {
+        self.next.is_none_or(|next| next <= Instant::now())
+    }
 }
 
 /// Room on a disk, in bytes.
@@ -121,10 +154,14 @@ impl Soundings {
         // The size can be in memory, and would then prove that the journal can be read.
         journal.stored_head().await?;
         let size = journal.quarantine_size().await?;
-        if size != self.quarantine_size {
+        if size != self.shares_size {
             self.quarantine = journal.quarantine_shares().await?;
+            self.shares_size = size;
+        }
+        if size != self.reasons_size && self.reasons_pace.is_due() {
+            let began = Instant::now();
             self.reasons = journal.quarantine_reasons(MAX_REASONS).await?;
-            self.quarantine_size = size;
+            (self.reasons_size, self.reasons_pace) = (size, Pace::after(began.elapsed()));
         }
         Ok(())
     }
