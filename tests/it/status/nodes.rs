@@ -69,3 +69,15 @@ async fn node_with_a_narrow_connection_is_late_until_it_has_caught_up() {
     }
     assert_eq!(late.gateway.head().await, posted);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_node_is_a_problem_until_a_node_of_its_name_joins() {
+    let journal = SharedJournal::new("");
+    let [node, mut lost] = ["a", "b"].map(|name| journal.node(name));
+    until_acquainted(&[&node, &lost]).await;
+    let observed = ObservedGateway::of_node(node, &journal, "a");
+    lost.kill();
+    observed.shows("node-lost", "node/b", "it renewed its lease last at").await;
+    let _back = journal.node("b");
+    observed.ends("node-lost", "node/b").await;
+}
