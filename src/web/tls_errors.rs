@@ -36,7 +36,9 @@ pub fn plain_tls_error(error: &(dyn Error + 'static)) -> Option<String> {
         }
         // The library has no value of its own for this one.
         rustls::Error::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "its certificate is that of a CA; make one for the server, or trust this one as a CA".to_owned()
+            // Not even as a trusted one.
+            "its certificate is that of a CA; make one for the server: a self-signed one needs basicConstraints=CA:FALSE"
+                .to_owned()
         }
         _ => return None,
     };

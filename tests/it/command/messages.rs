@@ -210,6 +210,23 @@ fn ca_of_a_gateway_can_be_given() {
     }
 }
 
+/// OpenSSL makes such a certificate unless it is told otherwise.
+#[test]
+fn certificate_of_a_ca_serves_no_gateway_although_it_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut parameters = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let [certificate, key_file] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
+    fs::write(&certificate, parameters.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(&key_file, key.serialize_pem()).unwrap();
+    let lines = format!("[server.tls]\ncertificate = {certificate:?}\nkey = {key_file:?}\n");
+    let config = configuration(folder.path(), &lines);
+    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+    let (code, _, stderr) = run(&["status", "--gateway", &gateway.url, "--ca", certificate.to_str().unwrap()]);
+    assert!(code == 2 && stderr.contains("a self-signed one needs basicConstraints=CA:FALSE"), "{code}: {stderr}");
+}
+
 #[test]
 fn commands_that_talk_to_a_gateway_have_the_same_options() {
     for name in [
