@@ -43,7 +43,8 @@ Exit codes:
 /// Check the configuration and print what the gateway would serve.
 ///
 /// The command opens what `serve` opens: the certificates, the journal and its folder, with --connect also the socket
-/// address, the brokers, the servers of webhooks and the folders. It starts and writes nothing, and the gateway may keep running.
+/// address, the brokers, the servers of webhooks and the folders. It starts and writes nothing, and the gateway may keep
+/// running.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Check {
@@ -60,7 +61,8 @@ pub(super) struct Check {
     insecure: bool,
     /// Also try what needs the network or another disk: the socket address, the brokers of sources and subscriptions with
     /// their users, queues, exchanges and topics, the servers of webhooks with their certificates, and the folders of
-    /// harvests, each within ten seconds or the `connect_seconds` of a webhook. Nothing is declared, consumed or sent, and no webhook gets a request.
+    /// harvests, each within ten seconds or the `connect_seconds` of a webhook. Nothing is declared, consumed or sent, and
+    /// no webhook gets a request.
     #[arg(long)]
     connect: bool,
 }

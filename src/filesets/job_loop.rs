@@ -129,6 +129,11 @@ impl JobLoop {
         Self { settings, version, ingester, monitor, budget }
     }
 
+    /// Returns the size of the files that were stored up to a position, in bytes.
+    pub(crate) fn stored_bytes(position: &str) -> u64 {
+        Position::parse(position).bytes
+    }
+
     /// Describes what is archived.
     #[must_use]
     pub fn describe(&self) -> String {

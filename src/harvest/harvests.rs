@@ -111,6 +111,15 @@ impl Harvest {
         self.harvester()?.announced(position)
     }
 
+    /// Returns the size of the files that were stored up to a position, in bytes; `None` if the harvest stores no files.
+    #[must_use]
+    pub fn stored_bytes(&self, position: &str) -> Option<u64> {
+        match &self.work {
+            Work::Pages { harvester, .. } => harvester.stored_bytes(position),
+            Work::Jobs(_) => Some(JobLoop::stored_bytes(position)),
+        }
+    }
+
     /// Returns a position for people, without the token of the URL for the notifications of a hub.
     #[must_use]
     pub fn public_position(&self, position: &str) -> String {

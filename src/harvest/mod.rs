@@ -209,6 +209,12 @@ pub trait Harvester: Send + Sync {
         None
     }
 
+    /// Returns the size of the files that were stored up to a position, in bytes; `None` for a kind that stores no files.
+    fn stored_bytes(&self, position: &str) -> Option<u64> {
+        let _ = position;
+        None
+    }
+
     /// Returns by how many records the repository and the journal differed when their numbers were last compared, if this
     /// kind of harvest compares them.
     fn difference(&self) -> Option<u64> {

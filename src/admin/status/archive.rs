@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use serde::Deserialize;
-
 use super::soundings::Pace;
 use crate::{
     harvest::Harvests,
@@ -13,9 +11,6 @@ use crate::{
     },
     model::{SourceName, Timestamp},
 };
-
-/// Transports whose sources store files. Their positions have the number of bytes.
-const STORING: [&str; 2] = ["download", "fileset"];
 
 /// Time for which a failed job is a problem, in milliseconds. Its result stays in the journal, so an administrator who has
 /// read it need not cancel each of a thousand jobs.
@@ -90,18 +85,14 @@ async fn failures(journal: &Journal, counts: &[JobCount]) -> Result<BTreeMap<Sou
 
 /// Returns the size of the files that were stored for each source.
 async fn stored(journal: &Journal, harvests: &Harvests) -> Result<BTreeMap<SourceName, u64>, JournalError> {
-    /// The member of a position that counts the bytes.
-    #[derive(Deserialize)]
-    struct Stored {
-        bytes: u64,
-    }
     let mut stored = BTreeMap::new();
-    for harvest in harvests.list().iter().filter(|harvest| STORING.contains(&harvest.transport)) {
+    // The empty position is that of a harvest before its first page.
+    for harvest in harvests.list().into_iter().filter(|harvest| harvest.stored_bytes("").is_some()) {
         let source = harvest.source.name().clone();
         let Some(position) = journal.source_position(source.clone()).await? else { continue };
         // A position can have a thousand downloads that are repeated later.
-        let read = tokio::task::spawn_blocking(move || serde_json::from_str::<Stored>(&position).ok());
-        if let Ok(Some(Stored { bytes })) = read.await {
+        let read = tokio::task::spawn_blocking(move || harvest.stored_bytes(&position));
+        if let Ok(Some(bytes)) = read.await {
             stored.insert(source, bytes);
         }
     }

@@ -1,13 +1,15 @@
-//! Connections to brokers and receivers, and the folders of harvests: each is tried as `serve` uses it, all at once.
+//! Connections to brokers and receivers, and the folders of harvests: each is tried as `serve` uses it, many at once.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, future::BoxFuture, stream};
 use tidings::config::{Config, Connection};
-use tokio::task::JoinSet;
 
 /// Maximum time to try a broker or a folder.
 const TIME: Duration = Duration::from_secs(10);
+
+/// Maximum number of things that are tried at once, because each needs an open file.
+const AT_ONCE: usize = 100;
 
 /// Name under which brokers see the command.
 const CLIENT: &str = "tidings check";
@@ -47,6 +49,18 @@ impl Kind {
     }
 }
 
+impl Trial {
+    /// Tries the thing, and returns a message if it cannot be used.
+    async fn problem(self) -> Option<String> {
+        let Self { thing, kind, result } = self;
+        let result = match kind.silence() {
+            Some(silence) => tokio::time::timeout(TIME, result).await.unwrap_or(Err(silence)),
+            None => result.await,
+        };
+        Some(format!("{thing}: {}", result.err()?))
+    }
+}
+
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { brokers, receivers, folders } = self;
@@ -61,17 +75,8 @@ pub(super) async fn try_all(config: &Config) -> (Tried, Vec<String>) {
     let trials = trials(config);
     let of = |kind| trials.iter().filter(|trial| trial.kind == kind).count();
     let tried = Tried { brokers: of(Kind::Broker), receivers: of(Kind::Receiver), folders: of(Kind::Folder) };
-    let mut running = JoinSet::new();
-    for (at, Trial { thing, kind, result }) in trials.into_iter().enumerate() {
-        running.spawn(async move {
-            let Some(silence) = kind.silence() else { return (at, thing, result.await) };
-            (at, thing, tokio::time::timeout(TIME, result).await.unwrap_or(Err(silence)))
-        });
-    }
-    let mut ended = running.join_all().await;
-    ended.sort_by_key(|(at, ..)| *at);
-    let problem = |(_, thing, result): (usize, String, Result<(), String>)| Some(format!("{thing}: {}", result.err()?));
-    (tried, ended.into_iter().filter_map(problem).collect())
+    let problems = stream::iter(trials).map(Trial::problem).buffered(AT_ONCE);
+    (tried, problems.filter_map(std::future::ready).collect().await)
 }
 
 fn trials(config: &Config) -> Vec<Trial> {

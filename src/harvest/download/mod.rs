@@ -154,6 +154,10 @@ impl Harvester for Downloader {
         true
     }
 
+    fn stored_bytes(&self, position: &str) -> Option<u64> {
+        Some(Position::parse(position).bytes)
+    }
+
     /// Ends the downloads in flight. The position has them.
     fn rest(&self) {
         if let Ok(mut in_flight) = self.in_flight.try_lock() {

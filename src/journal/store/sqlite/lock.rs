@@ -162,7 +162,7 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // The connections are closed by now. What fits is better than nothing.
+        // The connections are closed by now, and a part of the reserve is better than none.
         let _ = self.content().fill_reserve();
     }
 }
