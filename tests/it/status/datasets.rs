@@ -6,7 +6,12 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{ObservedGateway, until};
-use crate::support::{journal_fixture::journal_file, scripted_dataset::DatasetServer, small_disk::SmallDisk};
+use crate::support::{
+    journal_fixture::journal_file,
+    scripted_dataset::DatasetServer,
+    scripted_files::{FileResponse, FileServer},
+    small_disk::SmallDisk,
+};
 
 const FAILS: (&str, &str) = ("dataset-fails", "source/archive");
 
@@ -131,4 +136,20 @@ async fn disk_of_the_files_that_is_nearly_full_is_a_problem() {
     observed.shows("disk-nearly-full", "gateway", &format!("4 MB are free for {}", folder.display())).await;
     fs::remove_file(disk.path().join("large")).unwrap();
     observed.ends("disk-nearly-full", "gateway").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stored_files_of_a_download_are_counted() {
+    let server = FileServer::start().await;
+    let url = server.put("/a.pdf", "application/pdf", b"%PDF-1.7 a paper", FileResponse::Good);
+    let observed = ObservedGateway::start(
+        "[delivery]\nallow = [\"127.0.0.1\"]\n[sources.copies]\ntransport = \"download\"\ndialect = \"download\"\n\
+         of = [\"content-change\"]\nurls = 'http://.*'\n",
+    );
+    let event = json!({ "object": "urn:object:a", "items": [{ "uri": "urn:item:a", "change": "ADD", "content": { "url": url } }] });
+    let (status, answer) = observed.gateway.post("content-change", "application/json", event.to_string()).await;
+    assert_eq!(status, 201, "{answer}");
+    let files = async || Some(observed.status().await["files"].clone()).filter(|files| files["bytes"] != 0);
+    let files = until("the file is counted", files).await;
+    assert_eq!((&files["bytes"], &files["sources"]), (&json!(16), &json!([{ "source": "copies", "bytes": 16 }])));
 }
