@@ -10,11 +10,8 @@ use super::{
 };
 use crate::{
     settings::{Choice, Choose, SecretText, Setting, Table, Text, TextType, settings},
-    stomp::{Acknowledge, StompSettings, address, is_destination, is_header},
+    stomp::{Acknowledge, StompSettings, address, parse_destination, parse_header},
 };
-
-/// Maximum length of a setting that is sent as a header, in bytes, because brokers limit headers.
-const LONGEST: usize = 1024;
 
 /// The transport `stomp`: a queue or a topic of a broker that supports STOMP.
 pub(super) static STOMP: TransportKind = TransportKind {
@@ -75,13 +72,7 @@ impl TextType for Header {
     type Value = String;
 
     fn parse(text: &str) -> Result<String, String> {
-        let reason = match text {
-            text if text.trim().is_empty() => "it is empty; give a name",
-            text if text.len() > LONGEST => "it is longer than 1024 bytes",
-            text if !is_header(text) => "it contains a line break or another control character",
-            _ => return Ok(text.to_owned()),
-        };
-        Err(reason.to_owned())
+        parse_header(text).map_err(|error| error.to_string())
     }
 }
 
@@ -92,19 +83,6 @@ impl TextType for Destination {
     type Value = String;
 
     fn parse(text: &str) -> Result<String, String> {
-        let destination = Header::parse(text)?;
-        if is_destination(&destination) {
-            return Ok(destination);
-        }
-        let name = destination.trim_start_matches('/');
-        let name = ["queue://", "topic://", "queue/", "topic/"]
-            .iter()
-            .find_map(|kind| name.strip_prefix(kind))
-            .unwrap_or(name);
-        let name = if name.is_empty() { "NAME" } else { name };
-        Err(format!(
-            "{destination:?} does not say whether it is a topic or a queue, and ActiveMQ would treat it as a queue; give \
-             /topic/{name} or /queue/{name}"
-        ))
+        parse_destination(text).map_err(|error| error.to_string())
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 settings! {
     /// Keys that every subscription has, independent of its delivery.
     pub(super) struct CommonTable {
-        /// How messages are pushed: amqp, kafka or webhook. Each has additional settings, listed below.
+        /// How messages are pushed: amqp, kafka, stomp or webhook. Each has additional settings, listed below.
         delivery: DeliveryName,
         /// Format of messages: atom, json, xml, cloudevents, cloudevents-binary, activitystreams or hoarder
         /// (docs/formats.md). Default: atom, the 0.1 message.
@@ -191,7 +191,8 @@ impl Definition {
             return Err(unknown.into());
         }
         if format.routed.is_some() && !delivery.has_routing_keys {
-            let reason = format!("the format {} needs routing keys; give the delivery amqp or kafka", format.name);
+            let reason =
+                format!("the format {} needs routing keys; give the delivery amqp, kafka or stomp", format.name);
             return Err(InvalidDefinition::new("format", reason));
         }
         if filter.since.is_some() {

@@ -12,6 +12,7 @@ mod attempts;
 mod cursors;
 mod definition;
 mod engine;
+mod guarded_resolver;
 mod http_outcome;
 mod in_flight;
 mod kafka;
@@ -22,6 +23,7 @@ mod schema;
 mod secret_url;
 mod start_position;
 mod status;
+mod stomp;
 mod subscriptions;
 mod webhook;
 pub mod websub;
@@ -51,7 +53,7 @@ use crate::{
 };
 
 /// All kinds of delivery, by name.
-pub static DELIVERIES: &[&DeliveryKind] = &[&amqp::AMQP, &webhook::WEBHOOK, &kafka::KAFKA];
+pub static DELIVERIES: &[&DeliveryKind] = &[&amqp::AMQP, &webhook::WEBHOOK, &kafka::KAFKA, &stomp::STOMP];
 
 /// A kind of delivery that a subscription can name.
 pub struct DeliveryKind {

@@ -159,6 +159,8 @@ fn headers(change: &Change, protocol: HeaderProtocol) -> Vec<Header> {
         HeaderProtocol::Amqp => attributes
             .flat_map(|(name, value)| [header("cloudEvents_", name, value.clone()), header("ce-", name, value)])
             .collect(),
+        // The prefix of the AMQP binding that JMS allows in the name of a property.
+        HeaderProtocol::Stomp => attributes.map(|(name, value)| header("cloudEvents_", name, value)).collect(),
         HeaderProtocol::Kafka => attributes.map(|(name, value)| header("ce_", name, value)).collect(),
     }
 }

@@ -83,6 +83,8 @@ pub enum HeaderProtocol {
     Amqp,
     /// Headers of Kafka records.
     Kafka,
+    /// STOMP headers, which ActiveMQ passes to JMS clients as properties.
+    Stomp,
 }
 
 /// A header of a message.
@@ -90,7 +92,7 @@ pub enum HeaderProtocol {
 pub struct Header {
     /// Name: a token (RFC 9110 section 5.6.2) of at most 255 bytes.
     pub name: Cow<'static, str>,
-    /// Value: visible ASCII characters and inner spaces for HTTP, any text for AMQP and Kafka.
+    /// Value: visible ASCII characters and inner spaces for HTTP, any text for the others.
     pub value: String,
 }
 

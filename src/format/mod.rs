@@ -39,7 +39,7 @@ pub use dialect::{
     RepositoryApi, RepositoryKind, parse_settings,
 };
 pub use fedora_apim::{InvalidRestUri, RestUris};
-pub use fedora_events::join as resource_uri;
+pub use fedora_events::{fedora_event_headers, join as resource_uri};
 pub use format_kind::{Batch, ExtraHeaders, FormatKind, Header, HeaderProtocol, RoutedMessage};
 pub use limits::{Limits, MessageLimit};
 pub use rejection::{Location, Rejection, RejectionKind};

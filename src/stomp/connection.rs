@@ -11,34 +11,25 @@ use tokio::{
 };
 
 use super::{
-    Acknowledge, Command, Decoder, Frame, StompError, StompSettings, Version, encode,
+    Acknowledge, Command, Decoder, Frame, StompError, StompSettings, Version,
+    connector::{CLOSE, Connector, GOODBYE, Opened, with_timeout},
+    encode,
     error::Step,
-    socket::{self, ReadSocket, WriteSocket},
+    socket::{ReadSocket, WriteSocket},
 };
-use crate::{broker::SocketGuard, web::Secret};
-
-/// Timeout of a connection attempt, from name resolution to CONNECTED.
-const CONNECT: Duration = Duration::from_secs(10);
+use crate::{
+    broker::{SocketGuard, system_resolver},
+    web::Secret,
+};
 
 /// Timeout of an operation of the broker, and of a write.
 const OPERATION: Duration = Duration::from_secs(10);
 
-/// Timeout of closing a connection gracefully.
-const CLOSE: Duration = Duration::from_secs(2);
-
-/// Requested heart-beat interval of both sides, in milliseconds.
-const HEART_BEAT: u64 = 5000;
-
-/// Maximum heart-beat interval, in milliseconds, because the number of a broker is an input. A broker that sends its
-/// heart-beats more rarely, and no messages, loses the connection every two hours.
-const MAX_HEART_BEAT: u64 = 3_600_000;
-
 /// Maximum size of a read, in bytes.
-const READ: usize = 64 * 1024;
+pub(super) const READ: usize = 64 * 1024;
 
-/// Receipt identifiers.
+/// Receipt identifier of SUBSCRIBE.
 const SUBSCRIBED: &str = "subscribed";
-const GOODBYE: &str = "goodbye";
 
 /// A MESSAGE frame.
 pub struct Delivery {
@@ -79,7 +70,16 @@ impl StompSettings {
     /// # Errors
     /// Fails if a step is refused or times out. The connection is closed then.
     pub async fn open(&self, max_body_bytes: usize, prefetch: u16) -> Result<(Reader, Writer), StompError> {
-        let (mut reader, writer) = with_timeout(CONNECT, "open the connection", self.connect(max_body_bytes)).await?;
+        let opened = self.connector().open(max_body_bytes).await?;
+        let Opened { mut reader, socket, version, beat, guard } = opened;
+        let writer = Writer {
+            socket: Mutex::new(socket),
+            version,
+            subscription: self.durable.clone().unwrap_or_else(|| "tidings".to_owned()),
+            acknowledge: self.acknowledge,
+            beat,
+            _guard: guard,
+        };
         let subscribed = async {
             writer.write(&self.subscribe(&writer, prefetch)).await?;
             reader.subscribed(prefetch).await
@@ -94,56 +94,12 @@ impl StompSettings {
     /// # Errors
     /// Fails if the connection is refused or times out.
     pub async fn probe(&self) -> Result<(), StompError> {
-        let settings = Self { client_id: None, ..self.clone() };
-        let connecting = settings.connect(READ);
-        let (mut reader, writer) = with_timeout(CONNECT, "open the connection", connecting).await?;
-        writer.close(&mut reader).await;
-        Ok(())
+        Self { client_id: None, ..self.clone() }.connector().probe().await
     }
 
-    async fn connect(&self, max_body_bytes: usize) -> Result<(Reader, Writer), StompError> {
-        let (reading, mut writing, guard) = socket::open(self).await?;
-        let (address, password) = (&self.address, self.address.password());
-        let secret = password.map(|password| String::from_utf8_lossy(password.expose()));
-        let beats = format!("{HEART_BEAT},{HEART_BEAT}");
-        let mut headers = vec![
-            ("accept-version", Version::ACCEPTED),
-            ("host", address.vhost().unwrap_or(address.host())),
-            ("heart-beat", &beats),
-        ];
-        headers.extend(address.user().map(|user| ("login", user)));
-        headers.extend(secret.as_deref().map(|secret| ("passcode", secret)));
-        headers.extend(self.client_id.as_deref().map(|id| ("client-id", id)));
-        let mut connect = Vec::new();
-        encode(&mut connect, Version::V1_2, Command::Connect, &headers, b"");
-        writing.write_all(&connect).await.map_err(connection_lost)?;
-        let mut reader = Reader {
-            socket: reading,
-            decoder: Decoder::new(Version::V1_2, max_body_bytes),
-            buffer: BytesMut::new(),
-            version: Version::V1_2,
-            early_messages: VecDeque::new(),
-            read_timeout: None,
-            password: password.cloned(),
-        };
-        let connected = reader.wait_for_connected(Step::Connect).await?;
-        let version = connected.header("version").unwrap_or("1.0");
-        let version = Version::parse(version).ok_or_else(|| StompError::Version(version.to_owned()))?;
-        let (sends, wants) = heart_beats(connected.header("heart-beat").unwrap_or_default());
-        // Wait twice the broker's interval, because a broker may be late. Send at half of ours, because it may
-        // be strict.
-        reader.read_timeout = sends.map(|every| every * 2);
-        reader.version = version;
-        reader.decoder.set_version(version);
-        let writer = Writer {
-            socket: Mutex::new(writing),
-            version,
-            subscription: self.durable.clone().unwrap_or_else(|| "tidings".to_owned()),
-            acknowledge: self.acknowledge,
-            beat: wants.map(|every| every / 2),
-            _guard: guard,
-        };
-        Ok((reader, writer))
+    fn connector(&self) -> Connector {
+        let Self { address, ca, client_id, .. } = self.clone();
+        Connector { address, ca, client_id, resolver: system_resolver() }
     }
 
     fn subscribe(&self, writer: &Writer, prefetch: u16) -> Vec<u8> {
@@ -173,18 +129,27 @@ impl StompSettings {
     }
 }
 
-/// Returns the heart-beat intervals that a CONNECTED negotiates: of the broker, and of the gateway. Each is
-/// the longer one of what both sides want, up to a bound.
-fn heart_beats(value: &str) -> (Option<Duration>, Option<Duration>) {
-    let (sends, wants) = value.split_once(',').unwrap_or_default();
-    let every = |value: &str| {
-        let value: u64 = value.trim().parse().unwrap_or(0);
-        (value > 0).then(|| Duration::from_millis(value.clamp(HEART_BEAT, MAX_HEART_BEAT)))
-    };
-    (every(sends), every(wants))
-}
-
 impl Reader {
+    /// Creates a reader that waits for the broker without a limit.
+    pub(super) fn new(socket: ReadSocket, max_body_bytes: usize, password: Option<Secret>) -> Self {
+        Self {
+            socket,
+            decoder: Decoder::new(Version::V1_2, max_body_bytes),
+            buffer: BytesMut::new(),
+            version: Version::V1_2,
+            early_messages: VecDeque::new(),
+            read_timeout: None,
+            password,
+        }
+    }
+
+    /// Sets what the CONNECTED frame has negotiated.
+    pub(super) fn negotiated(&mut self, version: Version, read_timeout: Option<Duration>) {
+        self.version = version;
+        self.decoder.set_version(version);
+        self.read_timeout = read_timeout;
+    }
+
     /// Waits for the next MESSAGE. Dropping the future loses no message.
     ///
     /// # Errors
@@ -222,7 +187,7 @@ impl Reader {
     }
 
     /// Waits for the CONNECTED frame.
-    async fn wait_for_connected(&mut self, step: Step) -> Result<Frame, StompError> {
+    pub(super) async fn wait_for_connected(&mut self, step: Step) -> Result<Frame, StompError> {
         loop {
             let frame = self.frame(step).await?;
             if frame.command == Command::Connected {
@@ -232,7 +197,7 @@ impl Reader {
     }
 
     /// Discards frames until the receipt of DISCONNECT arrives or the connection ends.
-    async fn drain(&mut self) {
+    pub(super) async fn drain(&mut self) {
         while let Ok(frame) = self.frame(Step::Work).await {
             if frame.command == Command::Receipt && frame.header("receipt-id") == Some(GOODBYE) {
                 return;
@@ -241,13 +206,24 @@ impl Reader {
     }
 
     async fn frame(&mut self, step: Step) -> Result<Frame, StompError> {
+        let frame = self.any_frame(step).await?;
+        match frame.command {
+            Command::Error => Err(self.error(step, &frame)),
+            _ => Ok(frame),
+        }
+    }
+
+    /// Returns the meaning of an ERROR frame.
+    pub(super) fn error(&self, step: Step, frame: &Frame) -> StompError {
+        StompError::from_error_frame(step, frame, self.password.as_ref())
+    }
+
+    /// Waits for the next frame of any kind. Dropping the future loses no frame.
+    pub(super) async fn any_frame(&mut self, step: Step) -> Result<Frame, StompError> {
         loop {
             let decoded = self.decoder.decode(&mut self.buffer);
             if let Some(frame) = decoded.map_err(|malformed| StompError::malformed(step, malformed))? {
-                return match frame.command {
-                    Command::Error => Err(StompError::from_error_frame(step, &frame, self.password.as_ref())),
-                    _ => Ok(frame),
-                };
+                return Ok(frame);
             }
             self.buffer.reserve(READ);
             let reading = self.socket.read_buf(&mut self.buffer);
@@ -325,38 +301,6 @@ impl Writer {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is an argument of map_err")]
-fn connection_lost(error: std::io::Error) -> StompError {
+pub(super) fn connection_lost(error: std::io::Error) -> StompError {
     StompError::ConnectionLost(error.to_string())
-}
-
-async fn with_timeout<T>(
-    bound: Duration,
-    operation: &'static str,
-    future: impl Future<Output = Result<T, StompError>>,
-) -> Result<T, StompError> {
-    timeout(bound, future).await.unwrap_or(Err(StompError::Timeout { operation, after: bound }))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::heart_beats;
-
-    #[test]
-    fn heart_beat_interval_is_the_longer_one_of_both_sides() {
-        let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(heart_beats("5000,5000"), (seconds(5), seconds(5)));
-        assert_eq!(heart_beats("20000,0"), (seconds(20), None));
-        assert_eq!(heart_beats("1, 7000"), (seconds(5), seconds(7)));
-        assert_eq!(heart_beats(""), (None, None));
-    }
-
-    #[test]
-    fn heart_beat_interval_of_a_broker_is_bounded() {
-        let hour = Some(Duration::from_secs(3600));
-        assert_eq!(heart_beats("3600001,3599999"), (hour, Some(Duration::from_millis(3_599_999))));
-        assert_eq!(heart_beats(&format!("{0},{0}", u64::MAX)), (hour, hour));
-        assert_eq!(heart_beats(&format!("{0}0,-1", u64::MAX)), (None, None));
-    }
 }

@@ -79,6 +79,17 @@ pub enum StompError {
         "the broker does not send the messages of the destination ({0}); fix `destination`, or grant the user the permission in the broker"
     )]
     Destination(String),
+    /// The broker refused a message because of its destination.
+    #[error(
+        "the broker accepts no messages for the destination ({0}); fix `destination`, or grant the user the permission in the broker"
+    )]
+    SendDestination(String),
+    /// The broker did not accept a message, and may accept it later.
+    #[error("the broker did not accept the message: {0}")]
+    NotAccepted(String),
+    /// The broker will not accept this message.
+    #[error("the broker refuses the message: {0}")]
+    MessageRefused(String),
     /// The peer speaks another version.
     #[error("the broker speaks STOMP {0} and neither 1.1 nor 1.2")]
     Version(String),
@@ -105,8 +116,10 @@ pub(super) enum Step {
     Connect,
     /// Subscribing to a destination.
     Subscribe,
-    /// Transferring messages.
+    /// Receiving messages.
     Work,
+    /// Sending messages.
+    Send,
 }
 
 impl From<SocketError> for StompError {
@@ -124,7 +137,7 @@ impl StompError {
     pub(super) fn malformed(step: Step, malformed: MalformedFrame) -> Self {
         match step {
             Step::Connect => Self::NotStomp(malformed),
-            Step::Subscribe | Step::Work => Self::Frame(malformed),
+            Step::Subscribe | Step::Work | Step::Send => Self::Frame(malformed),
         }
     }
 
@@ -139,9 +152,12 @@ impl StompError {
             | Self::Unreachable(_)
             | Self::ConnectionLost(_)
             | Self::ClosedByBroker(_)
+            | Self::NotAccepted(_)
             | Self::InUse(_) => true,
             Self::Refused(_)
             | Self::Destination(_)
+            | Self::SendDestination(_)
+            | Self::MessageRefused(_)
             | Self::Version(_)
             | Self::NotStomp(_)
             | Self::Frame(_)
@@ -159,15 +175,26 @@ impl StompError {
             _ => reason,
         };
         // Texts of ActiveMQ; STOMP has no error codes.
-        let in_use = ["already connected", "in use for client"].iter().any(|words| reason.contains(words));
+        let says = |texts: &[&str]| texts.iter().any(|words| reason.contains(words));
+        let in_use = says(&["already connected", "in use for client"]);
         match step {
             Step::Connect | Step::Subscribe if in_use => Self::InUse(reason),
             Step::Connect => Self::Refused(reason),
             Step::Subscribe => Self::Destination(reason),
-            Step::Work => Self::ClosedByBroker(reason),
+            Step::Send if says(&MESSAGE_REFUSALS) => Self::MessageRefused(reason),
+            Step::Send if says(&DESTINATION_REFUSALS) => Self::SendDestination(reason),
+            Step::Send if frame.header("receipt-id").is_some() => Self::NotAccepted(reason),
+            Step::Work | Step::Send => Self::ClosedByBroker(reason),
         }
     }
 }
+
+/// Texts about a message that the broker will refuse again: the limits `maxDataLength` and `maxFrameSize` of ActiveMQ.
+const MESSAGE_REFUSALS: [&str; 2] = ["maximum data length was exceeded", "maximum frame size was exceeded"];
+
+/// Texts about a destination that the user may not send to, of ActiveMQ, Artemis and RabbitMQ.
+const DESTINATION_REFUSALS: [&str; 4] =
+    ["not authorized", "does not have permission", "access refused", "ACCESS_REFUSED"];
 
 /// Returns the text of an ERROR frame: its header `message` and the first line of its body. The line is
 /// dropped if it repeats the header (RabbitMQ) or begins a Java stack trace (ActiveMQ).
@@ -224,5 +251,8 @@ mod tests {
         assert!(matches!(error(Step::Connect, in_use, ""), StompError::InUse(_)));
         assert!(matches!(error(Step::Subscribe, "not authorized", ""), StompError::Destination(_)));
         assert!(error(Step::Work, "not authorized", "").is_transient());
+        assert!(matches!(error(Step::Send, "User x is not authorized to write", ""), StompError::SendDestination(_)));
+        assert!(matches!(error(Step::Send, "The maximum data length was exceeded", ""), StompError::MessageRefused(_)));
+        assert!(matches!(error(Step::Send, "Usage Manager Store is Full", ""), StompError::ClosedByBroker(_)));
     }
 }

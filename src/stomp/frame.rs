@@ -115,6 +115,22 @@ impl Frame {
 ///
 /// The headers of CONNECT are not escaped and must contain no line break.
 pub fn encode(out: &mut Vec<u8>, version: Version, command: Command, headers: &[(&str, &str)], body: &[u8]) {
+    encode_head(out, version, command, headers, body.len());
+    out.extend(body);
+    out.push(END);
+}
+
+/// Octet after the body of a frame.
+pub(super) const END: u8 = 0;
+
+/// Encodes the part of a frame before its body.
+pub(super) fn encode_head(
+    out: &mut Vec<u8>,
+    version: Version,
+    command: Command,
+    headers: &[(&str, &str)],
+    body_bytes: usize,
+) {
     out.extend(command.name().as_bytes());
     out.push(b'\n');
     let mut header = |name: &str, value: &str| {
@@ -131,12 +147,10 @@ pub fn encode(out: &mut Vec<u8>, version: Version, command: Command, headers: &[
     for (name, value) in headers {
         header(name, value);
     }
-    if !body.is_empty() {
-        header("content-length", &body.len().to_string());
+    if body_bytes > 0 {
+        header("content-length", &body_bytes.to_string());
     }
     out.push(b'\n');
-    out.extend(body);
-    out.push(0);
 }
 
 /// Decodes the name or the value of a header. Unknown escapes are kept as they are: the specification requires

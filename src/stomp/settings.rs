@@ -78,10 +78,50 @@ const PREFIXES: [&str; 10] = [
     "jms.topic.",
 ];
 
+/// Maximum length of a setting that is sent as a header, in bytes, because brokers limit headers.
+const MAX_HEADER_BYTES: usize = 1024;
+
+/// Reason why a text cannot be a setting that is sent as a header.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidHeader(String);
+
+/// Checks a text that is sent as a header.
+///
+/// # Errors
+/// Fails if the text is empty, too long, or has a control character.
+pub fn parse_header(text: &str) -> Result<String, InvalidHeader> {
+    let reason = match text {
+        text if text.trim().is_empty() => "it is empty; give a name",
+        text if text.len() > MAX_HEADER_BYTES => "it is longer than 1024 bytes",
+        text if !is_header(text) => "it contains a line break or another control character",
+        _ => return Ok(text.to_owned()),
+    };
+    Err(InvalidHeader(reason.to_owned()))
+}
+
+/// Checks a queue, a topic or another destination of a broker.
+///
+/// # Errors
+/// Fails if the text does not name the kind of the destination, or is no header.
+pub fn parse_destination(text: &str) -> Result<String, InvalidHeader> {
+    let destination = parse_header(text)?;
+    if is_destination(&destination) {
+        return Ok(destination);
+    }
+    let name = destination.trim_start_matches('/');
+    let name =
+        ["queue://", "topic://", "queue/", "topic/"].iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name);
+    let name = if name.is_empty() { "NAME" } else { name };
+    Err(InvalidHeader(format!(
+        "{destination:?} does not say whether it is a topic or a queue, and ActiveMQ would treat it as a queue; give \
+         /topic/{name} or /queue/{name}"
+    )))
+}
+
 /// True if a destination names its kind. ActiveMQ would create a queue for a name without a prefix. A name
 /// with `::` is Artemis's notation for an address and a queue.
-#[must_use]
-pub fn is_destination(text: &str) -> bool {
+fn is_destination(text: &str) -> bool {
     text.contains("::")
         || PREFIXES.iter().any(|prefix| text.strip_prefix(prefix).is_some_and(|name| !name.trim().is_empty()))
 }
@@ -112,8 +152,7 @@ pub fn address(text: &str) -> Result<Endpoint, InvalidBrokerUrl> {
 
 /// True if a text may be the value of a header that is not escaped: it contains no control characters, such as
 /// line breaks.
-#[must_use]
-pub fn is_header(text: &str) -> bool {
+fn is_header(text: &str) -> bool {
     !text.contains(char::is_control)
 }
 

@@ -2,8 +2,8 @@
 
 use tokio::io::{ReadHalf, WriteHalf, split};
 
-use super::{StompError, StompSettings};
-use crate::broker::{SocketGuard, Stream, open_socket, system_resolver};
+use super::{Connector, StompError};
+use crate::broker::{SocketGuard, Stream, open_socket};
 
 /// Half of a socket. Dropping both halves closes the socket.
 pub(super) type ReadSocket = ReadHalf<Stream>;
@@ -11,8 +11,8 @@ pub(super) type WriteSocket = WriteHalf<Stream>;
 
 /// Opens a socket to the broker, with TLS if the URL requires it. There is no timeout; dropping the future
 /// ends the attempt.
-pub(super) async fn open(settings: &StompSettings) -> Result<(ReadSocket, WriteSocket, SocketGuard), StompError> {
-    let opened = open_socket(&settings.address, settings.ca.as_deref(), &system_resolver()).await;
+pub(super) async fn open(connector: &Connector) -> Result<(ReadSocket, WriteSocket, SocketGuard), StompError> {
+    let opened = open_socket(&connector.address, connector.ca.as_deref(), &connector.resolver).await;
     let (stream, guard) = opened?;
     let (reading, writing) = split(stream);
     Ok((reading, writing, guard))

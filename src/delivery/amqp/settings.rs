@@ -1,6 +1,6 @@
 //! Settings of the AMQP delivery.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use lapin::types::ShortString;
@@ -12,9 +12,9 @@ use super::{Amqp, routing::RoutingKey};
 use crate::{
     amqp::{AmqpError, BrokerUrl, Connector, QueueType, Resolver, probed},
     delivery::{
-        AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window, secret_url,
+        AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window,
+        guarded_resolver::guarded_resolver, secret_url,
     },
-    http_client::{OutboundPolicy, SystemResolver},
     model::SubscriptionName,
     settings::{
         Choice, Choose, Flag, Key, Seconds, SecretText, Setting, SettingError, SettingErrors, Table, Text, TextType,
@@ -148,19 +148,6 @@ pub(super) fn parse(table: &Setting, context: &DefinitionContext<'_>) -> ConfigR
     let resolver = guarded_resolver(context.guard.clone());
     let settings = AmqpSettings { address, ca, resolver, routing_key, window, table };
     Ok(Arc::new(AmqpConfig(Arc::new(settings))))
-}
-
-/// Returns a resolver that omits addresses which the guard does not allow. The connection uses exactly the
-/// checked addresses; the name is not resolved again.
-fn guarded_resolver(guard: OutboundPolicy) -> Resolver {
-    Arc::new(move |endpoint| {
-        let (guard, host) = (guard.clone(), endpoint.host().to_owned());
-        let (port, is_encrypted) = (endpoint.port(), endpoint.is_encrypted());
-        Box::pin(async move {
-            let addresses = guard.resolve(&SystemResolver::default(), &host, is_encrypted).await?;
-            Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
-        })
-    })
 }
 
 impl QueueTable {

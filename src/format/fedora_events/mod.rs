@@ -21,6 +21,7 @@ use serde_json::Value;
 
 pub use resource_uri::join;
 pub(super) use write::ACTIVITY_STREAMS;
+pub use write::fedora_event_headers;
 
 use self::{
     agent::Agents,

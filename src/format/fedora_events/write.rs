@@ -38,12 +38,13 @@ pub(in crate::format) static ACTIVITY_STREAMS: FormatKind = FormatKind {
     write: |change| write(&ResourceEvent::of(change)),
     write_modification: |modification| write(&ResourceEvent::alone(modification)),
     covers: Some(|change| change.items_on_time().next().is_some()),
-    extra_headers: ExtraHeaders::Redundant(headers),
+    extra_headers: ExtraHeaders::Redundant(|change, protocol| headers(change, protocol, None)),
     routed: None,
     batch: None,
 };
 
-/// Maximum length of an HTTP header value; servers reject headers of more than some kilobytes in total.
+/// Maximum length of a header value of HTTP and STOMP. Web servers reject headers of more than some kilobytes in total,
+/// and ActiveMQ a header of more than 10 240 bytes.
 const MAX_HEADER_BYTES: usize = 2048;
 
 /// A change as an event of one resource.
@@ -258,19 +259,28 @@ fn actor(user: &User) -> Option<Actor<'_>> {
     is_known.then(|| Actor { kind: ["Person"], id: user.uri(), name: (!is_told).then(|| user.name()) })
 }
 
-fn headers(change: &Change, protocol: HeaderProtocol) -> Vec<Header> {
+/// Returns the headers of Fedora's event for the change, whatever the format of the body; none if the change has no event.
+/// Resources below `base_url`, the REST URL of the repository, get it as their base URL.
+#[must_use]
+pub fn fedora_event_headers(change: &Change, base_url: Option<&Uri>) -> Vec<Header> {
+    if ACTIVITY_STREAMS.covers(change) { headers(change, HeaderProtocol::Stomp, base_url) } else { Vec::new() }
+}
+
+fn headers(change: &Change, protocol: HeaderProtocol, base_url: Option<&Uri>) -> Vec<Header> {
     let event = ResourceEvent::of(change);
     let modification = event.modification;
     let types: Vec<_> = event.types.iter().map(Uri::as_str).collect();
     let fits = |value: &str| match protocol {
         HeaderProtocol::Amqp | HeaderProtocol::Kafka => true,
+        HeaderProtocol::Stomp => value.len() <= MAX_HEADER_BYTES,
         // A value that an HTTP header cannot contain is omitted; the body still contains it.
         HeaderProtocol::Http => {
             value.len() <= MAX_HEADER_BYTES && value.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         }
     };
     let has_path = fits(event.resource.as_str());
-    let (base, path) = if has_path { base_and_path(event.resource, event.parent) } else { Default::default() };
+    let (base, path) =
+        if has_path { base_and_path(event.resource, base_url, event.parent) } else { Default::default() };
     let user = modification.user.name();
     let values = [
         (jms::EVENT_TYPE, format!("{}{}", json_ld::ACTIVITY_STREAMS[0], event.kind.term())),
@@ -285,13 +295,13 @@ fn headers(change: &Change, protocol: HeaderProtocol) -> Vec<Header> {
     modification.map(|(name, value)| Header { name: Cow::Borrowed(name), value }).collect()
 }
 
-/// Splits a resource URI into the base URL and the path of Fedora's headers. In events of Fedora, the base URL
-/// is the URL of the parent. If the resource is not below its parent, the path begins at the root of the host.
-/// A URI without a host gives neither.
-fn base_and_path<'a>(resource: &'a Uri, parent: Option<&'a Uri>) -> (&'a str, &'a str) {
+/// Splits a resource URI into the base URL and the path of Fedora's headers. Without a base URL that fits, it is the URL
+/// of the parent, as in events of Fedora. If the resource is not below its parent, the path begins at the root of the
+/// host. A URI without a host gives neither.
+fn base_and_path<'a>(resource: &'a Uri, base_url: Option<&'a Uri>, parent: Option<&'a Uri>) -> (&'a str, &'a str) {
     let resource = resource.as_str();
-    let below = parent.and_then(|parent| {
-        let base = parent.as_str().trim_end_matches('/');
+    let below = [base_url, parent].into_iter().flatten().find_map(|base| {
+        let base = base.as_str().trim_end_matches('/');
         resource.strip_prefix(base).filter(|path| path.starts_with('/')).map(|path| (base, path))
     });
     let from_root = || {

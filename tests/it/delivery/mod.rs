@@ -1,4 +1,4 @@
-//! Deliveries: AMQP, webhooks and WebSub, and the administration of subscriptions.
+//! Deliveries: AMQP, STOMP, webhooks and WebSub, and the administration of subscriptions.
 
 mod amqp;
 mod amqp_confirmations;
@@ -8,6 +8,8 @@ mod manual_delivery;
 mod outbound_destinations;
 
 mod stalled_subscribers;
+mod stomp;
+mod stomp_failures;
 mod subscription_administration;
 mod visibility;
 mod webhook;

@@ -140,6 +140,6 @@ async fn delivery_without_routing_keys_is_refused() {
     let definition = json!({ "delivery": "webhook", "format": "hoarder", "url": "http://127.0.0.1:9/" });
     let (status, problem) = gateway.ask("PUT", "/subscriptions/bus", Some(definition)).await;
     assert_eq!(status, 422, "{problem}");
-    let reason = "the format hoarder needs routing keys; give the delivery amqp or kafka";
+    let reason = "the format hoarder needs routing keys; give the delivery amqp, kafka or stomp";
     assert!(problem.to_string().contains(reason), "{problem}");
 }

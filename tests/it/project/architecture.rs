@@ -69,6 +69,7 @@ const TABLE: [(&str, &[&str]); 35] = [
             "format",
             "retry",
             "settings",
+            "stomp",
             "suggestion",
             "supervision",
             "text",

@@ -1,6 +1,6 @@
 //! Connections of the STOMP source: settings, versions, heart-beats, TLS, and errors that need an administrator.
 
-use crate::sources::stomp_failures::{play, reason, scene, sends, until_reported};
+use crate::sources::stomp_failures::{play, reason, sends, until_reported};
 use std::{
     fs,
     time::{Duration, Instant},
@@ -9,7 +9,7 @@ use std::{
 use crate::support::{
     activemq::{Broker, PASSWORD, USER},
     amqp_source::{connection, events, until_head, until_state},
-    fake_stomp_broker::{FakeStompBroker, Peer},
+    fake_stomp_broker::{FakeStompBroker, Peer, scene},
     journal_fixture::event,
     stomp_client::{Client, frame},
     stomp_source::start,

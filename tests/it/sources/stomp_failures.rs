@@ -7,18 +7,12 @@ use serde_json::Value;
 
 use crate::support::{
     amqp_source::{connection, numbers, until, until_head, until_state},
-    fake_stomp_broker::{FakeStompBroker, Peer, Scene},
+    fake_stomp_broker::{FakeStompBroker, Scene, V1_2, scene},
     gateway::Gateway,
     journal_fixture::event,
     stomp_client::frame,
     stomp_source::{start, start_with},
 };
-
-pub(crate) const V1_2: [(&str, &str); 1] = [("version", "1.2")];
-
-pub(crate) fn scene(scene: impl Fn(&mut Peer) + Send + 'static) -> Scene {
-    Box::new(scene)
-}
 
 /// Returns a scene that accepts the gateway, sends the events with these numbers, and reads until the gateway
 /// disconnects.

@@ -1,5 +1,5 @@
 //! An ActiveMQ that the tests start on free ports, in its own folder, as the user who runs the tests. It speaks
-//! only STOMP. An ActiveMQ of the operating system is not touched.
+//! STOMP, and the shared one OpenWire, too. An ActiveMQ of the operating system is not touched.
 //!
 //! [`Broker::shared`] is for all tests that do not stop the broker; each uses its own destinations.
 //! [`Broker::start`] is for a test that stops or kills its broker.
@@ -29,6 +29,9 @@ pub(crate) const PASSWORD: &str = "hush-hush";
 pub(crate) const COMPOSED: &str = "public.composed";
 pub(crate) const COPIED: &str = "public.copied";
 
+/// Maximum size of a body at one of the ports.
+pub(crate) const SMALL_BODY: usize = 3000;
+
 /// Password of the keystore for the encrypted port.
 const KEYSTORE: &str = "changeit";
 
@@ -39,6 +42,10 @@ pub(crate) struct Broker {
     pub(crate) port: u16,
     /// Port for encrypted connections; only the shared broker has one.
     pub(crate) tls_port: u16,
+    /// Port for STOMP with bodies of up to [`SMALL_BODY`] bytes; only the shared broker has one.
+    pub(crate) small_port: u16,
+    /// Port for OpenWire; only the shared broker has one.
+    openwire_port: u16,
     /// Process of the broker.
     pub(crate) process: BrokerProcess,
     names: AtomicUsize,
@@ -56,16 +63,17 @@ impl Broker {
         Self::start_as(false)
     }
 
-    fn start_as(with_tls: bool) -> Self {
+    fn start_as(is_shared: bool) -> Self {
         assert!(
             Path::new(HOME).join("bin/activemq.jar").exists(),
             "this test needs ActiveMQ: run scripts/test, which installs Debian's activemq"
         );
         let folder = tempfile::Builder::new().prefix("tidings-activemq-").tempdir().unwrap().keep();
-        let [port, tls_port] = free_ports();
-        set_up(&folder, port, with_tls.then_some(tls_port));
+        let [port, tls_port, small_port, openwire_port] = free_ports();
+        set_up(&folder, port, is_shared.then_some([tls_port, small_port, openwire_port]));
+        let process = BrokerProcess::of(&folder);
         let mut broker =
-            Self { process: BrokerProcess::of(&folder), folder, port, tls_port, names: AtomicUsize::new(0) };
+            Self { process, folder, port, tls_port, small_port, openwire_port, names: AtomicUsize::new(0) };
         broker.start_again();
         broker
     }
@@ -85,6 +93,26 @@ impl Broker {
     /// Returns the URL without credentials.
     pub(crate) fn url(&self) -> String {
         format!("stomp://127.0.0.1:{}", self.port)
+    }
+
+    /// Reads messages of a queue that a selector selects with ActiveMQ's own Java client, over OpenWire. Each is a list of
+    /// names and values: the kind of message with its text, and the properties.
+    pub(crate) fn consume_with_openwire(
+        &self,
+        queue: &str,
+        messages: usize,
+        selector: &str,
+    ) -> Vec<Vec<(String, String)>> {
+        // Java compiles the file before it runs it.
+        let mut consumer = Command::new("java");
+        consumer.args(["-cp", &format!("{HOME}/lib/*")]);
+        consumer.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/OpenWireConsumer.java"));
+        let url = format!("tcp://127.0.0.1:{}", self.openwire_port);
+        let done = consumer.args([&url, queue, &messages.to_string(), selector]).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let pair = |line: &str| line.split_once('\t').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap();
+        let output = String::from_utf8(done.stdout).unwrap();
+        output.trim_end().split("\n\n").map(|message| message.lines().map(pair).collect()).collect()
     }
 
     /// Returns the path of the self-signed certificate for encrypted connections.
@@ -110,15 +138,19 @@ fn answers(port: u16) -> bool {
     answer().is_ok_and(|first: [u8; 9]| first == *b"CONNECTED")
 }
 
-fn set_up(folder: &Path, port: u16, tls_port: Option<u16>) {
+fn set_up(folder: &Path, port: u16, more_ports: Option<[u16; 3]>) {
     let at = folder.display();
     let (mut tls, mut connector) = (String::new(), String::new());
-    if let Some(tls_port) = tls_port {
+    if let Some([tls_port, small_port, openwire_port]) = more_ports {
         make_certificate(folder);
         tls = format!(
             "<sslContext><sslContext keyStore=\"file:{at}/keystore\" keyStorePassword=\"{KEYSTORE}\"/></sslContext>"
         );
-        connector = format!("<transportConnector name=\"encrypted\" uri=\"stomp+ssl://127.0.0.1:{tls_port}\"/>");
+        connector = format!(
+            "<transportConnector name=\"encrypted\" uri=\"stomp+ssl://127.0.0.1:{tls_port}\"/>\
+             <transportConnector name=\"small\" uri=\"stomp://127.0.0.1:{small_port}?wireFormat.maxDataLength={SMALL_BODY}\"/>\
+             <transportConnector name=\"openwire\" uri=\"tcp://127.0.0.1:{openwire_port}\"/>"
+        );
     }
     let all = "read=\"anonymous,users\" write=\"anonymous,users\" admin=\"anonymous,users\"";
     // The elements must be in the order of the schema. The permissions of all entries that match a destination

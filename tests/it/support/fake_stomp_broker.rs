@@ -14,6 +14,13 @@ use crate::support::{
 /// Script for one connection, which is closed afterwards.
 pub(crate) type Scene = Box<dyn Fn(&mut Peer) + Send>;
 
+/// Headers of a CONNECTED frame.
+pub(crate) const V1_2: [(&str, &str); 1] = [("version", "1.2")];
+
+pub(crate) fn scene(scene: impl Fn(&mut Peer) + Send + 'static) -> Scene {
+    Box::new(scene)
+}
+
 /// Listening broker. Its thread ends with the process.
 pub(crate) struct FakeStompBroker {
     port: u16,

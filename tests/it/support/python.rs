@@ -38,6 +38,15 @@ pub(crate) fn publish_as_sfm(url: &str, messages: &[(impl AsRef<str>, Value)]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Reads a destination with stomp.py until that many different changes have arrived. Each message has headers and a body.
+pub(crate) fn consume_with_stomp_py(port: u16, destination: &str, changes: u64) -> Vec<Value> {
+    let mut consumer = python("tests/it/support/stomp_consumer.py");
+    let done = consumer.args([&format!("127.0.0.1:{port}"), destination, &changes.to_string()]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let lines = String::from_utf8(done.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 /// Returns the Python of an environment with the packages of `scripts/requirements/NAME.txt`, and creates the environment
 /// on the first call.
 pub(crate) fn environment(name: &str) -> PathBuf {
