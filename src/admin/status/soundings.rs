@@ -27,8 +27,9 @@ const LEAST_PART: u64 = 10;
 /// Maximum number of reasons of the quarantine.
 const MAX_REASONS: usize = 20;
 
-/// Wait after a question, as a multiple of the time that the answer took. So the questions take a hundredth of the time.
-const WAIT_FACTOR: u32 = 100;
+/// Wait after a question, as a multiple of the time that the answer took. So the questions take a twentieth of the time, and
+/// a problem is known within five seconds if the answer takes less than a tenth of a second.
+const WAIT_FACTOR: u32 = 20;
 
 /// Maximum of that wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
