@@ -35,6 +35,7 @@
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
 //! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
 //! - [`settings`], the specifications of settings: [`settings::Table::read_table`].
+//! - [`template`], texts that an operator's template makes of facts: [`template::Template::render`].
 //! - [`retry`], the waits between attempts: [`retry::Backoff::next_wait`].
 //! - [`supervision`], the supervision of threads and tasks: [`supervision::Supervisor::run`].
 //! - `cache`, a bounded cache; `suggestion`, the nearest name to a misspelt one; `named`, a macro for enums whose
@@ -86,6 +87,7 @@ pub mod settings;
 pub mod stomp;
 mod suggestion;
 pub mod supervision;
+pub mod template;
 pub mod transfer;
 pub mod web;
 

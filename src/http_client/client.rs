@@ -214,7 +214,7 @@ impl Client {
         headers: impl Into<RequestHeaders>,
         body: Bytes,
     ) -> Result<BoundedResponse, ClientError> {
-        self.send(Method::POST, to, headers.into(), body).await
+        self.send(Method::POST, to, headers, body).await
     }
 
     /// Sends a GET request.
@@ -226,7 +226,7 @@ impl Client {
         to: &OutboundUrl,
         headers: impl Into<RequestHeaders>,
     ) -> Result<BoundedResponse, ClientError> {
-        self.send(Method::GET, to, headers.into(), Bytes::new()).await
+        self.send(Method::GET, to, headers, Bytes::new()).await
     }
 
     /// Sends a HEAD request.
@@ -238,7 +238,7 @@ impl Client {
         to: &OutboundUrl,
         headers: impl Into<RequestHeaders>,
     ) -> Result<BoundedResponse, ClientError> {
-        self.send(Method::HEAD, to, headers.into(), Bytes::new()).await
+        self.send(Method::HEAD, to, headers, Bytes::new()).await
     }
 
     /// Sends a GET request and streams the body. The body timeout applies to each chunk.
@@ -285,14 +285,18 @@ impl Client {
         }
     }
 
-    async fn send(
+    /// Sends a request with any method.
+    ///
+    /// # Errors
+    /// In the cases of [`Client::post`].
+    pub async fn send(
         &self,
         method: Method,
         to: &OutboundUrl,
-        headers: RequestHeaders,
+        headers: impl Into<RequestHeaders>,
         body: Bytes,
     ) -> Result<BoundedResponse, ClientError> {
-        Ok(self.bounded(self.begin(method, to, headers, body).await?).await)
+        Ok(self.bounded(self.begin(method, to, headers.into(), body).await?).await)
     }
 
     /// Reads the beginning of the body of a response.

@@ -73,6 +73,12 @@ pub enum InvalidOutboundUrl {
     /// The URL has a fragment, which is never sent.
     #[error("it has a fragment (#), which is never sent; leave that out")]
     Fragment,
+    /// A path after a URL does not begin with a slash.
+    #[error("the path does not begin with a slash (/)")]
+    RelativePath,
+    /// A path after a URL leads out of it, by `..`.
+    #[error("the path leads out of the path of the URL")]
+    Outside,
     /// The policy refuses the target.
     #[error(transparent)]
     NotAllowed(#[from] NotAllowed),
@@ -337,6 +343,34 @@ impl OutboundUrl {
         let own = url.query().filter(|own| !own.is_empty()).map(|own| format!("{own}&{query}"));
         url.set_query(Some(own.as_deref().unwrap_or(query)));
         Self(url)
+    }
+
+    /// Returns the URL with a path, and a query if there is one, after its own path. An empty text returns the URL.
+    ///
+    /// # Errors
+    /// Fails if the path does not begin with a slash, leads out of the URL's own path, or makes the URL too long.
+    pub fn below(&self, path_and_query: &str) -> Result<Self, InvalidOutboundUrl> {
+        if path_and_query.is_empty() {
+            return Ok(self.clone());
+        }
+        let (path, query) = match path_and_query.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (path_and_query, None),
+        };
+        if !path.starts_with('/') {
+            return Err(InvalidOutboundUrl::RelativePath);
+        }
+        let own = self.0.path().trim_end_matches('/');
+        let mut url = self.0.clone();
+        url.set_path(&format!("{own}{path}"));
+        url.set_query(query);
+        if !url.path().strip_prefix(own).is_some_and(|rest| rest.starts_with('/')) {
+            return Err(InvalidOutboundUrl::Outside);
+        }
+        if url.as_str().len() > LONGEST_OF_SERVER {
+            return Err(InvalidOutboundUrl::TooLong(LONGEST_OF_SERVER));
+        }
+        Ok(Self(url))
     }
 
     /// Returns scheme, host and port.

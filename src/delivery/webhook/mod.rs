@@ -1,14 +1,15 @@
 //! Posts changes over HTTP, one or several per request, signed according to Standard Webhooks 1.0.0.
 //!
 //! Messages are sent one at a time; with `ordered = false`, several are in flight. The HTTP client opens a
-//! connection with the first message, reuses it, and opens another after a connection error.
+//! connection with the first message, reuses it, and opens another after a connection error. With a shape ([`shape`]), the
+//! requests come from templates, for receivers that read no message of the gateway.
 
 mod settings;
+mod shape;
 mod signature;
 
 use std::{
     collections::BTreeMap,
-    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -16,7 +17,7 @@ use std::{
     time::Instant,
 };
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 
 use self::{settings::WebhookSettings, signature::signatures};
 use super::{
@@ -26,7 +27,8 @@ use super::{
 };
 use crate::{
     format::{ExtraHeaders, Header, HeaderProtocol},
-    http_client::{BoundedResponse, Client, ClientError},
+    http_client::{BoundedResponse, Client, ClientError, OutboundUrl, RequestHeaders},
+    journal::store::StoreError,
     model::{Seq, Timestamp},
     web::Secret,
 };
@@ -43,6 +45,9 @@ pub(super) static WEBHOOK: DeliveryKind = DeliveryKind {
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// Estimate of the bytes in memory for each byte of a message that has a shape.
+const SHAPE_FACTOR: usize = 10;
 
 struct Webhook {
     settings: Arc<WebhookSettings>,
@@ -63,13 +68,19 @@ struct SharedState {
     arrived: Mutex<BTreeMap<Seq, Seq>>,
 }
 
-/// A message ready to post.
+/// A message to deliver.
 struct Post {
     id: String,
     seq: Seq,
     last: Seq,
     changes: usize,
-    headers: HeaderMap,
+}
+
+/// One HTTP request of a message.
+struct Request {
+    method: Method,
+    to: OutboundUrl,
+    headers: RequestHeaders,
     body: bytes::Bytes,
 }
 
@@ -78,7 +89,7 @@ impl Webhook {
         let shared = SharedState {
             settings: Arc::clone(&settings),
             attempts: Arc::clone(attempts),
-            secrets: settings.to.secrets(),
+            secrets: settings.secrets(),
             is_broken: AtomicBool::new(false),
             arrived: Mutex::default(),
         };
@@ -93,26 +104,43 @@ impl Webhook {
         Ok(())
     }
 
-    fn post(&self, message: &Outgoing) -> Result<DeliveryFuture, DeliveryError> {
+    fn post(&self, message: Outgoing) -> Result<DeliveryFuture, DeliveryError> {
         let client = self.client.clone().ok_or_else(|| DeliveryError("it is not set up".to_owned()))?;
         let shared = Arc::clone(&self.shared);
-        let post = Post::new(message)?;
+        let post = Post::new(&message)?;
         if shared.has_arrived(&post) {
             return Ok(Box::pin(std::future::ready(DeliveryOutcome::Delivered)));
         }
-        Ok(Box::pin(async move { shared.deliver(&client, post).await }))
+        let plain = match self.settings.shape {
+            Some(_) => None,
+            None => Some(Request::plain(&message, &self.settings.to)?),
+        };
+        Ok(Box::pin(async move {
+            match plain {
+                Some(request) => shared.deliver(&client, post, vec![request]).await,
+                None => shared.deliver_shaped(&client, post, message).await,
+            }
+        }))
     }
 }
 
 impl Post {
     fn new(message: &Outgoing) -> Result<Self, DeliveryError> {
-        let unreadable = |error: crate::journal::store::StoreError| DeliveryError(error.to_string());
-        let Outgoing { change, more, is_batch, is_repeat, format, body } = message;
+        let Outgoing { change, more, .. } = message;
         let mut id = change.id().map_err(unreadable)?.to_string();
         // A batch of the same changes has the same identifier in every attempt.
         if let Some(last) = more.last() {
             id = format!("{id}_{}", last.id().map_err(unreadable)?);
         }
+        let last = more.last().unwrap_or(change).seq();
+        Ok(Self { id, seq: change.seq(), last, changes: 1 + more.len() })
+    }
+}
+
+impl Request {
+    /// Creates the request of a message without a shape: the body is the message, in its format.
+    fn plain(message: &Outgoing, to: &OutboundUrl) -> Result<Self, DeliveryError> {
+        let Outgoing { change, is_batch, is_repeat, format, body, .. } = message;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(message.media_type()));
         if !is_batch && !matches!(format.extra_headers, ExtraHeaders::None) {
@@ -125,43 +153,92 @@ impl Post {
         if *is_repeat {
             headers.insert(HeaderName::from_static(REPEAT_HEADER), HeaderValue::from_static("true"));
         }
-        let last = more.last().unwrap_or(change).seq();
-        Ok(Self { id, seq: change.seq(), last, changes: 1 + more.len(), headers, body: body.clone() })
+        Ok(Self { method: Method::POST, to: to.clone(), headers: headers.into(), body: body.clone() })
     }
 
     /// Adds the headers that each attempt needs anew, because receivers refuse old signatures.
-    fn sign(&mut self, settings: &WebhookSettings, now: Timestamp) -> HeaderMap {
+    fn sign(&mut self, settings: &WebhookSettings, id: &str, now: Timestamp) {
         let seconds = now.millis().div_euclid(1000);
-        let signatures = signatures(&settings.keys, &self.id, seconds, &self.body);
-        let mut headers = mem::take(&mut self.headers);
-        for (name, value) in [(ID, self.id.clone()), (TIMESTAMP, seconds.to_string()), (SIGNATURE, signatures)] {
+        let mut headers = vec![(ID, id.to_owned()), (TIMESTAMP, seconds.to_string())];
+        if !settings.keys.is_empty() {
+            headers.push((SIGNATURE, signatures(&settings.keys, id, seconds, &self.body)));
+        }
+        for (name, value) in headers {
             if let Ok(value) = HeaderValue::try_from(value) {
-                headers.insert(name, value);
+                self.headers.insert(name, value);
             }
         }
-        headers
     }
 }
 
+fn unreadable(error: StoreError) -> DeliveryError {
+    DeliveryError(error.to_string())
+}
+
 impl SharedState {
-    async fn deliver(&self, client: &Client, mut post: Post) -> DeliveryOutcome {
-        let (at, began) = (Timestamp::now(), Instant::now());
-        let headers = post.sign(&self.settings, at);
-        let answer = client.post(&self.settings.to, headers, mem::take(&mut post.body)).await;
-        let mut outcome = outcome_of(&answer, &self.settings.table.refused_statuses);
-        if let (Ok(answer), DeliveryOutcome::Retry { reason, .. }) = (&answer, &mut outcome)
-            && answer.status == StatusCode::UNAUTHORIZED
-        {
-            reason.push_str(": does the receiver have the same secret?");
+    /// Makes the requests of a message by the shape, and sends them. What has no requests will never have any: it is
+    /// refused.
+    async fn deliver_shaped(self: Arc<Self>, client: &Client, post: Post, message: Outgoing) -> DeliveryOutcome {
+        let shared = Arc::clone(&self);
+        let made = tokio::task::spawn_blocking(move || {
+            let WebhookSettings { shape, to, .. } = &*shared.settings;
+            let Outgoing { body, is_batch, is_repeat, .. } = message;
+            shape.as_ref().map_or(Ok(Vec::new()), |shape| shape.requests(&body, is_batch, is_repeat, to))
+        });
+        match made.await {
+            Ok(Ok(requests)) => self.deliver(client, post, requests).await,
+            Ok(Err(error)) => {
+                let outcome = DeliveryOutcome::Refused { reason: error.to_string() };
+                self.attempts.record(self.attempt(post, Timestamp::now(), Instant::now(), None, &outcome));
+                outcome
+            }
+            Err(error) => DeliveryOutcome::Retry { reason: error.to_string(), after: None },
         }
-        match &answer {
-            Err(_) => self.is_broken.store(true, Ordering::Relaxed),
-            Ok(_) if outcome == DeliveryOutcome::Delivered && !self.settings.table.is_ordered => {
+    }
+
+    /// Sends the requests of a message, one after the other, until one is not accepted.
+    async fn deliver(&self, client: &Client, post: Post, requests: Vec<Request>) -> DeliveryOutcome {
+        let (at, began) = (Timestamp::now(), Instant::now());
+        let mut outcome = DeliveryOutcome::Delivered;
+        let mut last_answer = None;
+        for mut request in requests {
+            request.sign(&self.settings, &post.id, Timestamp::now());
+            let Request { method, to, headers, body } = request;
+            let answer = client.send(method, &to, headers, body).await;
+            outcome = self.outcome_of(&answer);
+            last_answer = Some(answer);
+            if outcome != DeliveryOutcome::Delivered {
+                break;
+            }
+        }
+        match &last_answer {
+            Some(Err(_)) => self.is_broken.store(true, Ordering::Relaxed),
+            _ if outcome == DeliveryOutcome::Delivered && !self.settings.table.is_ordered => {
                 self.note_arrival(&post);
             }
-            Ok(_) => {}
+            _ => {}
         }
-        self.attempts.record(self.attempt(post, at, began, &answer, &outcome));
+        self.attempts.record(self.attempt(post, at, began, last_answer.as_ref(), &outcome));
+        outcome
+    }
+
+    fn outcome_of(&self, answer: &Result<BoundedResponse, ClientError>) -> DeliveryOutcome {
+        let by_shape = match (&self.settings.shape, answer) {
+            (Some(shape), Ok(answer)) => shape.outcome_of(answer),
+            _ => None,
+        };
+        if let Some(outcome) = by_shape {
+            return outcome;
+        }
+        let mut outcome = outcome_of(answer, &self.settings.table.refused_statuses);
+        if let (Ok(answer), DeliveryOutcome::Retry { reason, .. }) = (answer, &mut outcome)
+            && answer.status == StatusCode::UNAUTHORIZED
+        {
+            reason.push_str(match self.settings.keys.is_empty() {
+                false => ": does the receiver have the same secret?",
+                true => ": does the receiver know the user, or the header in request.headers?",
+            });
+        }
         outcome
     }
 
@@ -170,7 +247,7 @@ impl SharedState {
         post: Post,
         at: Timestamp,
         began: Instant,
-        answer: &Result<BoundedResponse, ClientError>,
+        answer: Option<&Result<BoundedResponse, ClientError>>,
         outcome: &DeliveryOutcome,
     ) -> Attempt {
         let (outcome, reason) = match outcome {
@@ -182,8 +259,8 @@ impl SharedState {
             DeliveryOutcome::Gone { reason } => (AttemptOutcome::Gone, Some(reason.clone())),
         };
         let (status, answer) = match answer {
-            Ok(answer) => (Some(answer.status.as_u16()), excerpt(&answer.body_start, &self.secrets)),
-            Err(_) => (None, String::new()),
+            Some(Ok(answer)) => (Some(answer.status.as_u16()), excerpt(&answer.body_start, &self.secrets)),
+            Some(Err(_)) | None => (None, String::new()),
         };
         let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Attempt { at, id: post.id, seq: post.seq, changes: post.changes, millis, outcome, status, answer, reason }
@@ -220,7 +297,7 @@ impl Delivery for Webhook {
     }
 
     fn send(&mut self, message: Outgoing) -> BoxFuture<'_, Result<DeliveryFuture, DeliveryError>> {
-        Box::pin(std::future::ready(self.post(&message)))
+        Box::pin(std::future::ready(self.post(message)))
     }
 
     fn wait_for_failure(&mut self) -> BoxFuture<'_, DeliveryError> {
@@ -238,6 +315,11 @@ impl Delivery for Webhook {
 
     fn window(&self) -> Window {
         self.settings.window
+    }
+
+    /// A shape reads the message into values, and makes texts of them.
+    fn extra_bytes(&self, size: usize) -> usize {
+        if self.settings.shape.is_some() { SHAPE_FACTOR * size } else { 0 }
     }
 
     fn settled_through(&mut self, seq: Seq) {

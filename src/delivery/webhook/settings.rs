@@ -5,11 +5,15 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::{ArrayBuilder, RefOr, Schema};
 
-use super::{Webhook, signature::SigningKey};
+use super::{
+    Webhook,
+    shape::{RequestTable, Shape, redacted},
+    signature::SigningKey,
+};
 use crate::{
     delivery::{
         AttemptLog, BoxFuture, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window,
-        secret_url,
+        definition::FormatName, secret_url,
     },
     http_client::{self, OutboundUrl},
     journal::subscriptions::MadeBy,
@@ -18,6 +22,7 @@ use crate::{
         Content, Flag, Key, List, Seconds, SecretText, Setting, SettingError, SettingErrors, Table, Text, ValueType,
         Whole, joined, settings,
     },
+    web::Secret,
 };
 
 settings! {
@@ -35,8 +40,11 @@ settings! {
     /// How messages are signed. The secrets are read after the other settings.
     struct SigningTable {
         /// List of one or two signing secrets, as made by `tidings token --webhook`; each may be { file =
-        /// "PATH" } or { env = "NAME" }.
-        secrets: Secrets,
+        /// "PATH" } or { env = "NAME" }. Not needed with `request`.
+        secrets: Option<Secrets>,
+        /// Shape of the requests, if the receiver reads no message of the gateway (docs/shapes.md). Needs the
+        /// format json.
+        request: Option<RequestTable>,
     }
 }
 
@@ -65,7 +73,7 @@ settings! {
 }
 
 /// Specifications of the settings.
-pub(super) const KEYS: [Key; 10] = joined(&joined::<3>(ReceiverTable::KEYS, SigningTable::KEYS), WebhookTable::KEYS);
+pub(super) const KEYS: [Key; 11] = joined(&joined::<4>(ReceiverTable::KEYS, SigningTable::KEYS), WebhookTable::KEYS);
 
 /// Maximum number of messages in flight, if they are not ordered.
 const WINDOW: usize = 16;
@@ -77,6 +85,13 @@ const WINDOW_BYTES: usize = 8 * 1024 * 1024;
 /// beginning of the response body.
 const BODY_ALLOWANCE: Duration = Duration::from_secs(10);
 
+/// Time for the outcome of a message that takes a request for each item. Each request has its own time limits.
+const MANY_REQUESTS: Duration = Duration::from_secs(3600);
+
+/// Maximum number of bytes read from a response, without and with a shape, whose conditions read them.
+const RESPONSE_BYTES: usize = 4 << 10;
+const SHAPED_RESPONSE_BYTES: usize = 64 << 10;
+
 /// Maximum number of secrets: the old one and the new one during a rotation.
 const MAX_SECRETS: usize = 2;
 
@@ -87,6 +102,16 @@ pub(super) struct WebhookSettings {
     pub(super) client: http_client::ClientSettings,
     pub(super) window: Window,
     pub(super) table: WebhookTable,
+    pub(super) shape: Option<Shape>,
+    /// The setting `request`, without secrets.
+    request: Option<Value>,
+}
+
+impl WebhookSettings {
+    /// Returns what a response must not show: parts of the URL, and the headers that are secrets.
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        self.to.secrets().into_iter().chain(self.shape.iter().flat_map(|shape| shape.secrets.iter().cloned())).collect()
+    }
 }
 
 pub(super) fn parse(definition: &Setting, context: &DefinitionContext<'_>) -> ConfigResult {
@@ -111,21 +136,45 @@ pub(super) fn parse(definition: &Setting, context: &DefinitionContext<'_>) -> Co
             "ordered messages are sent one at a time; leave it out, or set ordered = false",
         ));
     }
+    let SigningTable { secrets, request } = SigningTable::read_part(definition)?;
+    let request_setting = definition.at("request");
+    let secrets = match (secrets, &request) {
+        (Some(secrets), _) => secrets,
+        (None, Some(_)) => Vec::new(),
+        (None, None) => return Err(Secrets::missing(&definition.at("secrets")).into()),
+    };
+    if request.is_some() && definition.get::<FormatName>("format")?.is_none_or(|format| format.name != "json") {
+        return Err(InvalidDefinition::new("format", "templates read the format json; set format = \"json\""));
+    }
+    let redacted_request = definition.entry("request").ok().filter(Setting::is_given).map(|given| redacted(&given));
+    let shape = request.map(|request| Shape::parse(request, &request_setting, &to, table.max_batch, context));
+    let shape = shape.transpose()?;
+    let one_request = table.connect + table.answer + BODY_ALLOWANCE;
+    let is_one_request = shape.as_ref().is_none_or(Shape::is_one_request);
+    let outcome_timeout = if is_one_request { one_request } else { one_request.max(MANY_REQUESTS) };
     let window = Window {
         messages: if table.is_ordered { 1 } else { table.window.unwrap_or(WINDOW) },
         changes: table.max_batch,
         bytes: WINDOW_BYTES,
-        outcome_timeout: table.connect + table.answer + BODY_ALLOWANCE,
+        outcome_timeout,
     };
     let client = http_client::ClientSettings {
         ca,
         connect_timeout: table.connect,
         response_timeout: table.answer,
+        max_body_bytes: if shape.is_some() { SHAPED_RESPONSE_BYTES } else { RESPONSE_BYTES },
         ..http_client::ClientSettings::new(context.guard.clone())
     };
-    let SigningTable { secrets } = SigningTable::read_part(definition)?;
     let keys = keys(&secrets, definition, context)?;
-    Ok(Arc::new(WebhookConfig(Arc::new(WebhookSettings { to, keys, client, window, table }))))
+    Ok(Arc::new(WebhookConfig(Arc::new(WebhookSettings {
+        to,
+        keys,
+        client,
+        window,
+        table,
+        shape,
+        request: redacted_request,
+    }))))
 }
 
 fn keys(
@@ -215,10 +264,11 @@ impl DeliveryConfig for WebhookConfig {
     }
 
     fn redacted(&self) -> Map<String, Value> {
-        let WebhookSettings { to, keys, client, window, table } = &*self.0;
+        let WebhookSettings { to, keys, client, window, table, request, .. } = &*self.0;
         let settings_json = json!({
             "url": to.to_string(),
-            "secrets": keys.iter().map(|_| "(hidden)").collect::<Vec<_>>(),
+            "secrets": (!keys.is_empty()).then(|| keys.iter().map(|_| "(hidden)").collect::<Vec<_>>()),
+            "request": request,
             "ca": client.ca,
             "ordered": table.is_ordered,
             "window": (!table.is_ordered).then_some(window.messages),

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 35] = [
+const TABLE: [(&str, &[&str]); 36] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
@@ -18,6 +18,7 @@ const TABLE: [(&str, &[&str]); 35] = [
     ("message_rate", &[]),
     ("cache", &[]),
     ("suggestion", &[]),
+    ("template", &[]),
     ("settings", &["named", "suggestion"]),
     ("outage", &[]),
     ("web", &["suggestion", "text"]),
@@ -72,6 +73,7 @@ const TABLE: [(&str, &[&str]); 35] = [
             "stomp",
             "suggestion",
             "supervision",
+            "template",
             "text",
             "web",
         ],
