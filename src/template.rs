@@ -2,7 +2,7 @@
 //!
 //! The language is that of Jinja, without files and macros (crate `minijinja`). The place for which a template makes its
 //! text decides how values are escaped, so that no value can leave its place: [`Place`]. A name that is not there is an
-//! error where it is written out, and false where it is asked for.
+//! error where it is written out, and false or empty where it is asked for.
 
 use std::io;
 
@@ -49,7 +49,7 @@ pub enum TemplateError {
     #[error("it has more than {MAX_SOURCE_BYTES} bytes")]
     TooLong,
     /// The template cannot be parsed or rendered.
-    #[error("line {line}: {reason}")]
+    #[error("line {line} of the template: {reason}")]
     Wrong {
         /// Line of the template, from 1.
         line: usize,
@@ -82,15 +82,11 @@ impl Template {
     /// # Errors
     /// Fails if the template is too long or is wrong.
     pub fn parse(source: &str, place: Place) -> Result<Self, TemplateError> {
-        Self::parse_with(source, place, UndefinedBehavior::SemiStrict)
-    }
-
-    fn parse_with(source: &str, place: Place, undefined: UndefinedBehavior) -> Result<Self, TemplateError> {
         if source.len() > MAX_SOURCE_BYTES {
             return Err(TemplateError::TooLong);
         }
         let mut environment = Environment::new();
-        environment.set_undefined_behavior(undefined);
+        environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_fuel(Some(STEPS));
         environment.set_recursion_limit(DEPTH);
         environment.set_auto_escape_callback(move |_| place.escape());
@@ -125,8 +121,9 @@ impl Condition {
     /// # Errors
     /// Fails if the condition is too long or is wrong.
     pub fn parse(source: &str) -> Result<Self, TemplateError> {
-        let source = format!("{{% if {source} %}}yes{{% endif %}}");
-        Template::parse_with(&source, Place::Text, UndefinedBehavior::Chainable).map(Self)
+        // An expression is the whole of a condition, so that no text of it ends the block early.
+        Environment::new().compile_expression(source).map_err(|error| TemplateError::of(&error))?;
+        Template::parse(&format!("{{% if {source} %}}yes{{% endif %}}"), Place::Text).map(Self)
     }
 
     /// Returns whether the facts fulfil the condition. A fact that is not there counts as false.
@@ -180,11 +177,10 @@ impl TemplateError {
 
 /// Writes a value as its place demands.
 fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    if !matches!(state.auto_escape(), AutoEscape::Custom(_)) {
-        return escape_formatter(out, state, value);
-    }
+    let is_path = matches!(state.auto_escape(), AutoEscape::Custom(_));
     match value.kind() {
         ValueKind::Undefined => Err(ErrorKind::UndefinedError.into()),
+        _ if !is_path => escape_formatter(out, state, value),
         _ if value.is_safe() => Ok(out.write_str(value.as_str().unwrap_or_default())?),
         _ => Ok(out.write_str(&utf8_percent_encode(&value.to_string(), PATH).to_string())?),
     }
@@ -258,7 +254,8 @@ mod tests {
             (Place::Path, "{{ uri|path }}", "/a%20b/%C3%A9?x=1&y=2"),
             (Place::Path, "/purge/{{ uri|authority }}{{ uri|path }}", "/purge/h.example:8080/a%20b/%C3%A9?x=1&y=2"),
             (Place::Text, "{{ uri|authority }}", "h.example:8080"),
-            (Place::Text, "{% if missing.x %}{{ missing.x }}{% else %}none{% endif %}", "none"),
+            (Place::Text, "{% if missing.x == 1 or missing.y.z %}{{ missing.x }}{% else %}none{% endif %}", "none"),
+            (Place::Text, "{% for x in missing.x %}{{ x }}{% else %}none{% endfor %}", "none"),
         ] {
             assert_eq!(render(source, place).as_deref(), Ok(expected), "{source}");
         }
@@ -267,12 +264,12 @@ mod tests {
     #[test]
     fn errors_name_the_line_and_the_cause() {
         for (source, expected) in [
-            ("\n\n{{ missing }}", "line 3: it names something that is not there"),
-            ("{{ missing.member }}", "line 1: it names something that is not there"),
-            ("a\n{% if %}", "line 2: syntax error"),
-            ("{{ list|shout }}", "line 1: unknown filter"),
-            ("{{ text|path }}", "line 1: invalid operation: it is not a URI"),
-            ("{% include 'x' %}", "line 1: syntax error"),
+            ("\n\n{{ missing }}", "line 3 of the template: it names something that is not there"),
+            ("{{ missing.member }}", "line 1 of the template: it names something that is not there"),
+            ("a\n{% if %}", "line 2 of the template: syntax error"),
+            ("{{ list|shout }}", "line 1 of the template: unknown filter"),
+            ("{{ text|path }}", "line 1 of the template: invalid operation: it is not a URI"),
+            ("{% include 'x' %}", "line 1 of the template: syntax error"),
             ("{{ 'x' * 300 }}", "the text has more than 200 bytes"),
             ("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "it takes more than"),
         ] {

@@ -146,7 +146,7 @@ impl RequestHeaders {
     }
 
     /// Returns the headers of a request to this URL.
-    pub(super) fn of_request(mut self, url: &Url) -> HeaderMap {
+    pub(crate) fn of_request(mut self, url: &Url) -> HeaderMap {
         if let Some(Authorization { name, value, .. }) =
             self.authorization.filter(|authorization| authorization.applies_to(url))
         {

@@ -17,6 +17,7 @@ TRY_IT = Walk(after="README.md#try-it")
 WALKED = {
     "README.md": Walk(),
     "docs/fedora.md": Walk(services=("activemq",)),
+    "docs/connect/solr.md": Walk(),
     "docs/feed.md": TRY_IT,
     "docs/formats.md": Walk(),
     "docs/harvester-messages.md": Walk(),

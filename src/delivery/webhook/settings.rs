@@ -115,6 +115,13 @@ impl WebhookSettings {
 }
 
 pub(super) fn parse(definition: &Setting, context: &DefinitionContext<'_>) -> ConfigResult {
+    Ok(Arc::new(WebhookConfig(Arc::new(read_settings(definition, context)?))))
+}
+
+pub(super) fn read_settings(
+    definition: &Setting,
+    context: &DefinitionContext<'_>,
+) -> Result<WebhookSettings, InvalidDefinition> {
     let ReceiverTable { url: url_setting, ca } = ReceiverTable::read_part(definition)?;
     let url = secret_url::read_url(&url_setting, context)?;
     let to = OutboundUrl::parse(&String::from_utf8_lossy(url.expose()), context.guard);
@@ -166,15 +173,7 @@ pub(super) fn parse(definition: &Setting, context: &DefinitionContext<'_>) -> Co
         ..http_client::ClientSettings::new(context.guard.clone())
     };
     let keys = keys(&secrets, definition, context)?;
-    Ok(Arc::new(WebhookConfig(Arc::new(WebhookSettings {
-        to,
-        keys,
-        client,
-        window,
-        table,
-        shape,
-        request: redacted_request,
-    }))))
+    Ok(WebhookSettings { to, keys, client, window, table, shape, request: redacted_request })
 }
 
 fn keys(

@@ -18,6 +18,7 @@ mod webhook_example;
 mod webhook_restarts;
 mod webhook_retries;
 mod webhook_secrets;
+mod webhook_shapes;
 mod websub_distribution;
 mod websub_documents;
 mod websub_library;

@@ -134,6 +134,16 @@ impl Example {
         (receiver, port)
     }
 
+    /// Starts the stand-in for Solr at a port, with its documents in the folder; returns its port.
+    pub(crate) async fn solr(port: &str, folder: &Path) -> (Self, u16) {
+        let mut solr = python("examples/solr.py");
+        solr.arg(port).arg(folder.join("documents"));
+        let mut solr = Self::start(solr, folder, "solr");
+        solr.until_printed(1).await;
+        let port = solr.lines()[0].split(':').nth(2).unwrap().split('/').next().unwrap().parse().unwrap();
+        (solr, port)
+    }
+
     /// Starts a repository of `examples/` at a port.
     pub(crate) async fn repository(program: &str, port: &str, folder: &Path) -> Self {
         let mut repository = python(&format!("examples/{program}"));

@@ -4,6 +4,8 @@ mod parse;
 mod presets;
 mod samples;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 
@@ -43,7 +45,8 @@ pub(super) struct Shape {
     /// Headers that contain credentials. The URL of every request has the origin of the receiver.
     secret_headers: Vec<(HeaderName, HeaderValue)>,
     authorization: Option<Authorization>,
-    body: Template,
+    /// Template of the body; `None` if requests have none.
+    body: Option<Template>,
     is_json: bool,
     retry_if: Option<Condition>,
     refuse_if: Option<Condition>,
@@ -153,7 +156,7 @@ impl Shape {
         if subjects.len() > MAX_REQUESTS { Err(ShapeError::TooManyRequests) } else { Ok(subjects) }
     }
 
-    /// Makes one request; `None` if its method is empty.
+    /// Makes one request; `None` if its method is empty, or its body although there is a template.
     fn request(&self, facts: &Facts, to: &OutboundUrl) -> Result<Option<Request>, ShapeError> {
         let render = |part: &str, template: &Template, max_bytes| {
             let rendered = template.render(facts, max_bytes);
@@ -180,8 +183,12 @@ impl Shape {
             }
         }
         headers.extend(self.secret_headers.iter().cloned());
-        let body = Bytes::from(render("body", &self.body, MAX_BODY_BYTES)?);
-        if !body.is_empty() {
+        let mut body = Bytes::new();
+        if let Some(template) = &self.body {
+            body = render("body", template, MAX_BODY_BYTES)?.into();
+            if body.trim_ascii().is_empty() {
+                return Ok(None);
+            }
             headers.insert(CONTENT_TYPE, self.content_type.clone());
         }
         let headers = RequestHeaders::from(headers).with_authorization(self.authorization.as_ref());

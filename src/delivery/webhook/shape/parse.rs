@@ -80,7 +80,10 @@ impl Shape {
             secret_headers: Vec::new(),
             secrets: Vec::new(),
             authorization: None,
-            body: template("body", table.body, &preset.body.concat(), escape)?,
+            body: match table.body.unwrap_or_else(|| preset.body.concat()) {
+                source if source.is_empty() => None,
+                source => Some(template("body", Some(source), "", escape)?),
+            },
             is_json,
             retry_if: condition("retry_if", table.retry_if, preset.retry_if)?,
             refuse_if: condition("refuse_if", table.refuse_if, preset.refuse_if)?,

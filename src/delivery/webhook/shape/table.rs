@@ -29,7 +29,8 @@ settings! {
         pub(super) content_type: Option<Text>,
         /// Headers: each a template, or a secret as { file = "PATH" } or { env = "NAME" }.
         pub(super) headers: Headers = Vec::new(),
-        /// Template of the body. Default: the change in JSON.
+        /// Template of the body. A request whose template makes an empty body is not sent; without a template, requests
+        /// have no body. Default: the change in JSON.
         pub(super) body: Option<Text>,
         /// Condition about the response, after which the request is sent again.
         pub(super) retry_if: Option<Text>,
