@@ -125,14 +125,15 @@ impl fmt::Debug for Authorization {
 #[derive(Clone, Debug, Default)]
 pub struct RequestHeaders {
     headers: HeaderMap,
-    authorization: Option<Authorization>,
+    authorizations: Vec<Authorization>,
 }
 
 impl RequestHeaders {
     /// Adds credentials, or none.
     #[must_use]
-    pub fn with_authorization(self, authorization: Option<&Authorization>) -> Self {
-        Self { authorization: authorization.cloned(), ..self }
+    pub fn with_authorization<'a>(mut self, authorization: impl IntoIterator<Item = &'a Authorization>) -> Self {
+        self.authorizations.extend(authorization.into_iter().cloned());
+        self
     }
 
     /// Sets a header.
@@ -147,9 +148,7 @@ impl RequestHeaders {
 
     /// Returns the headers of a request to this URL.
     pub(crate) fn of_request(mut self, url: &Url) -> HeaderMap {
-        if let Some(Authorization { name, value, .. }) =
-            self.authorization.filter(|authorization| authorization.applies_to(url))
-        {
+        for Authorization { name, value, .. } in self.authorizations.into_iter().filter(|one| one.applies_to(url)) {
             self.headers.insert(name, value);
         }
         self.headers
@@ -161,7 +160,7 @@ impl From<HeaderMap> for RequestHeaders {
     fn from(mut headers: HeaderMap) -> Self {
         let unbound = headers.remove(AUTHORIZATION);
         debug_assert!(unbound.is_none(), "credentials are an Authorization, which belongs to an origin");
-        Self { headers, authorization: None }
+        Self { headers, authorizations: Vec::new() }
     }
 }
 

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Commands that stay in the foreground: each has a terminal of its own.
 SERVER = re.compile(r"(\w+=(\$\(.*?\)|\S*) )*"
-                    r"(tidings serve|cargo run .*-- serve|(python3|scripts/python) examples/\w+_(repository|receiver)\.py)")
+                    r"(tidings serve|cargo run .*-- serve|(python3|scripts/python) examples/(\w+_(repository|receiver)|solr)\.py)")
 
 # Commands that follow changes until Ctrl-C.
 FOLLOWER = re.compile(r"(tidings (tail|crawl)|curl -sN|scripts/python\S* examples/(follow|indexer)\.py)")
@@ -193,7 +193,8 @@ def rewrite(path, updates):
 
 def check_lists():
     """Raises an error if a page with commands is in no list, or a list has a page without commands."""
-    with_commands = {name for name in ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    pages = [path for folder in ["docs", "docs/connect"] for path in (ROOT / folder).glob("*.md")]
+    with_commands = {name for name in ["README.md", *(str(path.relative_to(ROOT)) for path in pages)]
                      if has_commands((ROOT / name).read_text())}
     listed = WALKED.keys() | NOT_WALKED.keys()
     wrong = [f"{page} has commands; add it to tests/walk/pages.py" for page in sorted(with_commands - listed)]

@@ -42,9 +42,8 @@ pub(super) struct Shape {
     path: Template,
     content_type: HeaderValue,
     headers: Vec<(HeaderName, Template)>,
-    /// Headers that contain credentials. The URL of every request has the origin of the receiver.
-    secret_headers: Vec<(HeaderName, HeaderValue)>,
-    authorization: Option<Authorization>,
+    /// Headers that contain credentials, for the origin of the receiver.
+    authorizations: Vec<Authorization>,
     /// Template of the body; `None` if requests have none.
     body: Option<Template>,
     is_json: bool,
@@ -182,7 +181,6 @@ impl Shape {
                 headers.insert(name.clone(), value);
             }
         }
-        headers.extend(self.secret_headers.iter().cloned());
         let mut body = Bytes::new();
         if let Some(template) = &self.body {
             body = render("body", template, MAX_BODY_BYTES)?.into();
@@ -191,7 +189,7 @@ impl Shape {
             }
             headers.insert(CONTENT_TYPE, self.content_type.clone());
         }
-        let headers = RequestHeaders::from(headers).with_authorization(self.authorization.as_ref());
+        let headers = RequestHeaders::from(headers).with_authorization(&self.authorizations);
         Ok(Some(Request { method, to, headers, body }))
     }
 

@@ -2,7 +2,7 @@
 
 use axum::http::{
     HeaderName, HeaderValue,
-    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use serde::de::IgnoredAny;
 use serde_json::{Map, json};
@@ -77,9 +77,8 @@ impl Shape {
             path: template("path", table.path, preset.path, Place::Path)?,
             content_type,
             headers: Vec::new(),
-            secret_headers: Vec::new(),
             secrets: Vec::new(),
-            authorization: None,
+            authorizations: Vec::new(),
             body: match table.body.unwrap_or_else(|| preset.body.concat()) {
                 source if source.is_empty() => None,
                 source => Some(template("body", Some(source), "", escape)?),
@@ -124,15 +123,8 @@ impl Shape {
         }
         let secret = secret_url::read_secret(place, setting, context)?;
         self.secrets.push(secret.clone());
-        let unfit = || place.invalid("a header cannot carry it");
-        if name == AUTHORIZATION {
-            let origin = Origin::of(to.expose()).ok_or_else(unfit)?;
-            self.authorization = Some(Authorization::in_header(origin, name, &secret).ok_or_else(unfit)?);
-            return Ok(());
-        }
-        let mut value = HeaderValue::from_bytes(secret.expose()).map_err(|_| unfit())?;
-        value.set_sensitive(true);
-        self.secret_headers.push((name, value));
+        let authorization = Origin::of(to.expose()).and_then(|origin| Authorization::in_header(origin, name, &secret));
+        self.authorizations.push(authorization.ok_or_else(|| place.invalid("a header cannot carry it"))?);
         Ok(())
     }
 

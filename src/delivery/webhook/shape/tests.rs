@@ -1,3 +1,5 @@
+//! Tests of shapes: what each preset sends, and what a template cannot do.
+
 use std::ffi::OsString;
 
 use serde_json::{Value, json};
