@@ -20,7 +20,7 @@ const TABLE: [(&str, &[&str]); 35] = [
     ("suggestion", &[]),
     ("settings", &["named", "suggestion"]),
     ("outage", &[]),
-    ("web", &["suggestion", "text"]),
+    ("web", &["model", "suggestion", "text"]),
     ("broker", &["web"]),
     ("amqp", &["broker"]),
     ("stomp", &["broker", "text", "web"]),
