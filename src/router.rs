@@ -51,7 +51,8 @@ use crate::{
     },
     web::{
         self, Access, OwnSite, RequestPolicy, Routes,
-        Rule::{Admin, Open, Publish, Read},
+        Rule::{Admin, Open, Publish, Read, View},
+        Surface,
     },
 };
 
@@ -121,16 +122,16 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Open, routes!(home::page), |all| all.readiness.clone())
         .add(Open, routes!(favicon::icon), |_| ())
         .add(Publish, routes!(http::receive), |all| all.hooks.clone())
-        .add(Read, routes!(feed::newest), |all| all.feed.clone())
+        .add(View(&[Surface::Feed]), routes!(feed::newest), |all| all.feed.clone())
         .add(Read, routes!(feed::archive), |all| all.feed.clone())
-        .add(Read, routes!(feed::style::style), |_| ())
-        .add(Read, routes!(websub::http::receive), |all| all.hub.clone())
-        .add(Read, routes!(changes::page), |all| all.changes.clone())
-        .add(Read, routes!(changes::one::change), |all| all.changes.clone())
-        .add(Read, routes!(stream::follow), |all| all.readers.clone())
-        .add(Read, routes!(live::page), |_| ())
-        .add(Read, routes!(snapshot::page), |all| all.changes.clone())
-        .add(Read, routes!(objects::one), |all| all.changes.clone())
+        .add(View(&[Surface::Feed]), routes!(feed::style::style), |_| ())
+        .add(View(&[]), routes!(websub::http::receive), |all| all.hub.clone())
+        .add(View(&[Surface::Changes]), routes!(changes::page), |all| all.changes.clone())
+        .add(View(&Surface::ALL), routes!(changes::one::change), |all| all.changes.clone())
+        .add(View(&[Surface::Stream, Surface::Live]), routes!(stream::follow), |all| all.readers.clone())
+        .add(View(&[Surface::Live]), routes!(live::page), |_| ())
+        .add(View(&[Surface::Snapshot]), routes!(snapshot::page), |all| all.changes.clone())
+        .add(View(&[Surface::Objects]), routes!(objects::one), |all| all.changes.clone())
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(view::show), |all| all.status.clone())

@@ -11,6 +11,7 @@ use crate::{
     },
     http_client::{Client, ClientSettings, OutboundPolicy, SystemResolver},
     journal::RecordedChange,
+    model::ReaderView,
     view::feed::FeedView,
 };
 
@@ -47,12 +48,17 @@ pub(super) async fn open(
 struct Feed(FeedView);
 
 impl Topics for Feed {
-    fn find(&self, url: &str) -> Result<Topic, String> {
-        let (url, filter) = self.0.topic(url).map_err(|error| error.to_string())?;
+    fn find(&self, url: &str, view: Option<Arc<ReaderView>>) -> Result<Topic, String> {
+        let (url, filter) = self.0.topic(url, view).map_err(|error| error.to_string())?;
         Ok(Topic { url, filter })
     }
 
-    fn entries(&self, topic: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String> {
-        self.0.entries(topic, changes).map_err(|error| error.to_string())
+    fn entries(
+        &self,
+        topic: &str,
+        view: Option<Arc<ReaderView>>,
+        changes: &[Arc<RecordedChange>],
+    ) -> Result<Vec<u8>, String> {
+        self.0.entries(topic, view, changes).map_err(|error| error.to_string())
     }
 }

@@ -1,4 +1,6 @@
-//! `[access]`: reads the tokens and refuses a public gateway without access control.
+//! `[access]`: reads the tokens and what readers without one may see, and refuses a public gateway without access control.
+
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use utoipa::openapi::Schema;
@@ -6,12 +8,15 @@ use utoipa::openapi::Schema;
 use super::{
     error::{ConfigError, ConfigErrors},
     server::ServerConfig,
+    source_names::refuse_unknown_sources,
 };
 use crate::{
-    model::SourceName,
-    settings::{Any, List, Setting, SettingErrors, Text, TextType, ValueType, settings},
+    model::{Filter, ReaderView, SourceName, UriPrefix},
+    settings::{
+        Any, Choice, Choose, Flag, List, Setting, SettingError, SettingErrors, Text, TextType, ValueType, settings,
+    },
     suggestion::nearest_name,
-    web::{Access, Scope, SecretDigest, Token},
+    web::{Access, PublicAccess, Scope, SecretDigest, Surface, Token},
 };
 
 settings! {
@@ -19,6 +24,32 @@ settings! {
     pub(super) struct AccessTable {
         /// Tokens by their names.
         pub(super) tokens: Option<Any>,
+        /// `[access.public]`: what readers without a token may see. Default: nothing.
+        pub(super) public: Option<PublicTable>,
+    }
+}
+
+settings! {
+    /// `[access.public]`
+    pub(super) struct PublicTable {
+        /// Surfaces that need no token: "feed", "changes", "stream", "live", "objects" and "snapshot".
+        surfaces: List<Choice<Surface>>,
+        /// Sources whose changes everybody may see; not with "objects" and "snapshot". Default: all.
+        sources: List<Text<SourceName>> = Vec::new(),
+        /// Beginnings of the URIs of the objects that everybody may see. Default: all.
+        objects: List<Text<UriPrefix>> = Vec::new(),
+    }
+}
+
+settings! {
+    /// The table `view` of a token.
+    pub(super) struct ViewTable {
+        /// Sources of the changes. Default: all.
+        sources: List<Text<SourceName>> = Vec::new(),
+        /// Beginnings of the URIs of the objects. Default: all.
+        objects: List<Text<UriPrefix>> = Vec::new(),
+        /// Whether the owner sees only what the public sees, and no names of users. Default: false.
+        public: Flag = false,
     }
 }
 
@@ -32,12 +63,14 @@ settings! {
         scopes: Scopes,
         /// Time at which the token expires, as in "2027-01-01T00:00:00Z". Default: never.
         expires: Option<Expiry>,
+        /// Part of the journal that the owner may see, with the scope "read" alone: beginnings of the URIs of `objects`,
+        /// `sources` of the changes, and with `public = true` only what the public sees. Default: everything.
+        view: Option<ViewTable>,
     }
 }
 
 /// Reads the tokens. `sources` contains the names of all configured sources, including disabled ones.
-pub(super) fn tokens(access: &AccessTable, sources: &[String]) -> Result<Vec<Token>, ConfigErrors> {
-    let Some(tokens) = &access.tokens else { return Ok(Vec::new()) };
+pub(super) fn tokens(tokens: &Setting, sources: &[String]) -> Result<Vec<Token>, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     let tokens = tokens.entries()?.into_iter();
     let tokens = tokens.filter_map(|(name, table)| errors.keep(token(name, &table, sources))).collect();
@@ -47,7 +80,7 @@ pub(super) fn tokens(access: &AccessTable, sources: &[String]) -> Result<Vec<Tok
 fn token(name: String, table: &Setting, sources: &[String]) -> Result<Token, SettingErrors> {
     // Token names have the same syntax as source names, so that each layer of the configuration can contain them.
     SourceName::parse(&name).map_err(|error| table.invalid(error.to_string()))?;
-    let TokenTable { sha256: digest, scopes, expires } = table.read::<TokenTable>()?;
+    let TokenTable { sha256: digest, scopes, expires, view } = table.read::<TokenTable>()?;
     for scope in &scopes {
         if let Scope::PublishTo(source) = scope
             && !sources.contains(source)
@@ -55,7 +88,77 @@ fn token(name: String, table: &Setting, sources: &[String]) -> Result<Token, Set
             return Err(table.at("scopes").invalid(no_such_source(sources, source)).into());
         }
     }
-    Ok(Token { name, digest, scopes, expires })
+    let view = view.map(|view| view_of_token(view, &scopes, &table.at("view"), sources)).transpose()?;
+    Ok(Token { name, digest, scopes, expires, view })
+}
+
+fn view_of_token(
+    view: ViewTable,
+    scopes: &[Scope],
+    table: &Setting,
+    sources: &[String],
+) -> Result<Arc<ReaderView>, SettingError> {
+    if scopes.iter().any(|scope| *scope != Scope::Read) {
+        return Err(
+            table.invalid("only a token with the scope \"read\" alone can have a view; make a token for reading")
+        );
+    }
+    let ViewTable { sources: of, objects, public } = view;
+    let view = read_view(of, objects, public, table, sources)?;
+    if view == ReaderView::default() {
+        return Err(table.invalid("it has no condition; give objects, sources or public = true"));
+    }
+    Ok(Arc::new(view))
+}
+
+/// Reads what readers without a token may see. `access` is the access without it.
+pub(super) fn public_access(
+    public: PublicTable,
+    access: &Access,
+    table: &Setting,
+    sources: &[String],
+) -> Result<PublicAccess, SettingError> {
+    let PublicTable { surfaces, sources: of, objects } = public;
+    if surfaces.is_empty() {
+        return Err(table.at("surfaces").invalid("it is empty; give a surface, or remove the table"));
+    }
+    if access.is_open() {
+        let reason = "without a token and a signature, everything else is open, too; make a token for yourself with \
+                      `tidings token --scope admin`";
+        return Err(table.invalid(reason));
+    }
+    let of_registry = surfaces.iter().find(|surface| matches!(surface, Surface::Objects | Surface::Snapshot));
+    if let Some(surface) = of_registry.filter(|_| !of.is_empty()) {
+        let reason = format!(
+            "the surface {:?} combines the facts of all sources; select objects instead, or leave the surface out",
+            surface.name()
+        );
+        return Err(table.at("sources").invalid(reason));
+    }
+    let view = read_view(of, objects, true, table, sources)?;
+    Ok(PublicAccess { surfaces: surfaces.into(), view: Arc::new(view) })
+}
+
+fn read_view(
+    sources: Vec<SourceName>,
+    objects: Vec<UriPrefix>,
+    public: bool,
+    table: &Setting,
+    known: &[String],
+) -> Result<ReaderView, SettingError> {
+    refuse_unknown_sources(&sources, known, &table.at("sources"))?;
+    for (key, length) in [("sources", sources.len()), ("objects", objects.len())] {
+        if length > Filter::MAX_VALUES {
+            return Err(table
+                .at(key)
+                .invalid(format!("it has {length} values; the maximum is {}", Filter::MAX_VALUES)));
+        }
+    }
+    Ok(ReaderView { sources, objects, public })
+}
+
+impl Choose for Surface {
+    const WHAT: &'static str = "surface for readers without a token";
 }
 
 fn no_such_source(sources: &[String], source: &str) -> String {

@@ -301,8 +301,14 @@ impl ConfigParts {
         let signature =
             |(name, source): (&SourceName, &SourceConfig)| Some((name.to_string(), source.signature.clone()?));
         let signatures = sources.iter().filter_map(signature).collect();
-        let tokens = errors.keep(access::tokens(&access, &names)).unwrap_or_default();
-        let access = Access::new(tokens, signatures);
+        let AccessTable { tokens: token_tables, public } = access;
+        let tokens = token_tables.map(|tables| errors.keep(access::tokens(&tables, &names)).unwrap_or_default());
+        let mut access = Access::new(tokens.unwrap_or_default(), signatures);
+        let public = public
+            .and_then(|public| errors.keep(access::public_access(public, &access, &root.at("access.public"), &names)));
+        if let Some(public) = public {
+            access = access.with_public(public);
+        }
         let (Some(store), Some(files), Some(filesets)) = (store, files, filesets) else { return Err(errors) };
         errors.or(())?;
         access::refuse_open(&server, &access)?;

@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{DEFAULTS, access::TokenTable, files::S3Table, source, transports::TRANSPORTS};
+use super::{
+    DEFAULTS,
+    access::{PublicTable, TokenTable},
+    files::S3Table,
+    source,
+    transports::TRANSPORTS,
+};
 use crate::{
     delivery::{COMMON_KEYS, DELIVERIES},
     settings::{Key, Table},
@@ -66,6 +72,7 @@ fn comments_on_settings_of_sources_are_those_of_the_specifications() {
         compare(&format!("# Additional settings of the transport {:?}", kind.name), kind.keys());
     }
     compare("# `tidings token` makes a token and prints the lines", TokenTable::KEYS);
+    compare("# Readers without a token.", PublicTable::KEYS);
     compare("# A bucket of an S3-compatible server", S3Table::KEYS);
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::store::{Store, StoreError, StoredChange};
-use crate::model::{Change, ChangeId, Filter, Seq, Timestamp, Uri, VisibilityNotes};
+use crate::model::{Change, ChangeId, Filter, Rendition, Seq, Timestamp, Uri, VisibilityNotes};
 
 /// Number of changes in one read when the tail is filled, because some changes may be large.
 const LOAD_PAGE: usize = 100;
@@ -22,6 +22,7 @@ pub struct RecordedChange {
     stored: StoredChange,
     change: OnceLock<Change>,
     public: OnceLock<Option<Arc<RecordedChange>>>,
+    anonymous: OnceLock<Arc<RecordedChange>>,
     encodings: Mutex<Vec<(EncodingKey, Bytes)>>,
 }
 
@@ -155,6 +156,16 @@ impl RecordedChange {
         Ok(self.public.get_or_init(|| public).as_ref())
     }
 
+    /// Returns the change without names of users ([`Change::anonymous`]), computed once.
+    fn anonymous(&self) -> Result<&Arc<Self>, StoreError> {
+        if let Some(anonymous) = self.anonymous.get() {
+            return Ok(anonymous);
+        }
+        let change = self.change()?.anonymous();
+        let json = Bytes::from(super::json_of(&change));
+        Ok(self.anonymous.get_or_init(|| Arc::new(Self::new(change, json, None))))
+    }
+
     /// Returns the change as a reader with this filter gets it; `None` if the change does not match.
     ///
     /// # Errors
@@ -163,9 +174,13 @@ impl RecordedChange {
         if *filter == Filter::default() {
             return Ok(Some(Arc::clone(self)));
         }
-        let view = if filter.visibility { self.public()? } else { Some(self) };
-        let Some(view) = view else { return Ok(None) };
-        Ok(filter.matches(view.change()?).then(|| Arc::clone(view)))
+        let shown = match filter.rendition() {
+            Rendition::Recorded => Some(self),
+            Rendition::Public => self.public()?,
+            Rendition::Anonymous => self.public()?.map(|public| public.anonymous()).transpose()?,
+        };
+        let Some(shown) = shown else { return Ok(None) };
+        Ok(filter.matches(shown.change()?).then(|| Arc::clone(shown)))
     }
 
     /// Returns the encoding in the format with this name; the first call creates it with `encode`.
@@ -204,7 +219,13 @@ impl RecordedChange {
 
 impl From<StoredChange> for RecordedChange {
     fn from(stored: StoredChange) -> Self {
-        Self { stored, change: OnceLock::new(), public: OnceLock::new(), encodings: Mutex::default() }
+        Self {
+            stored,
+            change: OnceLock::new(),
+            public: OnceLock::new(),
+            anonymous: OnceLock::new(),
+            encodings: Mutex::default(),
+        }
     }
 }
 

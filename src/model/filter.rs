@@ -1,12 +1,12 @@
 //! Filters: conditions that select changes for a reader.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Change, ContentItemModification, ItemChange, MediaRange, SourceName, State, Timestamp, Uri,
+    Change, ContentItemModification, ItemChange, MediaRange, ReaderView, SourceName, State, Timestamp, Uri,
     deserialize_str::deserialize_str,
 };
 
@@ -51,6 +51,21 @@ pub struct Filter {
     /// Whether to select only changes of public items, as the public sees them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub visibility: bool,
+    /// Part of the journal that the reader may see; `None` if everything. It comes from access control, so no definition and
+    /// no query contains it.
+    #[serde(skip)]
+    pub view: Option<Arc<ReaderView>>,
+}
+
+/// How a reader sees the changes that a filter selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rendition {
+    /// As they are.
+    Recorded,
+    /// As the public sees them ([`Change::public`]).
+    Public,
+    /// As the public sees them, and without names of users ([`Change::anonymous`]).
+    Anonymous,
 }
 
 impl Filter {
@@ -72,11 +87,22 @@ impl Filter {
         lengths.into_iter().find(|(_, length)| *length > Self::MAX_VALUES).map(|(name, _)| name)
     }
 
+    /// Returns how the reader sees the changes.
+    #[must_use]
+    pub fn rendition(&self) -> Rendition {
+        match &self.view {
+            Some(view) if view.public => Rendition::Anonymous,
+            _ if self.visibility => Rendition::Public,
+            _ => Rendition::Recorded,
+        }
+    }
+
     /// Returns whether the change matches.
     #[must_use]
     pub fn matches(&self, change: &Change) -> bool {
         let modification = &change.modification;
-        self.since.is_none_or(|since| change.received >= since)
+        self.view.as_ref().is_none_or(|view| view.covers(change))
+            && self.since.is_none_or(|since| change.received >= since)
             && any_of(&self.sources, |source| *source == modification.origin.source)
             && any_of(&self.objects, |prefix| prefix.is_prefix_of(&modification.object))
             && any_of(&self.parents, |parent| modification.parent.as_ref() == Some(parent))

@@ -19,6 +19,7 @@ mod lookup;
 mod media_range;
 mod names;
 mod object;
+mod reader_view;
 mod reading;
 mod report;
 mod schema;
@@ -37,7 +38,7 @@ pub use content::{
 pub use crawled::{CrawledItem, CrawledObject};
 pub(crate) use deserialize_str::deserialize_str;
 pub use draft::{Draft, DraftChange, DraftItem, DraftItems, DraftTime};
-pub use filter::{Filter, InvalidUriPrefix, ItemChangeKind, UriPrefix};
+pub use filter::{Filter, InvalidUriPrefix, ItemChangeKind, Rendition, UriPrefix};
 pub use item::{ChangeType, ContentItemModification, ItemChange, ItemChangeError};
 pub use lookup::{DraftLookup, LookupMark, MissingFacts};
 pub use media_range::{InvalidMediaRange, MediaRange};
@@ -45,6 +46,7 @@ pub use names::{
     ChangeId, EventId, InvalidId, InvalidName, InvalidNodeName, ItemId, NodeName, SourceName, SubscriptionName,
 };
 pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};
+pub use reader_view::ReaderView;
 pub use reading::{DroppedPart, FormerSpelling, Reading};
 pub use report::{JsonDocument, Report};
 pub use state::{InvalidState, State};

@@ -15,7 +15,7 @@ use super::{MAX_EXAMINED, journal_problem, live_readers::LiveReaders, parameters
 use crate::{
     journal::{Journal, JournalError},
     model::{Change, Filter, Seq, Timestamp},
-    web::{Client, Problem, ProblemCode, Query, problems},
+    web::{Client, Problem, ProblemCode, Query, ReadPermit, problems},
 };
 
 /// Default number of changes on a page.
@@ -167,6 +167,7 @@ pub const PATH: &str = "/changes";
 )]
 pub async fn page(
     State(view): State<Changes>,
+    permit: ReadPermit,
     client: Client,
     Query(mut query): Query<PageQuery>,
     headers: HeaderMap,
@@ -177,7 +178,7 @@ pub async fn page(
         let detail = format!("wait is {}; give 0 to {MAX_WAIT} seconds.", query.wait);
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "wait"));
     }
-    let filter = query.filter()?;
+    let filter = query.filter(&permit)?;
     let after = view.start(query.after, filter.since).await?;
     let selection = Selection {
         filter: Some(filter).filter(|filter| *filter != Filter::default()),

@@ -44,7 +44,7 @@ use crate::{
     journal::{Journal, RecordedChange, store::StoreError},
     model::{Seq, Timestamp},
     web::{
-        self, CachePolicy, Content, DocumentWriter, Problem, ProblemCode, Representation, Spool, problems,
+        self, CachePolicy, Content, DocumentWriter, Problem, ProblemCode, ReadPermit, Representation, Spool, problems,
         spool_problem,
     },
 };
@@ -115,8 +115,8 @@ fn fingerprint(site: &Site) -> String {
 problems!(NewestProblems: InvalidQuery, NotAcceptable, Unavailable, DamagedChange);
 problems!(ArchiveProblems: NotFound, NotAcceptable, Gone, Unavailable, DamagedChange);
 
-/// The newest changes as an archived feed (RFC 5005 section 4). With a query, the matching changes as a paged feed
-/// (section 3).
+/// The newest changes as an archived feed (RFC 5005 section 4). With a query, and for readers who may see only a part of
+/// the journal, the matching changes as a paged feed (section 3).
 ///
 /// # Errors
 /// `invalid-query`; `not-acceptable`; `damaged-change`; `unavailable` if the journal cannot be read.
@@ -134,19 +134,19 @@ problems!(ArchiveProblems: NotFound, NotAcceptable, Gone, Unavailable, DamagedCh
         NewestProblems,
     ),
 )]
-pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Response, Problem> {
+pub async fn newest(State(view): State<FeedView>, permit: ReadPermit, request: Request) -> Result<Response, Problem> {
     let feed = view.current();
-    let (document, topic) = match request.uri().query().filter(|query| !query.is_empty()) {
-        None => (feed.newest().await?, feed.site.feed()),
-        Some(query) => {
-            let selection = Selection::parse(query)?;
-            let topic = filtered_feed::url(&feed.site, &selection);
-            (feed.filtered(selection).await?, topic)
-        }
+    let query = request.uri().query().unwrap_or_default();
+    let (document, topic) = if query.is_empty() && permit.view().is_none() {
+        (feed.newest().await?, feed.site.feed())
+    } else {
+        let selection = Selection::parse(query, &permit)?;
+        let topic = filtered_feed::url(&feed.site, &selection);
+        (feed.filtered(selection, permit.clone()).await?, topic)
     };
     let document = negotiated(document, request.headers())?;
     let mut response = style::permit(document.respond(request.method(), request.headers()));
-    if let Some(links) = feed.site.discovery(&topic) {
+    if let Some(links) = feed.site.discovery(&topic).filter(|_| !permit.is_public()) {
         response.headers_mut().insert(LINK, links);
     }
     Ok(response)
@@ -365,12 +365,12 @@ impl FeedState {
 
     /// Returns a document of the filtered feed. It has no Last-Modified, because its link to the next document may
     /// change although none of its changes does.
-    async fn filtered(self: &Arc<Self>, selection: Selection) -> Result<Representation, Problem> {
+    async fn filtered(self: &Arc<Self>, selection: Selection, permit: ReadPermit) -> Result<Representation, Problem> {
         let feed = Arc::clone(self);
-        let permit = self.spool.page_permit().await;
-        Spool::blocking(permit, move || {
+        let page_permit = self.spool.page_permit().await;
+        Spool::blocking(page_permit, move || {
             let page = filtered_feed::read_page(&feed.journal, &selection)?;
-            let metadata = filtered_feed::metadata(&feed.site, &selection, &page, SUBTITLE);
+            let metadata = filtered_feed::metadata(&feed.site, &selection, &page, SUBTITLE, &permit);
             feed.render(metadata, page.changes.into_iter().map(Ok), CachePolicy::Revalidate)
         })
         .await

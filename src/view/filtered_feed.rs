@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     journal::{Journal, JournalError, RecordedChange, store::StoreError},
-    model::{Filter, Seq, Timestamp, Uri, UriPrefix},
-    web::{Problem, Query},
+    model::{Filter, ReaderView, Seq, Timestamp, Uri, UriPrefix},
+    web::{Problem, Query, ReadPermit},
 };
 
 /// Maximum number of changes that are read from the journal at once.
@@ -70,14 +70,14 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Parses a query. Values are sorted and deduplicated, because order and repetition have no meaning and each
+    /// Parses a query of a reader. Values are sorted and deduplicated, because order and repetition have no meaning and each
     /// selection must have one URL.
     ///
     /// # Errors
-    /// `invalid-query`, with the name of the parameter.
-    pub fn parse(query: &str) -> Result<Self, Problem> {
+    /// `invalid-query` or `forbidden`, with the name of the parameter.
+    pub fn parse(query: &str, permit: &ReadPermit) -> Result<Self, Problem> {
         let Query(mut parameters) = Query::<Parameters>::parse(query)?;
-        let filter = parameters.filter()?;
+        let filter = parameters.filter(permit)?;
         Ok(Self { filter, limit: parameters.limit, before: parameters.before })
     }
 
@@ -88,8 +88,9 @@ impl Selection {
     }
 
     /// Returns the selection of the changes of objects whose URI begins with `object`, at most `limit` in a document.
-    pub(super) fn of_object(object: &Uri, limit: usize, before: Option<Seq>) -> Self {
-        let filter = Filter { objects: vec![UriPrefix::from(object)], ..Filter::default() };
+    pub(super) fn of_object(object: &Uri, limit: usize, before: Option<Seq>, permit: &ReadPermit) -> Self {
+        let view = permit.view().cloned();
+        let filter = Filter { objects: vec![UriPrefix::from(object)], view, ..Filter::default() };
         Self { filter, limit: Some(Limit(limit)), before }
     }
 
@@ -160,7 +161,9 @@ pub(super) fn read_page(journal: &Journal, selection: &Selection) -> Result<Filt
             };
             // Times of receipt never decrease in the journal, so no older change matches.
             if selection.filter.since.is_some_and(|since| received < since) {
-                page.updated.get_or_insert(received);
+                if selection.filter.view.is_none() {
+                    page.updated.get_or_insert(received);
+                }
                 return Ok(page);
             }
             let selected = recorded.filtered(&selection.filter).map_err(store_problem)?;
@@ -173,8 +176,10 @@ pub(super) fn read_page(journal: &Journal, selection: &Selection) -> Result<Filt
             examined += 1;
             examined_bytes += recorded.json().len();
             bytes += size;
-            // The examined change is never older than those shown before, so this time never decreases.
-            if page.updated.is_none() || (page.changes.is_empty() && selected.is_some()) {
+            // The examined change is never older than those shown before, so this time never decreases. The time of a
+            // change that the reader may not see is hidden, too.
+            let is_hidden = selected.is_none() && selection.filter.view.is_some();
+            if !is_hidden && (page.updated.is_none() || (page.changes.is_empty() && selected.is_some())) {
                 page.updated = Some(received);
             }
             // If the page is large, the parsed changes are dropped until their entries are written.
@@ -205,19 +210,23 @@ pub(super) fn url(site: &Site, selection: &Selection) -> String {
     }
 }
 
-/// Returns the metadata of a document.
-pub(super) fn metadata(site: &Site, selection: &Selection, page: &FilteredPage, subtitle: &str) -> FeedMetadata {
+/// Returns the metadata of a document for a reader with this permit, whose links work for that reader.
+pub(super) fn metadata(
+    site: &Site,
+    selection: &Selection,
+    page: &FilteredPage,
+    subtitle: &str,
+    permit: &ReadPermit,
+) -> FeedMetadata {
     let filter = filter_query(&selection.filter);
     let url_of = |selection: &Selection| url(site, selection);
-    let mut links = vec![
-        page_link("self", url_of(selection)),
-        page_link("first", url_of(&selection.starting_before(None))),
-        site.service_link(),
-    ];
-    links.extend(site.hub_link());
+    let mut links =
+        vec![page_link("self", url_of(selection)), page_link("first", url_of(&selection.starting_before(None)))];
+    links.extend(permit.view().is_none().then(|| site.service_link()));
+    links.extend(site.hub_link().filter(|_| !permit.is_public()));
     links.extend(page.next.map(|next| page_link("next", url_of(&selection.starting_before(Some(next))))));
     FeedMetadata {
-        id: if filter.is_empty() { site.journal } else { filtered_feed_id(site.journal, &filter) },
+        id: feed_id(site.journal, selection.filter.view.as_deref(), &filter),
         subtitle: if filter.is_empty() {
             subtitle.to_owned()
         } else {
@@ -229,10 +238,16 @@ pub(super) fn metadata(site: &Site, selection: &Selection, page: &FilteredPage, 
     }
 }
 
-/// Returns the identifier of a filtered feed, a UUID of version 8 (RFC 9562 section 5.8) over the identifiers of the
-/// journal and the filter: each filter makes another feed of the same journal.
-fn filtered_feed_id(journal: Uuid, filter: &str) -> Uuid {
-    let digest = Sha256::new().chain_update(journal.as_bytes()).chain_update(filter).finalize();
+/// Returns the identifier of a feed: that of the journal, or a UUID of version 8 (RFC 9562 section 5.8) over the
+/// identifier of the journal, the view of the reader and the filter. Each view and each filter makes another feed.
+fn feed_id(journal: Uuid, view: Option<&ReaderView>, filter: &str) -> Uuid {
+    if view.is_none() && filter.is_empty() {
+        return journal;
+    }
+    let digest = Sha256::new().chain_update(journal.as_bytes()).chain_update(filter);
+    let view = view.and_then(|view| serde_json::to_string(view).ok());
+    // No query of a filter begins with a line break.
+    let digest = view.iter().fold(digest, |digest, view| digest.chain_update("\n").chain_update(view)).finalize();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
@@ -240,7 +255,7 @@ fn filtered_feed_id(journal: Uuid, filter: &str) -> Uuid {
 
 #[cfg(test)]
 mod tests {
-    use super::Selection;
+    use super::{ReadPermit, Selection};
 
     #[test]
     fn selection_has_one_canonical_query() {
@@ -249,9 +264,9 @@ mod tests {
                        &limit=7&before=9";
         let shuffled = "visibility=true&before=9&parent=urn:p&media_type=Image/*&change=state&source=b&type=info:fedora/x:M&source=a&source=b&state=ACTIVE&change=ADD\
                         &since=2026-01-02T04:04:05%2B01:00&limit=7&object=http://h/";
-        let selection = Selection::parse(shuffled).unwrap();
+        let selection = Selection::parse(shuffled, &ReadPermit::whole()).unwrap();
         assert_eq!(selection.to_query(), canonical);
-        assert_eq!(Selection::parse(canonical).unwrap(), selection);
+        assert_eq!(Selection::parse(canonical, &ReadPermit::whole()).unwrap(), selection);
     }
 
     #[test]
@@ -276,7 +291,7 @@ mod tests {
             ("before=-1", "\"before\" is wrong: \"-1\" is not a whole number"),
             (many.as_str(), "\"source\" is wrong: it may be given at most 50 times"),
         ] {
-            let problem = Selection::parse(query).unwrap_err();
+            let problem = Selection::parse(query, &ReadPermit::whole()).unwrap_err();
             assert!(problem.detail().contains(expected), "{query}: {}", problem.detail());
             assert!(problem.to_json().contains("\"parameter\":"), "{query}");
         }

@@ -12,7 +12,7 @@ use axum::{
     response::Response,
 };
 
-use crate::web::{Page, problems};
+use crate::web::{Page, ReadPermit, problems};
 
 /// The page.
 static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("../../examples/live.html")));
@@ -31,6 +31,6 @@ problems!(Problems:);
         Problems,
     ),
 )]
-pub async fn page(method: Method, headers: HeaderMap) -> Response {
+pub async fn page(_: ReadPermit, method: Method, headers: HeaderMap) -> Response {
     PAGE.respond(&method, &headers)
 }

@@ -18,6 +18,7 @@ pub mod metrics;
 mod newest_first;
 pub mod objects;
 mod parameters;
+mod registry_view;
 pub mod service;
 pub mod snapshot;
 pub mod stream;

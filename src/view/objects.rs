@@ -10,15 +10,14 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{changes::Changes, filtered_feed, html as view_html, journal_problem, json_response, store_problem};
+use super::{
+    changes::Changes, filtered_feed, html as view_html, journal_problem, json_response, registry_view::RegistryView,
+    store_problem,
+};
 use crate::{
-    journal::{
-        RawContentLocation,
-        registry::{ItemRecord, ObjectState},
-        store::StoreError,
-    },
+    journal::{RawContentLocation, registry::ObjectState, store::StoreError},
     model::{ContentLocation, Seq, SourceName, State as ContentState, Timestamp, Uri},
-    web::{Problem, ProblemCode, Query, Spool, negotiated_media_type, problems},
+    web::{Problem, ProblemCode, Query, ReadPermit, Spool, negotiated_media_type, problems},
 };
 
 const JSON: &str = "application/json";
@@ -115,6 +114,7 @@ problems!(Problems: InvalidQuery, NotFound, NotAcceptable, Unavailable, DamagedC
 )]
 pub async fn one(
     State(view): State<Changes>,
+    permit: ReadPermit,
     Query(query): Query<ObjectQuery>,
     method: Method,
     headers: HeaderMap,
@@ -126,24 +126,26 @@ pub async fn one(
     }
     let uri = Uri::parse(&query.uri)
         .map_err(|error| Problem::new(ProblemCode::InvalidQuery, format!("uri: {error}.")).with("parameter", "uri"))?;
-    let permit = view.readers.spool().page_permit().await;
-    let state = view.journal.object(uri.clone()).await.map_err(journal_problem)?.ok_or_else(|| {
+    let sight = RegistryView::of(&permit)?;
+    let page_permit = view.readers.spool().page_permit().await;
+    let state = view.journal.object(uri.clone()).await.map_err(journal_problem)?;
+    let state = state.filter(|state| sight.shows(&uri, state)).ok_or_else(|| {
         let detail = format!("The registry has no object {uri}. An object is registered by its first change.");
         Problem::new(ProblemCode::NotFound, detail)
     })?;
     let spool = view.readers.spool().clone();
     if chosen == view_html::HTML {
-        let page = Spool::blocking(permit, move || {
-            let object = ObjectView::with_all_items(&uri, &state).map_err(store_problem)?;
+        let page = Spool::blocking(page_permit, move || {
+            let object = ObjectView::with_all_items(&uri, &state, &sight).map_err(store_problem)?;
             let before = query.before.map(Seq);
             let newest = Seq(before.map_or_else(|| view.journal.head().0, |before| before.0.saturating_sub(1)));
-            let selection = filtered_feed::Selection::of_object(&uri, CHANGES, before);
+            let selection = filtered_feed::Selection::of_object(&uri, CHANGES, before, &permit);
             html::page(&spool, &object, &filtered_feed::read_page(&view.journal, &selection)?, newest)
         });
         return Ok(view_html::respond(&page.await?, &method, &headers));
     }
-    let json = Spool::blocking(permit, move || {
-        json_response(&spool, &ObjectView::with_all_items(&uri, &state).map_err(store_problem)?)
+    let json = Spool::blocking(page_permit, move || {
+        json_response(&spool, &ObjectView::with_all_items(&uri, &state, &sight).map_err(store_problem)?)
     });
     let mut response = json.await?;
     response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
@@ -151,40 +153,47 @@ pub async fn one(
 }
 
 impl<'a> ObjectView<'a> {
-    /// Includes current and former items.
-    pub(super) fn with_all_items(uri: &'a Uri, state: &'a ObjectState) -> Result<Self, StoreError> {
-        Self::filtered(uri, state, |_| true)
+    /// Includes current and former items that the reader sees.
+    pub(super) fn with_all_items(
+        uri: &'a Uri,
+        state: &'a ObjectState,
+        sight: &RegistryView,
+    ) -> Result<Self, StoreError> {
+        Self::filtered(uri, state, sight, |_| true)
     }
 
-    /// Includes only current items; `None` if there are none.
-    pub(super) fn live(uri: &'a Uri, state: &'a ObjectState) -> Result<Option<Self>, StoreError> {
-        let view = Self::filtered(uri, state, |item| state.is_live(item))?;
+    /// Includes only current items that the reader sees; `None` if there are none.
+    pub(super) fn live(uri: &'a Uri, state: &'a ObjectState, sight: &RegistryView) -> Result<Option<Self>, StoreError> {
+        let view = Self::filtered(uri, state, sight, |item| state.is_live(item))?;
         Ok((!view.items.is_empty()).then_some(view))
     }
 
-    fn filtered(uri: &'a Uri, state: &'a ObjectState, includes: impl Fn(&Uri) -> bool) -> Result<Self, StoreError> {
-        let item = |(uri, record): (&'a Uri, &'a ItemRecord)| {
-            Ok(ItemView {
-                uri,
-                live: state.is_live(uri),
-                since: record.existence.clock.at,
-                state: state.state(uri),
-                content: state.content(uri).map(RawContentLocation::parse).transpose()?,
-            })
-        };
+    fn filtered(
+        uri: &'a Uri,
+        state: &'a ObjectState,
+        sight: &RegistryView,
+        includes: impl Fn(&Uri) -> bool,
+    ) -> Result<Self, StoreError> {
+        let mut items = Vec::new();
+        for (uri, record) in &state.items {
+            if includes(uri) && sight.shows_item(uri, state) {
+                let content = state.content(uri).map(RawContentLocation::parse).transpose()?;
+                items.push(ItemView {
+                    uri,
+                    live: state.is_live(uri),
+                    since: record.existence.clock.at,
+                    state: state.state(uri),
+                    content: content.map(|content| sight.content(content)),
+                });
+            }
+        }
         Ok(Self {
             uri,
             parent: state.parent(),
             types: state.types(),
-            purged: state.purged.latest(),
+            purged: sight.purged(state),
             source: state.source.as_ref(),
-            items: state
-                .items
-                .iter()
-                .filter(|(uri, _)| includes(uri))
-                .map(|(uri, record)| (uri, &**record))
-                .map(item)
-                .collect::<Result<_, StoreError>>()?,
+            items,
         })
     }
 }

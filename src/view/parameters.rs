@@ -3,12 +3,14 @@
 //! Queries are parsed strictly, by a struct that names every parameter and flattens none. Therefore each view has its
 //! own struct, and this macro declares the shared parameters.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer};
 use url::form_urlencoded;
 
 use crate::{
     model::{Filter, Timestamp, deserialize_str},
-    web::{Problem, ProblemCode},
+    web::{Problem, ProblemCode, ReadPermit},
 };
 
 /// Declares a struct of query parameters: those of a [`Filter`], followed by those of the view. Its method `filter`
@@ -54,20 +56,20 @@ macro_rules! with_filter {
             /// them.
             #[serde(default)]
             #[param(value_type = bool, required = false)]
-            visibility: bool,
+            visibility: Option<bool>,
             $($(#[$of_own])* $own: $type,)*
         }
 
         impl $name {
-            /// Moves the filter out of the parameters. Sorts the values and removes duplicates, because order and
-            /// repetition have no meaning.
+            /// Moves the filter out of the parameters, within what the reader may see. Sorts the values and removes
+            /// duplicates, because order and repetition have no meaning.
             ///
             /// # Errors
-            /// `invalid-query`, with the name of the parameter.
-            fn filter(&mut self) -> Result<$crate::model::Filter, $crate::web::Problem> {
+            /// `invalid-query` or `forbidden`, with the name of the parameter.
+            fn filter(&mut self, permit: &$crate::web::ReadPermit) -> Result<$crate::model::Filter, $crate::web::Problem> {
                 use std::mem::take;
-                use $crate::view::parameters::sorted_unique;
-                Ok($crate::model::Filter {
+                use $crate::view::parameters::{permitted, sorted_unique};
+                let filter = $crate::model::Filter {
                     sources: sorted_unique("source", take(&mut self.source))?,
                     objects: sorted_unique("object", take(&mut self.object))?,
                     parents: sorted_unique("parent", take(&mut self.parent))?,
@@ -76,8 +78,10 @@ macro_rules! with_filter {
                     media_types: sorted_unique("media_type", take(&mut self.media_type))?,
                     states: sorted_unique("state", take(&mut self.state))?,
                     since: self.since.map(|since| since.0),
-                    visibility: self.visibility,
-                })
+                    visibility: self.visibility.unwrap_or(false),
+                    view: None,
+                };
+                permitted(filter, self.visibility, permit)
             }
         }
     };
@@ -111,6 +115,36 @@ pub(super) fn sorted_unique<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Ve
     values.sort();
     values.dedup();
     Ok(values)
+}
+
+/// Returns the filter within what the reader may see. `visibility` is the parameter, if it is given.
+///
+/// # Errors
+/// `forbidden` if a parameter asks for more. The answer is the same for sources and objects that exist.
+pub(super) fn permitted(filter: Filter, visibility: Option<bool>, permit: &ReadPermit) -> Result<Filter, Problem> {
+    let Some(view) = permit.view() else { return Ok(filter) };
+    let excess = if view.public && visibility == Some(false) {
+        Some("visibility")
+    } else if filter.sources.iter().any(|source| !view.covers_source(source)) {
+        Some("source")
+    } else if filter.objects.iter().any(|prefix| !view.covers_prefix(prefix)) {
+        Some("object")
+    } else {
+        None
+    };
+    match excess {
+        Some(parameter) => Err(outside_view(parameter)),
+        None => Ok(Filter { view: Some(Arc::clone(view)), ..filter }),
+    }
+}
+
+/// Returns the problem of a parameter that asks for more than the reader may see.
+pub(super) fn outside_view(parameter: &str) -> Problem {
+    let detail = format!(
+        "The parameter {parameter:?} asks for more than you may see. Omit it to get all that you may see, or send a token \
+         that may see more."
+    );
+    Problem::new(ProblemCode::Forbidden, detail).with("parameter", parameter)
 }
 
 /// Returns the canonical query of a filter.

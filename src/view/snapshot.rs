@@ -17,12 +17,18 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{changes::Changes, journal_problem, json_response, objects::ObjectView, store_problem};
+use super::{
+    changes::Changes, json_response, objects::ObjectView, parameters::outside_view, registry_view::RegistryView,
+    store_problem,
+};
 use crate::{
     journal::store::StoreError,
     model::{Seq, Uri},
-    web::{Problem, ProblemCode, Query, Spool, problems},
+    web::{Problem, ProblemCode, Query, ReadPermit, Spool, problems},
 };
+
+/// Minimum number of objects that are read at once for a reader who may see only some.
+const READ_OBJECTS: usize = 500;
 
 /// The query of `GET /snapshot`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -82,30 +88,54 @@ pub const PATH: &str = "/snapshot";
     params(SnapshotQuery),
     responses((status = 200, description = "A page, ordered by the objects' URIs.", body = Page), Problems),
 )]
-pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery>) -> Result<Response, Problem> {
+pub async fn page(
+    State(view): State<Changes>,
+    permit: ReadPermit,
+    Query(query): Query<SnapshotQuery>,
+) -> Result<Response, Problem> {
+    let sight = RegistryView::of(&permit)?;
+    if query.former && sight.is_public() {
+        return Err(outside_view("former"));
+    }
     let limit = view.limit(query.limit)?;
     let after = query.after.as_deref().map(Uri::parse).transpose();
-    let after = after.map_err(|error| {
+    let mut after = after.map_err(|error| {
         Problem::new(ProblemCode::InvalidQuery, format!("after: {error}.")).with("parameter", "after")
     })?;
-    let permit = view.readers.spool().page_permit().await;
     let (head, seeds) = (view.journal.head(), view.journal.seed_count());
-    let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
+    let at_once = if sight.is_whole() { limit } else { limit.max(READ_OBJECTS) };
+    // The URI of a hidden object must not be the position of the next page. So the search goes on until an object is found,
+    // however many hidden ones it passes; the time limit of requests bounds it.
+    let (page_permit, registry, mut has_more) = loop {
+        let page_permit = view.readers.spool().page_permit().await;
+        let mut read = view.journal.registry(after.clone(), at_once).await.map_err(|error| sight.problem(error))?;
+        let last = read.last().map(|(uri, _)| uri.clone());
+        read.retain(|(uri, state)| sight.shows(uri, state));
+        read.truncate(limit);
+        match last {
+            Some(last) if read.is_empty() => after = Some(last),
+            last => break (page_permit, read, last.is_some()),
+        }
+    };
     let spool = view.readers.spool().clone();
-    Spool::blocking(permit, move || {
+    Spool::blocking(page_permit, move || {
         let object = |uri, state| match query.former {
-            true => ObjectView::with_all_items(uri, state).map(Some),
-            false => ObjectView::live(uri, state),
+            true => ObjectView::with_all_items(uri, state, &sight).map(Some),
+            false => ObjectView::live(uri, state, &sight),
         };
         let (mut objects, mut next) = (Vec::with_capacity(registry.len()), None);
         for (uri, state) in &registry {
             match object(uri, state) {
                 Ok(shown) => objects.extend(shown),
-                Err(StoreError::Damaged(_)) if next.is_some() => break,
+                Err(StoreError::Damaged(_)) if next.is_some() => {
+                    has_more = true;
+                    break;
+                }
                 Err(error) => return Err(store_problem(error.of_object(uri))),
             }
             next = Some(uri);
         }
+        let next = next.filter(|_| has_more);
         let page = Page { journal: view.journal.identity(), head, seeds, objects, next };
         json_response(&spool, &page)
     })

@@ -29,7 +29,7 @@ use super::{journal_problem, live_readers::LiveReaders, parameters::with_filter,
 use crate::{
     format::{FORMATS, FormatKind, format},
     model::{Seq, deserialize_str},
-    web::{Client, Problem, ProblemCode, Query, StreamingResponse, problems},
+    web::{Client, Problem, ProblemCode, Query, ReadPermit, StreamingResponse, problems},
 };
 
 /// The media type of server-sent events.
@@ -123,11 +123,12 @@ problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable, DamagedChange);
 )]
 pub async fn follow(
     State(readers): State<LiveReaders>,
+    permit: ReadPermit,
     client: Client,
     headers: HeaderMap,
     Query(mut query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
-    let filter = query.filter()?;
+    let filter = query.filter(&permit)?;
     let format = query.format.map(|Format(format)| format).or_else(|| format(DEFAULT_FORMAT));
     let format = format.ok_or_else(|| Problem::internal("the default format of streams is missing"))?;
     let permit = readers.admit("stream", &client)?;

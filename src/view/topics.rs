@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     journal::{RecordedChange, store::StoreError},
-    model::Filter,
+    model::{Filter, ReaderView},
+    web::ReadPermit,
 };
 
 /// Reason why a URL is not a topic.
@@ -30,33 +31,40 @@ pub enum TopicError {
 }
 
 impl FeedView {
-    /// Returns the topic of a URL: the canonical URL, which is the link `self` of the feed, and the filter of its
-    /// changes.
+    /// Returns the topic of a URL for a reader who may see this part of the journal: the canonical URL, which is the link
+    /// `self` of the feed, and the filter of its changes.
     ///
     /// # Errors
     /// When the URL is not a topic.
-    pub fn topic(&self, url: &str) -> Result<(String, Filter), TopicError> {
-        let selection = self.selection(url)?;
+    pub fn topic(&self, url: &str, view: Option<Arc<ReaderView>>) -> Result<(String, Filter), TopicError> {
+        let selection = self.selection(url, &ReadPermit::of_view(view))?;
         let filter = selection.filter_of_newest().ok_or(TopicError::OlderDocument)?.clone();
         Ok((filtered_feed::url(&self.current().site, &selection), filter))
     }
 
-    /// Returns the document of a topic with the entries of these changes only, which must be newest first. The
+    /// Returns the document of a topic with the entries of these changes only, which must be newest first, and as the
+    /// reader sees them. The
     /// document is in memory, so the caller must limit the changes: an entry takes about 1.5 KiB plus the texts of
     /// its change.
     ///
     /// # Errors
     /// When the URL is not a topic, or a stored change is damaged.
-    pub fn entries(&self, url: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, EntriesError> {
-        let selection = self.selection(url)?;
+    pub fn entries(
+        &self,
+        url: &str,
+        view: Option<Arc<ReaderView>>,
+        changes: &[Arc<RecordedChange>],
+    ) -> Result<Vec<u8>, EntriesError> {
+        let permit = ReadPermit::of_view(view);
+        let selection = self.selection(url, &permit)?;
         let feed = self.current();
         let site = &feed.site;
         let page = FilteredPage::of(changes)?;
-        let metadata = filtered_feed::metadata(site, &selection, &page, SUBTITLE);
+        let metadata = filtered_feed::metadata(site, &selection, &page, SUBTITLE, &permit);
         Ok(feed_document::document(site, metadata, changes)?)
     }
 
-    fn selection(&self, url: &str) -> Result<Selection, TopicError> {
+    fn selection(&self, url: &str, permit: &ReadPermit) -> Result<Selection, TopicError> {
         let feed = self.current().site.feed();
         let not_the_feed = || TopicError::NotTheFeed(feed.clone());
         let (requested, own) = (Url::parse(url).ok(), Url::parse(&feed).ok());
@@ -66,7 +74,7 @@ impl FeedView {
         if !is_feed || !requested.username().is_empty() || requested.password().is_some() {
             return Err(not_the_feed());
         }
-        Selection::parse(requested.query().unwrap_or_default())
+        Selection::parse(requested.query().unwrap_or_default(), permit)
             .map_err(|problem| TopicError::Query(problem.detail().to_owned()))
     }
 }

@@ -1,7 +1,7 @@
 //! Infrastructure that all HTTP surfaces share: problem documents, checks that run before a handler, and cacheable
 //! documents.
 //!
-//! This module knows HTTP only and imports nothing else of this crate. The hooks, the views and the administration
+//! This module knows HTTP, and of the model only what a reader may see ([`crate::model::ReaderView`]). The hooks, the views and the administration
 //! are built on it.
 
 mod accept;
@@ -34,7 +34,7 @@ mod tls;
 mod tls_errors;
 
 pub use accept::{accepts_gzip, best_media_type, negotiated_media_type};
-pub use access::{Access, Rule, Scope, Token};
+pub use access::{Access, PublicAccess, ReadPermit, Rule, Scope, Surface, Token};
 pub use client::{Client, MayRead, SignedBody};
 pub use connection_state::StreamingResponse;
 pub use content::{Content, SpooledFile};

@@ -25,6 +25,7 @@ WALKED = {
     "docs/logging.md": Walk(),
     "docs/lookups.md": RUN_IT,
     "docs/problems.md": RUN_IT,
+    "docs/publish-a-feed.md": Walk(),
     "docs/push.md": Walk(after="docs/sfm.md#start-the-gateway", services=("rabbitmq",)),
     "docs/read-changes.md": TRY_IT,
     "docs/send-changes.md": RUN_IT,

@@ -109,17 +109,21 @@ impl DeliveryConfig for WebSubConfig {
     }
 
     fn redacted(&self) -> Map<String, Value> {
-        let SubscriberRecord { callback, topic, lease, secret } = &*self.record;
+        let SubscriberRecord { callback, topic, lease, secret, view } = &*self.record;
         let settings_json = json!({
             "callback": callback.to_string(),
             "topic": topic,
             "lease": lease,
             "signed": secret.is_some(),
         });
-        match settings_json {
+        let mut members = match settings_json {
             Value::Object(members) => members,
             _ => Map::new(),
+        };
+        if let Some(view) = view {
+            members.insert("view".to_owned(), json!(**view));
         }
+        members
     }
 }
 
@@ -173,7 +177,8 @@ impl Callback {
                 return DeliveryOutcome::Gone { reason: "its lease has expired".to_owned() };
             }
             let (documents, progress) = (&self.shared.documents, &self.progress);
-            let next = documents.next(&self.record.topic, changes, progress.position(), progress.bytes());
+            let next =
+                documents.next(&self.record.topic, &self.record.view, changes, progress.position(), progress.bytes());
             let document = match next {
                 Ok(Some(document)) => document,
                 Ok(None) => return DeliveryOutcome::Delivered,

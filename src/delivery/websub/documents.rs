@@ -8,7 +8,12 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use bytes::Bytes;
 
 use super::Topics;
-use crate::{cache::LruCache, format::JOURNAL_FORMAT, journal::RecordedChange, model::Seq};
+use crate::{
+    cache::LruCache,
+    format::JOURNAL_FORMAT,
+    journal::RecordedChange,
+    model::{ReaderView, Seq},
+};
 
 /// Maximum number of bytes in a document with several entries. Subscribers usually accept one megabyte.
 pub(super) const DOCUMENT_BYTES: usize = 500_000;
@@ -37,10 +42,14 @@ pub(super) struct Document {
     pub(super) next: Position,
 }
 
+/// Part of the journal that a subscriber may see; `None` if everything.
+type View = Option<Arc<ReaderView>>;
+
 /// Cache key: the inputs of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CacheKey {
     topic: String,
+    view: View,
     from: Position,
     last: Seq,
     bytes: usize,
@@ -61,13 +70,14 @@ impl Documents {
     }
 
     /// Returns the next document with entries of these changes, beginning at `from`; `None` after the last
-    /// entry. It has at most `bytes` bytes, or a single larger entry. The changes are sorted, oldest first.
+    /// entry. The changes are as a subscriber with this view sees them. It has at most `bytes` bytes, or a single larger entry. The changes are sorted, oldest first.
     ///
     /// # Errors
     /// Fails if the topic or a change cannot be read.
     pub(super) fn next(
         &self,
         topic: &str,
+        view: &View,
         changes: &[Arc<RecordedChange>],
         from: Position,
         bytes: usize,
@@ -83,20 +93,20 @@ impl Documents {
         }
         let (Some((front, items)), Some((last, _))) = (left.first(), left.last()) else { return Ok(None) };
         let from = Position { seq: front.seq(), item: items.start };
-        let key = CacheKey { topic: topic.to_owned(), from, last: last.seq(), bytes };
+        let key = CacheKey { topic: topic.to_owned(), view: view.clone(), from, last: last.seq(), bytes };
         if let Some(document) = self.cache.get(&key) {
             return Ok(Some(document));
         }
-        let document = self.fit(topic, &left, bytes)?;
+        let document = self.fit(topic, view, &left, bytes)?;
         self.cache.insert(key, document.clone(), document.body.len());
         Ok(Some(document))
     }
 
     /// Searches for the number of entries that nearly fills a document.
-    fn fit(&self, topic: &str, left: &[ItemRange], bytes: usize) -> Result<Document, String> {
+    fn fit(&self, topic: &str, view: &View, left: &[ItemRange], bytes: usize) -> Result<Document, String> {
         let all: usize = left.iter().map(|(_, items)| items.len()).sum();
         let mut count = 1;
-        let mut best = self.render(topic, left, count)?;
+        let mut best = self.render(topic, view, left, count)?;
         let mut too_many = all + 1;
         while best.body.len() < bytes {
             // Nine tenths of the number that would fit if all entries had this size.
@@ -105,7 +115,7 @@ impl Documents {
             if more <= count || (too_many <= all && best.body.len() > bytes / 2) {
                 break;
             }
-            let larger = self.render(topic, left, more)?;
+            let larger = self.render(topic, view, left, more)?;
             if larger.body.len() > bytes {
                 too_many = count + (more - count).div_ceil(2);
             } else {
@@ -115,7 +125,7 @@ impl Documents {
         Ok(best)
     }
 
-    fn render(&self, topic: &str, left: &[ItemRange], count: usize) -> Result<Document, String> {
+    fn render(&self, topic: &str, view: &View, left: &[ItemRange], count: usize) -> Result<Document, String> {
         let mut changes = VecDeque::new();
         let mut missing = count;
         let mut next = Position::default();
@@ -129,7 +139,7 @@ impl Documents {
                 break;
             }
         }
-        let body = Bytes::from(self.topics.entries(topic, changes.make_contiguous())?);
+        let body = Bytes::from(self.topics.entries(topic, view.clone(), changes.make_contiguous())?);
         Ok(Document { body, entries: count - missing, next })
     }
 }
@@ -148,18 +158,18 @@ fn part(change: &Arc<RecordedChange>, items: Range<usize>) -> Result<Arc<Recorde
 mod tests {
     use serde_json::json;
 
-    use super::{Arc, Documents, Position, RecordedChange, Seq, Topics};
+    use super::{Arc, Documents, Position, ReaderView, RecordedChange, Seq, Topics, View};
     use crate::delivery::websub::Topic;
 
     /// Writes a line for each entry: the number of its change, its item and its description.
     struct Lines;
 
     impl Topics for Lines {
-        fn find(&self, _: &str) -> Result<Topic, String> {
+        fn find(&self, _: &str, _: View) -> Result<Topic, String> {
             Err("none is asked for".to_owned())
         }
 
-        fn entries(&self, _: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String> {
+        fn entries(&self, _: &str, _: View, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String> {
             let mut lines = String::new();
             for recorded in changes {
                 let change = recorded.change().unwrap();
@@ -189,7 +199,7 @@ mod tests {
         let documents = Documents::new(Arc::new(Lines));
         let mut all = Vec::new();
         let mut from = Position::default();
-        while let Some(document) = documents.next("t", changes, from, bytes).unwrap() {
+        while let Some(document) = documents.next("t", &None, changes, from, bytes).unwrap() {
             assert!(document.next > from);
             let text = String::from_utf8(document.body.to_vec()).unwrap();
             assert!(text.len() <= bytes || document.entries == 1, "{}", text.len());
@@ -233,9 +243,12 @@ mod tests {
         let documents = Documents::new(Arc::new(Lines));
         let changes = [change(3, 10, "a")];
         let [first, second] = [Position::default(), Position { seq: Seq(3), item: 0 }]
-            .map(|from| documents.next("t", &changes, from, 1000).unwrap().unwrap());
+            .map(|from| documents.next("t", &None, &changes, from, 1000).unwrap().unwrap());
         assert_eq!(first.body.as_ptr(), second.body.as_ptr());
-        let other = documents.next("u", &changes, Position::default(), 1000).unwrap().unwrap();
+        let other = documents.next("u", &None, &changes, Position::default(), 1000).unwrap().unwrap();
+        assert_ne!(first.body.as_ptr(), other.body.as_ptr());
+        let view = Some(Arc::new(ReaderView { public: true, ..ReaderView::default() }));
+        let other = documents.next("t", &view, &changes, Position::default(), 1000).unwrap().unwrap();
         assert_ne!(first.body.as_ptr(), other.body.as_ptr());
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{Hub, HubRequest, InvalidRequest, SubmitError};
-use crate::web::{Body, Problem, ProblemCode, problems};
+use crate::web::{Body, Problem, ProblemCode, ReadPermit, problems};
 
 /// Required media type of requests.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -48,7 +48,8 @@ struct Form {
 
 problems!(HubProblems: NotFound, BadRequest, InvalidHubRequest, BodyTooLarge, UnsupportedEncoding, Unavailable);
 
-/// Requests a subscription at the WebSub hub, or its end. The response does not wait until the callback has
+/// Requests a subscription at the WebSub hub, or its end. A subscription gets what its subscriber may see now, even if the
+/// token is removed later. The response does not wait until the callback has
 /// confirmed the request.
 ///
 /// # Errors
@@ -64,6 +65,7 @@ problems!(HubProblems: NotFound, BadRequest, InvalidHubRequest, BodyTooLarge, Un
 )]
 pub async fn receive(
     State(hub): State<Option<Hub>>,
+    permit: ReadPermit,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Result<Response, Problem> {
@@ -75,7 +77,7 @@ pub async fn receive(
         return Err(Problem::new(ProblemCode::InvalidHubRequest, detail));
     }
     let request = HubRequest::read(&body, hub.guard()).map_err(|error| invalid(&error))?;
-    match hub.submit(request) {
+    match hub.submit(request, permit.view().cloned()) {
         Ok(()) => Ok(StatusCode::ACCEPTED.into_response()),
         Err(SubmitError::Invalid(error)) => Err(invalid(&error)),
         Err(busy @ SubmitError::Busy) => {

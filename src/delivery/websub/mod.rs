@@ -46,7 +46,7 @@ use crate::{
         RecordedChange,
         subscriptions::{MadeBy, SubscriptionRecord},
     },
-    model::{Filter, Seq, SubscriptionName},
+    model::{Filter, ReaderView, Seq, SubscriptionName},
 };
 
 /// Upper limit of the configured number of subscriptions.
@@ -84,17 +84,22 @@ named_values! {
 
 /// The topics of a hub.
 pub trait Topics: Send + Sync {
-    /// Returns the topic of a URL, in any of its spellings.
+    /// Returns the topic of a URL, in any of its spellings, for a subscriber who may see this part of the journal.
     ///
     /// # Errors
     /// Returns the reason if the URL is not a topic.
-    fn find(&self, url: &str) -> Result<Topic, String>;
+    fn find(&self, url: &str, view: Option<Arc<ReaderView>>) -> Result<Topic, String>;
 
-    /// Renders the feed of a topic with the entries of these changes, in the given order.
+    /// Renders the feed of a topic with the entries of these changes, in the given order, for a subscriber with this view.
     ///
     /// # Errors
     /// Fails if the URL is not a topic or a change cannot be read.
-    fn entries(&self, topic: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String>;
+    fn entries(
+        &self,
+        topic: &str,
+        view: Option<Arc<ReaderView>>,
+        changes: &[Arc<RecordedChange>],
+    ) -> Result<Vec<u8>, String>;
 }
 
 /// A topic.
@@ -179,13 +184,13 @@ impl Hub {
         &self.0.guard
     }
 
-    /// Queues a request for verification.
+    /// Queues the request of a subscriber, who may see this part of the journal, for verification.
     ///
     /// # Errors
     /// Fails if the topic does not exist or the queue is full.
-    pub fn submit(&self, request: HubRequest) -> Result<(), SubmitError> {
+    pub fn submit(&self, request: HubRequest, view: Option<Arc<ReaderView>>) -> Result<(), SubmitError> {
         let inner = &self.0;
-        let topic = inner.topics.find(&request.topic).map_err(InvalidRequest::Topic)?;
+        let topic = inner.topics.find(&request.topic, view).map_err(InvalidRequest::Topic)?;
         let name = SubscriberRecord::name_of(&request.callback, &topic.url);
         let name = name.ok_or_else(|| InvalidRequest::Topic("it has no name".to_owned()))?;
         let head = inner.subscriptions.journal().head();
@@ -203,7 +208,7 @@ impl HubRecords for Inner {
     fn attach(&self, stored: &SubscriptionRecord) -> Result<Arc<Definition>, String> {
         let record = SubscriberRecord::from_json(stored.definition.expose(), &self.guard);
         let record = Arc::new(record.map_err(|error| error.to_string())?);
-        let filter = self.topics.find(&record.topic)?.filter;
+        let filter = self.topics.find(&record.topic, record.view.clone())?.filter;
         self.subscribers().insert(stored.name.clone(), Arc::clone(&record));
         Ok(Arc::new(self.definition(filter, record)))
     }

@@ -164,7 +164,13 @@ impl Inner {
     ) -> Result<(), OperationError> {
         let QueuedRequest { request: HubRequest { callback, secret, .. }, topic, since } = queued;
         let (callback, secret) = (callback.clone(), secret.clone());
-        let record = Arc::new(SubscriberRecord { callback, topic: topic.url.clone(), lease, secret });
+        let record = Arc::new(SubscriberRecord {
+            callback,
+            topic: topic.url.clone(),
+            lease,
+            secret,
+            view: topic.filter.view.clone(),
+        });
         let definition = Arc::new(self.definition(topic.filter.clone(), Arc::clone(&record)));
         self.subscriptions.put_hub_subscription(name, record.to_json(), definition, *since).await?;
         self.subscribers().insert(name.clone(), record);

@@ -3,12 +3,14 @@
 //! The secret must be stored because every message is signed with it. It is contained in backups of the journal
 //! and never shown.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
     http_client::{InvalidOutboundUrl, OutboundPolicy, OutboundUrl},
-    model::{SubscriptionName, Timestamp},
+    model::{ReaderView, SubscriptionName, Timestamp},
     web::Secret,
 };
 
@@ -30,6 +32,8 @@ pub(super) struct SubscriberRecord {
     /// End of the lease.
     pub(super) lease: Timestamp,
     pub(super) secret: Option<Secret>,
+    /// Part of the journal that the subscriber could see when it subscribed; `None` if everything.
+    pub(super) view: Option<Arc<ReaderView>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -39,6 +43,8 @@ struct StoredRecord {
     lease: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    view: Option<ReaderView>,
 }
 
 /// Reason why a stored record cannot be used.
@@ -61,16 +67,18 @@ impl SubscriberRecord {
     pub(super) fn to_json(&self) -> String {
         let secret = self.secret.as_ref().map(|secret| String::from_utf8_lossy(secret.expose()).into_owned());
         let callback = self.callback.expose().to_string();
-        let json = StoredRecord { callback, topic: self.topic.clone(), lease: self.lease, secret };
+        let view = self.view.as_deref().cloned();
+        let json = StoredRecord { callback, topic: self.topic.clone(), lease: self.lease, secret, view };
         serde_json::to_string(&json).expect("texts have a JSON shape")
     }
 
     /// Parses a stored record. The callback is checked again, because the configuration may have changed.
     pub(super) fn from_json(json: &str, guard: &OutboundPolicy) -> Result<Self, InvalidRecord> {
         // The error must not contain the record, because it includes a secret.
-        let StoredRecord { callback, topic, lease, secret } =
+        let StoredRecord { callback, topic, lease, secret, view } =
             serde_json::from_str(json).map_err(|_| InvalidRecord::Unreadable)?;
-        Ok(Self { callback: OutboundUrl::parse(&callback, guard)?, topic, lease, secret: secret.map(Secret::new) })
+        let callback = OutboundUrl::parse(&callback, guard)?;
+        Ok(Self { callback, topic, lease, secret: secret.map(Secret::new), view: view.map(Arc::new) })
     }
 
     pub(super) fn is_expired(&self, now: Timestamp) -> bool {
@@ -81,7 +89,8 @@ impl SubscriberRecord {
 #[cfg(test)]
 mod tests {
     use super::{
-        OutboundPolicy, OutboundUrl, Secret, SubscriberRecord, SubscriptionName, Timestamp, is_hub_subscription,
+        Arc, OutboundPolicy, OutboundUrl, ReaderView, Secret, SubscriberRecord, SubscriptionName, Timestamp,
+        is_hub_subscription,
     };
 
     #[test]
@@ -92,12 +101,14 @@ mod tests {
             topic: "http://g/feed".to_owned(),
             lease: Timestamp::from_millis(1_000_000).unwrap(),
             secret: Some(Secret::new("pssst")),
+            view: Some(Arc::new(ReaderView { public: true, ..ReaderView::default() })),
         };
         let name = SubscriberRecord::name_of(&record.callback, &record.topic).unwrap();
         assert!(is_hub_subscription(&name) && !is_hub_subscription(&SubscriptionName::parse("websub-index").unwrap()));
         let back = SubscriberRecord::from_json(&record.to_json(), &guard).unwrap();
         assert_eq!(back.callback.expose(), record.callback.expose());
         assert_eq!((&back.topic, back.lease, &back.secret), (&record.topic, record.lease, &record.secret));
+        assert_eq!(back.view, record.view);
         let debug = format!("{record:?}");
         assert!(!debug.contains("pssst") && !debug.contains("abc"), "{debug}");
         let wrong =

@@ -5,20 +5,20 @@ use std::io::{self, Write};
 use crate::{
     model::{Change, Seq},
     view::{html, summary},
-    web::{DocumentWriter, Problem, Representation, Spool},
+    web::{DocumentWriter, Problem, ReadPermit, Representation, Spool, Surface},
 };
 
-/// Returns the page of a change. `head` is the number of the newest change.
-pub(super) fn page(spool: &Spool, change: &Change, head: Seq) -> Result<Representation, Problem> {
+/// Returns the page of a change for a reader with this permit. `head` is the number of the newest change.
+pub(super) fn page(spool: &Spool, change: &Change, head: Seq, permit: &ReadPermit) -> Result<Representation, Problem> {
     let modification = &change.modification;
     let title = match &modification.items[..] {
         [item] => summary::title(modification, item),
         items => format!("{} items of {}", items.len(), summary::object_name(&modification.object)),
     };
-    html::page(spool, &title, |out| write(out, change, head))
+    html::page(spool, &title, |out| write(out, change, head, permit))
 }
 
-fn write(out: &mut DocumentWriter, change: &Change, head: Seq) -> io::Result<()> {
+fn write(out: &mut DocumentWriter, change: &Change, head: Seq, permit: &ReadPermit) -> io::Result<()> {
     let modification = &change.modification;
     writeln!(out, "<dl>")?;
     html::fact(out, "Change", &change.seq.to_string())?;
@@ -30,7 +30,9 @@ fn write(out: &mut DocumentWriter, change: &Change, head: Seq) -> io::Result<()>
         html::fact(out, "Received", &html::time(change.received))?;
     }
     html::fact(out, "Source", &html::escaped(modification.origin.source.as_str()))?;
-    html::fact(out, "User", &html::escaped(modification.user.name()))?;
+    if permit.view().is_none_or(|view| !view.public) {
+        html::fact(out, "User", &html::escaped(modification.user.name()))?;
+    }
     if !modification.description.is_empty() {
         html::fact(out, "Event", &html::escaped(modification.description.as_str()))?;
     }
@@ -49,11 +51,16 @@ fn write(out: &mut DocumentWriter, change: &Change, head: Seq) -> io::Result<()>
     writeln!(out, "</dl>\n<nav>")?;
     // Relative to /changes/{id}.
     let object = format!("../{}", html::object_url(&modification.object));
-    writeln!(out, "{}", html::link(&object, "The life of the object"))?;
-    if change.seq > Seq::ZERO.next() {
+    // A source is not a fact of the registry, so readers of some sources cannot read objects.
+    if permit.allows(Surface::Objects) && permit.view().is_none_or(|view| view.sources.is_empty()) {
+        writeln!(out, "{}", html::link(&object, "The life of the object"))?;
+    }
+    // Of a part of the journal, the neighbours may be hidden.
+    let has_neighbours = permit.view().is_none();
+    if has_neighbours && change.seq > Seq::ZERO.next() {
         writeln!(out, "{}", html::link(&(change.seq.0 - 1).to_string(), "Previous change"))?;
     }
-    if change.seq < head {
+    if has_neighbours && change.seq < head {
         writeln!(out, "{}", html::link(&change.seq.next().to_string(), "Next change"))?;
     }
     writeln!(out, "</nav>")?;

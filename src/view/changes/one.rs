@@ -15,9 +15,10 @@ use super::{
 use crate::{
     format::FORMATS,
     journal::RecordedChange,
-    model::{Change, ChangeId, Seq},
+    model::{Change, ChangeId, Filter, Seq},
     web::{
-        CachePolicy, DocumentWriter, Path, Problem, ProblemCode, Spool, negotiated_media_type, problems, spool_problem,
+        CachePolicy, DocumentWriter, Path, Problem, ProblemCode, ReadPermit, Spool, negotiated_media_type, problems,
+        spool_problem,
     },
 };
 
@@ -35,6 +36,18 @@ impl ChangeName {
         let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
         let number = || name.parse().ok().filter(|_| is_number).map(|number| Self::Number(Seq(number)));
         number().or_else(|| ChangeId::parse(name).ok().map(Self::Id))
+    }
+
+    /// Returns the change with this name as the reader sees it.
+    fn shown(self, recorded: &Arc<RecordedChange>, filter: &Filter) -> Result<Arc<RecordedChange>, Problem> {
+        let shown = recorded.filtered(filter).map_err(store_problem)?;
+        shown.ok_or_else(|| match self {
+            Self::Id(id) => unknown_id(&id.to_string()),
+            Self::Number(seq) => {
+                let detail = format!("You may see no change with the number {seq}.");
+                Problem::new(ProblemCode::NotFound, detail)
+            }
+        })
     }
 
     /// Returns the cache policy of the change under this name. The identifier names one change for ever, but after a
@@ -110,6 +123,7 @@ fn unknown_id(name: &str) -> Problem {
 )]
 pub async fn change(
     State(view): State<Changes>,
+    permit: ReadPermit,
     Path(name): Path<String>,
     method: Method,
     headers: HeaderMap,
@@ -118,24 +132,30 @@ pub async fn change(
     let offered: Vec<_> = formats().map(|format| format.media_type).chain([html::HTML]).collect();
     let chosen = negotiated_media_type(&headers, &offered)?;
     let name = ChangeName::parse(&name).ok_or_else(|| unknown_id(&name))?;
-    let permit = view.readers.spool().page_permit().await;
+    let page_permit = view.readers.spool().page_permit().await;
     let recorded = view.named(name).await?;
+    // A change that the reader may not see is as unknown as one that does not exist.
+    let filter = Filter { view: permit.view().cloned(), ..Filter::default() };
     let format = formats().find(|format| format.media_type == chosen);
     let spool = view.readers.spool().clone();
     if chosen == html::HTML {
         let head = view.journal.head();
-        let write = move || change_html::page(&spool, recorded.change().map_err(store_problem)?, head);
-        let page = Spool::blocking(permit, write).await?;
+        let write = move || {
+            let shown = name.shown(&recorded, &filter)?;
+            change_html::page(&spool, shown.change().map_err(store_problem)?, head, &permit)
+        };
+        let page = Spool::blocking(page_permit, write).await?;
         return Ok(html::respond(&page, &method, &headers));
     }
     let write = move || {
-        let change = recorded.change().map_err(store_problem)?;
+        let shown = name.shown(&recorded, &filter)?;
+        let change = shown.change().map_err(store_problem)?;
         let body = format.map(|format| (format.write)(change)).unwrap_or_default();
         let mut document = DocumentWriter::new(&spool);
         document.write_all(&body).map_err(spool_problem)?;
         let document = document.finish(chosen, name.cache_policy()).map_err(spool_problem)?;
         Ok(document.last_modified(change.received.datetime()).varying_by_accept())
     };
-    let document = Spool::blocking(permit, write).await?;
+    let document = Spool::blocking(page_permit, write).await?;
     Ok(document.respond(&method, &headers))
 }

@@ -11,7 +11,7 @@ use axum::{
     response::Response,
 };
 
-use crate::web::{CachePolicy, Representation, problems};
+use crate::web::{CachePolicy, ReadPermit, Representation, problems};
 
 static STYLE: LazyLock<Representation> = LazyLock::new(|| {
     Representation::new("text/css; charset=utf-8", include_str!("style.css"), CachePolicy::Revalidate)
@@ -36,7 +36,7 @@ problems!(Problems:);
         Problems,
     ),
 )]
-pub async fn style(method: Method, headers: HeaderMap) -> Response {
+pub async fn style(_: ReadPermit, method: Method, headers: HeaderMap) -> Response {
     STYLE.respond(&method, &headers)
 }
 

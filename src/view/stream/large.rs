@@ -10,15 +10,15 @@ use super::event;
 use crate::{
     format::FormatKind,
     journal::{JournalError, RecordedChange, store::StoreError},
-    model::{Filter, Seq},
+    model::{Filter, Rendition, Seq},
     web::{Content, Problem, RenderPermit, Spool},
 };
 
 /// Number of events that are cached for other streams.
 const CACHED_EVENTS: usize = 4;
 
-/// Number of the change, format, and `true` if the event shows the change as the public sees it.
-type EventKey = (Seq, &'static str, bool);
+/// Number of the change, its format, and how the event shows it.
+type EventKey = (Seq, &'static str, Rendition);
 
 /// Cache of the newest events of large changes.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl LargeEvents {
         format: &'static FormatKind,
         filter: Option<Filter>,
     ) -> Result<Option<Content>, JournalError> {
-        let key = (change.seq(), format.name, filter.as_ref().is_some_and(|filter| filter.visibility));
+        let key = (change.seq(), format.name, filter.as_ref().map_or(Rendition::Recorded, Filter::rendition));
         let cache = Self(Arc::clone(&self.0));
         if filter.is_none()
             && let Some(event) = cache.get(key)

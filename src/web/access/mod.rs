@@ -4,6 +4,7 @@
 //! If neither a token nor a signature is configured, access is open. The configuration decides whether that is
 //! allowed.
 
+mod permit;
 mod signature;
 mod token;
 
@@ -11,14 +12,17 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use axum::{
     extract::{ConnectInfo, RawPathParams, Request, State, rejection::RawPathParamsRejection},
-    http::{HeaderMap, HeaderValue, header::CACHE_CONTROL},
+    http::{
+        HeaderMap, HeaderValue,
+        header::{CACHE_CONTROL, VARY},
+    },
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use self::{signature::Signature, token::Credentials};
+use self::{permit::PermitSlot, signature::Signature, token::Credentials};
 use super::{
     MayRead, Problem, ProblemCode, Secret, SignedBody,
     client::TokenName,
@@ -26,6 +30,7 @@ use super::{
     extract::drain_body,
 };
 
+pub use permit::{PublicAccess, ReadPermit, Surface};
 pub use token::{Scope, Token};
 
 /// Maximum length of a path in the log, in characters.
@@ -38,6 +43,9 @@ pub enum Rule {
     Open,
     /// A token with the scope `read`.
     Read,
+    /// A token with the scope `read`, which may be bound to a part of the journal, or no token if one of these surfaces is
+    /// open to everybody. The handler takes the [`ReadPermit`].
+    View(&'static [Surface]),
     /// A token with the scope `admin`.
     Admin,
     /// A token that may publish to the source named by the path parameter `{source}`, or a signature by the key of
@@ -50,6 +58,7 @@ pub enum Rule {
 pub struct Access {
     tokens: Vec<Token>,
     signatures: BTreeMap<String, Secret>,
+    public: Option<PublicAccess>,
 }
 
 /// Reason why a request is denied.
@@ -60,6 +69,7 @@ enum Denial {
     UnknownToken,
     ExpiredToken { token: String },
     WrongScope { token: String, needed: Scope },
+    OutsideView { token: String },
     WrongSignature,
     EmptySignedBody,
 }
@@ -68,7 +78,19 @@ impl Access {
     /// Admits requests with one of these tokens, and posts to a hook that are signed by the key of its source.
     #[must_use]
     pub fn new(tokens: Vec<Token>, signatures: BTreeMap<String, Secret>) -> Self {
-        Self { tokens, signatures }
+        Self { tokens, signatures, public: None }
+    }
+
+    /// Admits readers without a token to some surfaces.
+    #[must_use]
+    pub fn with_public(self, public: PublicAccess) -> Self {
+        Self { public: Some(public), ..self }
+    }
+
+    /// Returns the access of readers without a token.
+    #[must_use]
+    pub fn public(&self) -> Option<&PublicAccess> {
+        self.public.as_ref()
     }
 
     /// Returns `true` if no token and no signature is configured, so that access is open to everybody.
@@ -127,13 +149,21 @@ impl Access {
     /// Decides about a request with these headers. A signature counts only if no token matches.
     fn decide(&self, headers: &HeaderMap, rule: Rule, source: Option<&str>) -> Decision<'_> {
         let needed = match (rule, source) {
-            (Rule::Open | Rule::Read, _) => Scope::Read,
+            (Rule::Open | Rule::Read | Rule::View(_), _) => Scope::Read,
             (Rule::Admin, _) => Scope::Admin,
             (Rule::Publish, Some(source)) => Scope::PublishTo(source.to_owned()),
             (Rule::Publish, None) => Scope::Publish,
         };
         let denial = match self.authenticate(&Credentials::of(headers), needed) {
+            Ok(Token { name, view: Some(_), .. }) if rule == Rule::Read => {
+                return Decision::Denied(Denial::OutsideView { token: name.clone() });
+            }
             Ok(token) => return Decision::Admitted(token),
+            // Credentials that are wrong are refused, because their sender expects more than the public sees.
+            Err(denial @ Denial::NoToken) => match self.public_on(rule) {
+                Some(public) => return Decision::Public(public),
+                None => denial,
+            },
             Err(denial) => denial,
         };
         let Some(signature) = Signature::of(headers).filter(|_| rule == Rule::Publish) else {
@@ -145,11 +175,19 @@ impl Access {
             _ => Decision::Denied(Denial::WrongSignature),
         }
     }
+
+    /// Returns the access of readers without a token, if they may use routes with this rule.
+    fn public_on(&self, rule: Rule) -> Option<&PublicAccess> {
+        let Rule::View(surfaces) = rule else { return None };
+        self.public.as_ref().filter(|public| surfaces.iter().any(|surface| public.surfaces.contains(surface)))
+    }
 }
 
 enum Decision<'a> {
     /// Admitted by this token.
     Admitted(&'a Token),
+    /// Admitted without a token, to what the public sees.
+    Public(&'a PublicAccess),
     /// Admitted if the body has this signature by this key.
     IfSigned(&'a Secret, Signature),
     Denied(Denial),
@@ -171,9 +209,10 @@ pub(super) async fn guard(
 ) -> Response {
     let source = parameters.as_ref().ok().and_then(|all| all.iter().find(|(name, _)| *name == "source"));
     let decision = access.decide(request.headers(), rule, source.map(|(_, source)| source));
-    let request = match decision {
+    let mut slot = None;
+    let mut request = match decision {
         decision if rule == Rule::Open => {
-            let may_read = access.is_open() || matches!(decision, Decision::Admitted(_));
+            let may_read = access.is_open() || matches!(decision, Decision::Admitted(token) if token.view.is_none());
             request.extensions_mut().insert(MayRead(may_read));
             request
         }
@@ -182,6 +221,11 @@ pub(super) async fn guard(
             if rule != Rule::Publish {
                 request.extensions_mut().insert(TokenName(token.name.as_str().into()));
             }
+            slot = token.view.clone().map(|view| PermitSlot::new(ReadPermit::of_view(Some(view))));
+            request
+        }
+        Decision::Public(public) => {
+            slot = Some(PermitSlot::new(ReadPermit::of_public(public)));
             request
         }
         Decision::IfSigned(key, signature) => match read_body(request).await {
@@ -197,7 +241,15 @@ pub(super) async fn guard(
         },
         Decision::Denied(denial) => return deny(&denial, request).await,
     };
-    make_private(next.run(request).await)
+    let varies = access.public_on(rule).is_some();
+    let Some(slot) = slot else { return make_private(next.run(request).await, None, varies) };
+    request.extensions_mut().insert(slot.clone());
+    let response = next.run(request).await;
+    let status = response.status();
+    if !status.is_client_error() && !status.is_server_error() && !slot.is_taken() {
+        return Problem::internal("a route for readers of a part of the journal takes no permit").into_response();
+    }
+    make_private(response, Some(slot.permit()), varies)
 }
 
 /// Reads the body of a request without decoding it, within [`super::BodyLimit`]: the signature covers the encoded
@@ -219,11 +271,20 @@ pub(super) fn with_probation(request: &Request, change: fn(&Probation)) {
 }
 
 /// Changes `public` to `private` in `Cache-Control`. Otherwise a shared cache could give the response to clients
-/// without access, because `public` allows that in spite of `Authorization` (RFC 9111 section 3.5).
-fn make_private(mut response: Response) -> Response {
+/// without access, because `public` allows that in spite of `Authorization` (RFC 9111 section 3.5). With a permit, the
+/// response is valid only as long as the reader has it, so caches revalidate each time. `varies` says that the response
+/// depends on `Authorization`, because readers without a token get another one.
+fn make_private(mut response: Response, permit: Option<&ReadPermit>, varies: bool) -> Response {
+    if varies {
+        response.headers_mut().append(VARY, HeaderValue::from_static("Authorization"));
+    }
     if let Some(field) = response.headers_mut().get_mut(CACHE_CONTROL)
         && let Some(rest) = field.to_str().ok().and_then(|field| field.strip_prefix("public"))
-        && let Ok(private) = HeaderValue::try_from(format!("private{rest}"))
+        && let Ok(private) = match permit {
+            Some(permit) if permit.is_public() => Ok(HeaderValue::from_static("no-cache")),
+            Some(_) => Ok(HeaderValue::from_static("private, no-cache")),
+            None => HeaderValue::try_from(format!("private{rest}")),
+        }
     {
         *field = private;
     }
@@ -248,6 +309,7 @@ impl fmt::Display for Denial {
             Self::UnknownToken => f.write_str("an unknown token"),
             Self::ExpiredToken { token } => write!(f, "the token {token} has expired"),
             Self::WrongScope { token, needed } => write!(f, "the token {token} lacks the scope {needed}"),
+            Self::OutsideView { token } => write!(f, "the token {token} has a view, which has no such URL"),
             Self::WrongSignature => f.write_str("a wrong signature"),
             Self::EmptySignedBody => f.write_str("a signature of an empty body"),
         }
@@ -276,6 +338,13 @@ impl Denial {
             Self::EmptySignedBody => {
                 "The body is empty. A signature covers only the body and not the headers: send a token with messages that \
                  have their content in headers."
+            }
+            Self::OutsideView { .. } => {
+                let surfaces = Surface::ALL.map(|surface| format!("/{}", surface.name())).join(", ");
+                let detail = format!(
+                    "The token may see only a part of the journal, and this URL shows more. Use {surfaces} or /hub."
+                );
+                return Problem::new(ProblemCode::Forbidden, detail);
             }
             Self::WrongScope { needed, .. } => {
                 let detail = format!("The scope {needed} is required, which the token does not have.");

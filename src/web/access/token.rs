@@ -1,12 +1,15 @@
 //! Tokens, their scopes and their expiry.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use axum::http::{HeaderMap, header::AUTHORIZATION};
 use base64::{Engine, engine::general_purpose};
 use chrono::{DateTime, Utc};
 
-use crate::web::{Secret, SecretDigest};
+use crate::{
+    model::ReaderView,
+    web::{Secret, SecretDigest},
+};
 
 /// Configured token. Only its digest is stored.
 #[derive(Clone, Debug)]
@@ -19,6 +22,8 @@ pub struct Token {
     pub scopes: Vec<Scope>,
     /// Time of expiry; `None` means never.
     pub expires: Option<DateTime<Utc>>,
+    /// Part of the journal that the owner may see; `None` if everything.
+    pub view: Option<Arc<ReaderView>>,
 }
 
 /// Permission of a token.

@@ -199,6 +199,7 @@ fn defaults_file_documents_every_setting() {
         ("filesets.wayback", "filesets.wayback"),
         ("filesets.items", "filesets.items"),
         ("access.tokens.x", "access.tokens.NAME"),
+        ("access.public", "access.public"),
         // Without a transport, the settings of all transports are listed.
         ("sources.none", "sources.NAME"),
         ("sources.fedora.signature", "sources.NAME.signature"),

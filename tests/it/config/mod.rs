@@ -1,5 +1,6 @@
 //! Configuration: layers, defaults, limits and error messages.
 
+mod access_errors;
 mod earlier_version;
 mod errors;
 mod harvest_errors;

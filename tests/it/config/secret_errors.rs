@@ -30,7 +30,7 @@ fn error_about_a_secret_does_not_contain_it() {
         ),
         (
             token(&format!("token = \"{SECRET}\"")),
-            "unknown setting access.tokens.x.token in my.toml; access.tokens.x has sha256, scopes, expires. The token itself is \
+            "unknown setting access.tokens.x.token in my.toml; access.tokens.x has sha256, scopes, expires, view. The token itself is \
              not stored: put its SHA-256 into sha256; `tidings token` prints both."
                 .to_owned(),
         ),

@@ -21,7 +21,7 @@ const TABLE: [(&str, &[&str]); 36] = [
     ("template", &[]),
     ("settings", &["named", "suggestion"]),
     ("outage", &[]),
-    ("web", &["suggestion", "text"]),
+    ("web", &["model", "suggestion", "text"]),
     ("broker", &["web"]),
     ("amqp", &["broker"]),
     ("stomp", &["broker", "text", "web"]),

@@ -100,6 +100,7 @@ pub(crate) mod subscription_fixture;
 pub(crate) mod tested_store;
 pub(crate) mod unsettled;
 pub(crate) mod varnish;
+pub(crate) mod views_fixture;
 pub(crate) mod webhook_fixture;
 pub(crate) mod websub_fixture;
 pub(crate) mod xesam_fixture;

@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tidings::{
     router,
-    web::{self, Rule},
+    web::{self, Rule, Surface},
 };
 
 use crate::support::gateway::Gateway;
@@ -77,10 +77,16 @@ fn access_page_lists_every_route_and_its_scope() {
     let rows: Vec<_> = rows.into_iter().filter(|line| line.starts_with("| `")).collect();
     let row = |route: &web::Route| {
         let rule = match route.rule {
-            Rule::Open => "nothing",
-            Rule::Read => "`read`",
-            Rule::Admin => "`admin`",
-            Rule::Publish => "`publish`, or a signature",
+            Rule::Open => "nothing".to_owned(),
+            Rule::Read => "`read` without a view".to_owned(),
+            Rule::View([]) => "`read`".to_owned(),
+            Rule::View(surfaces) if *surfaces == Surface::ALL => "`read`, or any public surface".to_owned(),
+            Rule::View(surfaces) => {
+                let names: Vec<_> = surfaces.iter().map(|surface| format!("`{}`", surface.name())).collect();
+                format!("`read`, or the public surface {}", names.join(" or "))
+            }
+            Rule::Admin => "`admin`".to_owned(),
+            Rule::Publish => "`publish`, or a signature".to_owned(),
         };
         format!("| `{} {}` | {rule} |", route.method, route.path)
     };
