@@ -41,6 +41,7 @@ use crate::{
     source::http::{self, Hooks},
     view::{
         changes::{self, Changes},
+        digests::{self, RegistryDigests},
         feed::{self, FeedView},
         files::{self, Files},
         live,
@@ -82,6 +83,8 @@ pub struct Surfaces {
     pub reload: Option<ReloadConfig>,
     /// The status.
     pub status: Status,
+    /// The digests of the registry.
+    pub digests: RegistryDigests,
     /// The sources.
     pub sources: Sources,
     /// The harvests.
@@ -132,6 +135,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(View(&[Surface::Live]), routes!(live::page), |_| ())
         .add(View(&[Surface::Snapshot]), routes!(snapshot::page), |all| all.changes.clone())
         .add(View(&[Surface::Objects]), routes!(objects::one), |all| all.changes.clone())
+        .add(View(&[]), routes!(digests::get, digests::post), |all| all.digests.clone())
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(view::show), |all| all.status.clone())

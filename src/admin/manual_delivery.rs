@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 
 use super::subscriptions::{self, json, problem};
 use crate::{
-    delivery::{DeliveryOutcome, SentChange, StartPosition, Subscriptions},
-    model::{Filter, Seq, SubscriptionName},
-    web::{Body, Client, Path, Problem, problems},
+    delivery::{DeliveryOutcome, RepeatedChanges, SentChange, StartPosition, Subscriptions},
+    model::{Filter, Seq, SubscriptionName, Uri},
+    web::{Body, Client, Path, Problem, ProblemCode, problems},
 };
 
 /// A change to send.
@@ -51,7 +51,14 @@ struct ChangesToReplay {
     #[serde(default)]
     #[schema(required = false)]
     filter: Filter,
+    /// Objects of the changes, at most 1000. Default: all.
+    #[serde(default)]
+    #[schema(required = false, max_items = 1000)]
+    objects: Vec<Uri>,
 }
+
+/// Maximum number of objects whose changes are sent again.
+const MAX_OBJECTS: usize = 1000;
 
 /// Number of changes that are sent again.
 #[derive(Serialize, ToSchema)]
@@ -163,7 +170,12 @@ pub async fn replay(
     client: Client,
     Body(body): Body,
 ) -> Result<Response, Problem> {
-    let ChangesToReplay { from, to, filter } = json(&body)?;
-    let changes = all.replay_range(&name, from, to, filter, &client.to_string()).await.map_err(problem)?;
+    let ChangesToReplay { from, to, filter, objects } = json(&body)?;
+    if objects.len() > MAX_OBJECTS {
+        let detail = format!("There are {} objects; give at most {MAX_OBJECTS} in one request.", objects.len());
+        return Err(Problem::new(ProblemCode::InvalidSubscription, detail));
+    }
+    let changes = RepeatedChanges { from, through: to, filter, objects };
+    let changes = all.replay_range(&name, changes, &client.to_string()).await.map_err(problem)?;
     Ok((StatusCode::ACCEPTED, Json(ReplayView { changes })).into_response())
 }

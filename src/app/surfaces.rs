@@ -27,6 +27,7 @@ use crate::{
     source::{http::Hooks, rate::RateLimiter},
     view::{
         changes::Changes,
+        digests::RegistryDigests,
         feed::{FeedLabels, FeedView},
         files::Files,
         live_readers::LiveReaders,
@@ -108,6 +109,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     Surfaces {
         reload,
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
+        digests: RegistryDigests::new(journal.clone(), readers.spool().clone()),
         changes: Changes { journal: journal.clone(), readers: readers.clone(), max_page: config.limits.page },
         feed,
         readers,

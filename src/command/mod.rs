@@ -7,6 +7,7 @@ mod backup;
 mod bulk;
 mod check;
 mod columns;
+mod compare;
 mod completions;
 mod config;
 mod config_file;
@@ -95,6 +96,7 @@ enum Command {
     Ingest(ingest::Ingest),
     Crawl(crawl::Crawl),
     SeedRegistry(seed_registry::SeedRegistry),
+    Compare(compare::Compare),
     Check(check::Check),
     Config(config::Config),
     Health(health::Health),
@@ -172,6 +174,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Ingest(ingest) => ingest.run(),
         Command::Crawl(crawl) => crawl.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
+        Command::Compare(compare) => compare.run(),
         Command::Check(check) => check.run(),
         Command::Config(config) => config.run(),
         Command::Health(health) => health.run(),

@@ -42,7 +42,8 @@ pub use runner::Runner;
 pub use start_position::{InvalidStartPosition, StartPosition};
 pub use status::{StatusSnapshot, SubscriptionState};
 pub use subscriptions::{
-    MAX_SUBSCRIPTIONS, OperationError, RewoundChanges, SentChange, SubscriptionHealth, SubscriptionInfo, Subscriptions,
+    MAX_SUBSCRIPTIONS, OperationError, RepeatedChanges, RewoundChanges, SentChange, SubscriptionHealth,
+    SubscriptionInfo, Subscriptions,
 };
 
 use crate::{

@@ -27,7 +27,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::entry::Entry;
 pub(super) use self::synchronization::HubRecords;
-pub use self::{manual_delivery::SentChange, operations::RewoundChanges};
+pub use self::{
+    manual_delivery::{RepeatedChanges, SentChange},
+    operations::RewoundChanges,
+};
 use super::{
     Attempt, Definition, EngineTimeouts, InvalidDefinition, InvalidStartPosition, Runner, StatusSnapshot,
     cursors::Cursors, memory::MemoryBudget, runner::EngineLaunch, status::SubscriptionState, websub,

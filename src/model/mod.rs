@@ -10,6 +10,7 @@ mod content;
 mod crawled;
 mod deserialize_str;
 mod draft;
+mod facts_digest;
 mod filter;
 mod item;
 mod json;
@@ -38,6 +39,7 @@ pub use content::{
 pub use crawled::{CrawledItem, CrawledObject};
 pub(crate) use deserialize_str::deserialize_str;
 pub use draft::{Draft, DraftChange, DraftItem, DraftItems, DraftTime};
+pub use facts_digest::{DigestSum, InvalidDigestSum, ItemFacts};
 pub use filter::{Filter, InvalidUriPrefix, ItemChangeKind, Rendition, UriPrefix};
 pub use item::{ChangeType, ContentItemModification, ItemChange, ItemChangeError};
 pub use lookup::{DraftLookup, LookupMark, MissingFacts};

@@ -7,6 +7,7 @@ mod archive_cache;
 mod atom;
 mod catch_up;
 pub mod changes;
+pub mod digests;
 pub mod feed;
 mod feed_document;
 pub mod files;

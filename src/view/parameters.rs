@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use url::form_urlencoded;
 
 use crate::{
@@ -105,6 +105,12 @@ impl<'de> Deserialize<'de> for Since {
             })
         })
     }
+}
+
+/// Reads the JSON body of a request.
+pub(super) fn json_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::new(ProblemCode::BadRequest, format!("The body is invalid: {error}.")))
 }
 
 pub(super) fn sorted_unique<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Vec<T>, Problem> {

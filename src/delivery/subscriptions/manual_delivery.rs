@@ -3,7 +3,7 @@
 //!
 //! The journal is read and filtered on blocking threads, because the changes can be large and many.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::timeout;
@@ -19,7 +19,7 @@ use crate::{
         store::StoreError,
         subscriptions::{NewDeadLetter, SubscriptionWrite},
     },
-    model::{Filter, Seq, SubscriptionName, Text},
+    model::{Filter, Seq, SubscriptionName, Text, Uri},
 };
 
 /// Maximum number of changes that are read to find one that a filter selects.
@@ -33,6 +33,19 @@ const PAGE: usize = 200;
 
 /// Bytes of JSON that are read at once.
 const PAGE_BYTES: usize = 4 << 20;
+
+/// Changes to send again.
+#[derive(Clone, Debug)]
+pub struct RepeatedChanges {
+    /// Position of the first change.
+    pub from: StartPosition,
+    /// Number of the last change; `None` if there is no end.
+    pub through: Option<Seq>,
+    /// Conditions on the changes.
+    pub filter: Filter,
+    /// Objects of the changes; all if the list is empty.
+    pub objects: Vec<Uri>,
+}
 
 /// Result of sending one change.
 #[derive(Debug)]
@@ -51,7 +64,7 @@ impl Subscriptions {
     /// Fails if the subscription does not exist, has no working definition, does not deliver the change, or the journal
     /// fails.
     pub async fn send_one(&self, name: &SubscriptionName, seq: Option<Seq>) -> Result<SentChange, OperationError> {
-        let selection = Selection { definition: self.definition(name)?, filter: Filter::default() };
+        let selection = Selection { definition: self.definition(name)?, filter: Filter::default(), objects: None };
         let definition = Arc::clone(&selection.definition);
         let journal = &self.0.journal;
         let change = match seq {
@@ -74,8 +87,8 @@ impl Subscriptions {
         Ok(SentChange { seq, outcome: outcome.because(block) })
     }
 
-    /// Has the changes from one position to the change `through` sent again that the filter of the subscription and `filter`
-    /// select, beside the running delivery. They wait among the dead letters.
+    /// Has changes sent again, beside the running delivery, if the filter of the subscription selects them too. They wait
+    /// among the dead letters.
     ///
     /// # Errors
     /// Fails if the subscription does not exist or has no working definition, a position is invalid, the part is too long,
@@ -83,13 +96,13 @@ impl Subscriptions {
     pub async fn replay_range(
         &self,
         name: &SubscriptionName,
-        from: StartPosition,
-        through: Option<Seq>,
-        filter: Filter,
+        RepeatedChanges { from, through, filter, objects }: RepeatedChanges,
         by: &str,
     ) -> Result<u64, OperationError> {
         let journal = &self.0.journal;
-        let selection = Selection { definition: self.definition(name)?, filter };
+        let objects = Some(objects).filter(|objects| !objects.is_empty());
+        let objects = objects.map(|objects| Arc::new(objects.into_iter().collect()));
+        let selection = Selection { definition: self.definition(name)?, filter, objects };
         let stored = journal.subscription(name.clone()).await?;
         let stored = stored.map_or(0, |stored| stored.dead_letters + stored.repeats);
         let room = selection.definition.dead_letters.saturating_sub(stored);
@@ -128,7 +141,7 @@ impl Subscriptions {
     /// or the journal fails.
     pub async fn skip(&self, name: &SubscriptionName, seq: Seq, by: &str) -> Result<(), OperationError> {
         let _operation = self.0.operation.lock().await;
-        let selection = Selection { definition: self.definition(name)?, filter: Filter::default() };
+        let selection = Selection { definition: self.definition(name)?, filter: Filter::default(), objects: None };
         // Stops first, because the engine moves the cursor.
         self.0.stop_engine(name).await;
         let skipped = self.skip_stopped(name, selection, seq, by).await;
@@ -170,12 +183,19 @@ impl Subscriptions {
 struct Selection {
     definition: Arc<Definition>,
     filter: Filter,
+    /// Objects of the changes; `None` if all.
+    objects: Option<Arc<HashSet<Uri>>>,
 }
 
 impl Selection {
     /// Returns the selected part of a change.
     fn of(&self, change: &Arc<RecordedChange>) -> Result<Option<Arc<RecordedChange>>, StoreError> {
         let Definition { filter, format, .. } = &*self.definition;
+        if let Some(objects) = &self.objects
+            && !objects.contains(&change.change()?.modification.object)
+        {
+            return Ok(None);
+        }
         // First the filter of the subscription, which may select the public part of a change.
         match select(change, filter, format)? {
             Some(delivered) => select(&delivered, &self.filter, format),

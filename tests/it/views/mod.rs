@@ -2,6 +2,7 @@
 
 mod changes_and_objects;
 mod cursors;
+mod digests;
 mod filtered_changes;
 mod long_poll;
 mod memory;

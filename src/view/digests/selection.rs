@@ -1,0 +1,118 @@
+//! The objects that a subscriber of a filter should have, with their digests.
+
+use std::sync::Arc;
+
+use crate::{
+    journal::{RawContentLocation, registry::ObjectState, store::StoreError},
+    model::{DigestSum, Filter, ItemFacts, ReaderView, Uri, UriPrefix, is_public},
+    view::registry_view::RegistryView,
+    web::{Problem, ProblemCode, ReadPermit},
+};
+
+/// Selection of objects, and what the subscriber knows of them.
+#[derive(Clone)]
+pub(super) struct Selection {
+    filter: Arc<SelectionFilter>,
+    sight: RegistryView,
+}
+
+/// Conditions that the registry can answer. Equal ones share their ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SelectionFilter {
+    objects: Vec<UriPrefix>,
+    parents: Vec<Uri>,
+    types: Vec<Uri>,
+    /// Whether the subscriber has only what the public sees.
+    is_public: bool,
+    view: Option<Arc<ReaderView>>,
+}
+
+/// Digests of one object or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Digests {
+    pub(super) objects: u64,
+    pub(super) items: u64,
+    pub(super) existence: DigestSum,
+    pub(super) all: DigestSum,
+}
+
+impl Digests {
+    pub(super) fn add(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.items += other.items;
+        self.existence += other.existence;
+        self.all += other.all;
+    }
+}
+
+impl Selection {
+    /// Creates the selection of a filter, within what the reader may see.
+    ///
+    /// # Errors
+    /// `invalid-query` if the filter has a condition on changes, which the registry does not remember; `forbidden` if the
+    /// reader may see only some sources.
+    pub(super) fn new(filter: Filter, permit: &ReadPermit) -> Result<Self, Problem> {
+        let sight = RegistryView::of(permit)?;
+        let Filter { sources, objects, parents, types, changes, media_types, states, since, visibility, view } = filter;
+        let of_changes = [
+            ("source", sources.is_empty()),
+            ("change", changes.is_empty()),
+            ("media_type", media_types.is_empty()),
+            ("state", states.is_empty()),
+            ("since", since.is_none()),
+        ];
+        if let Some((parameter, _)) = of_changes.into_iter().find(|(_, is_empty)| !is_empty) {
+            let detail = format!(
+                "The condition {parameter:?} selects changes, and the registry has only their result. Compare with the \
+                 conditions object, parent, type and visibility."
+            );
+            return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", parameter));
+        }
+        let is_public = visibility || sight.is_public();
+        Ok(Self { filter: Arc::new(SelectionFilter { objects, parents, types, is_public, view }), sight })
+    }
+
+    /// Returns the conditions, by which ranges are shared.
+    pub(super) fn filter(&self) -> &Arc<SelectionFilter> {
+        &self.filter
+    }
+
+    /// Returns whether a response may name only objects that are selected.
+    pub(super) fn is_restricted(&self) -> bool {
+        !self.sight.is_whole()
+    }
+
+    /// Returns the digests of an object; `None` if it is not selected, or has no item that the subscriber has.
+    ///
+    /// # Errors
+    /// Fails if the object is damaged.
+    pub(super) fn digests(&self, object: &Uri, state: &ObjectState) -> Result<Option<Digests>, StoreError> {
+        let SelectionFilter { objects, parents, types, is_public: public_only, .. } = &*self.filter;
+        let is_selected = self.sight.shows(object, state)
+            && (objects.is_empty() || objects.iter().any(|prefix| prefix.is_prefix_of(object)))
+            && (parents.is_empty() || state.parent().is_some_and(|parent| parents.contains(parent)))
+            && (types.is_empty() || state.types().iter().any(|one| types.contains(one)));
+        if !is_selected {
+            return Ok(None);
+        }
+        let mut digests = Digests { objects: 1, ..Digests::default() };
+        for (item, _) in state.live_items() {
+            let item_state = state.state(item);
+            if *public_only && !is_public(item_state) {
+                continue;
+            }
+            let content = state.content(item).map(RawContentLocation::parse).transpose()?;
+            let content = content.map(|content| self.sight.content(content));
+            let facts = ItemFacts {
+                object: object.as_str(),
+                item: item.as_str(),
+                state: item_state.filter(|_| !public_only),
+                content: content.as_ref(),
+            };
+            digests.items += 1;
+            digests.existence += facts.existence();
+            digests.all += facts.all();
+        }
+        Ok(Some(digests).filter(|digests| digests.items > 0))
+    }
+}
