@@ -127,7 +127,8 @@ pub(crate) struct Truth {
     pub(crate) objects: BTreeSet<String>,
 }
 
-/// Posts a random history.
+/// Posts a random history. The environment variable `SEED` repeats a failed one.
+#[expect(clippy::print_stderr, reason = "prints the seed, with which a failed run can be repeated")]
 pub(crate) async fn live_through(gateway: &ViewedGateway, objects: usize) -> Truth {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     eprintln!("SEED={seed}");
