@@ -173,10 +173,17 @@ fn access(config: &Config) -> String {
         .tokens()
         .map(|name| if expired.contains(&name) { format!("{name} (expired)") } else { name.to_owned() });
     let tokens: Vec<_> = tokens.collect();
-    match tokens.as_slice() {
+    let tokens = match tokens.as_slice() {
         _ if config.access.is_open() => "open to anyone who can reach it".to_owned(),
         [] => "by signature only; no tokens".to_owned(),
         names => format!("by token: {}", names.join(", ")),
+    };
+    match config.access.public() {
+        Some(public) => {
+            let surfaces: Vec<_> = public.surfaces.iter().map(|surface| surface.name()).collect();
+            format!("{tokens}; to everybody: {}", surfaces.join(", "))
+        }
+        None => tokens,
     }
 }
 

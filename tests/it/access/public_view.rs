@@ -49,8 +49,8 @@ fn paths(route: &str, ids: &[String], objects: &BTreeSet<String>) -> Vec<String>
 }
 
 /// Reads a stream until it has sent the newest change, or the number of the newest change as its position.
-async fn read_stream(gateway: &ViewedGateway, path: &str, head: u64) -> (u16, String) {
-    let mut response = gateway.request(path, None).send().await.unwrap();
+async fn read_stream(gateway: &ViewedGateway, path: &str, token: Option<&str>, head: u64) -> (u16, String) {
+    let mut response = gateway.request(path, token).send().await.unwrap();
     let status = response.status().as_u16();
     let mut text = format!("{:?}\n", response.headers());
     let end = format!("id: {head}\n");
@@ -79,7 +79,11 @@ async fn no_route_and_no_format_shows_a_secret() {
         formats.push("*/*");
         for path in paths(route, &ids, &truth.objects) {
             if route == "/stream" {
-                let (status, text) = read_stream(&gateway, &path, head).await;
+                // Events of large changes are shared by streams. The whole one is there first.
+                let (_, whole) = read_stream(&gateway, &path, Some("reader"), head).await;
+                // Some formats cover other changes alone.
+                assert!(whole.contains(SECRET) || !path.contains("format=json"), "{path}");
+                let (status, text) = read_stream(&gateway, &path, None, head).await;
                 assert!(!text.contains(SECRET) && status == 200, "{path}: {status} {text}");
                 shown.insert(route.clone());
                 continue;

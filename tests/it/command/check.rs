@@ -171,6 +171,10 @@ fn check_marks_expired_tokens() {
     let (_, stdout, _) = run("check", folder.path(), &config);
     let access = stdout.lines().find(|line| line.starts_with("access ")).unwrap();
     assert_eq!(access, "access        by token: admin, expired (expired), fedora3, islandora, publisher, reader");
+    let public = fs::read_to_string(&config).unwrap() + "[access.public]\nsurfaces = [\"feed\", \"live\"]\n";
+    fs::write(&config, public).unwrap();
+    let (_, stdout, _) = run("check", folder.path(), &config);
+    assert!(stdout.contains("publisher, reader; to everybody: feed, live\n"), "{stdout}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! | I need | use |
 //! | --- | --- |
 //! | the program with its own folder and port; with tokens | [`gateway`]; [`gateway_with_auth`] |
+//! | hidden and visible changes, for readers of a part | [`views_fixture`] |
 //! | commands of the program, and the lines that a running one prints | [`command_line`], [`printed_lines`] |
 //! | a configuration without a gateway | [`config_loader`] |
 //! | several nodes on one database; faults of nodes and servers | [`nodes_fixture`]; [`cluster_faults`] |

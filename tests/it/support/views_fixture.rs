@@ -127,11 +127,12 @@ pub(crate) struct Truth {
     pub(crate) objects: BTreeSet<String>,
 }
 
-/// Posts a random history.
+/// Posts a random history. The environment variable `SEED` repeats a failed one.
+#[expect(clippy::print_stderr, reason = "prints the seed, with which a failed run can be repeated")]
 pub(crate) async fn live_through(gateway: &ViewedGateway, objects: usize) -> Truth {
-    let seed = fastrand::u64(..);
-    println!("SEED={seed}");
-    let mut rng = Rng::with_seed(std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed));
+    let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    eprintln!("SEED={seed}");
+    let mut rng = Rng::with_seed(seed);
     let mut truth = Truth::default();
     let mut lives: Vec<Vec<Value>> = (0..objects).map(|number| life(&mut rng, number, &mut truth)).collect();
     lives.push(vec![large(&mut truth)]);
