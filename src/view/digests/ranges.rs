@@ -105,14 +105,21 @@ impl Ranges {
         if is_stale && self.pass.is_none() {
             *self = Self::new(self.selection.clone(), journal);
         }
-        while self.pass.is_some() {
-            self.pass_on(journal).await?;
-            if let Some(pass) = self.pass.as_ref().filter(|_| Instant::now() >= until) {
-                return Ok(Progress::Passing(pass.total));
+        loop {
+            while self.pass.is_some() {
+                self.pass_on(journal).await?;
+                if let Some(pass) = self.pass.as_ref().filter(|_| Instant::now() >= until) {
+                    return Ok(Progress::Passing(pass.total));
+                }
+            }
+            match self.follow(journal).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(Progress::Complete),
+                // Retention has removed changes that the ranges do not have.
+                Err(JournalError::Gone { .. }) => *self = Self::new(self.selection.clone(), journal),
+                Err(error) => return Err(error),
             }
         }
-        while self.follow(journal).await? {}
-        Ok(Progress::Complete)
     }
 
     /// Reads the next objects of the pass.
@@ -164,17 +171,7 @@ impl Ranges {
 
     /// Reads the ranges of the next changes again. Returns false if there are none.
     async fn follow(&mut self, journal: &Journal) -> Result<bool, JournalError> {
-        let changes = match journal.intact_after(self.head, PAGE_CHANGES).await {
-            Ok(changes) => changes,
-            Err(JournalError::Gone { .. }) => {
-                *self = Self::new(self.selection.clone(), journal);
-                while self.pass.is_some() {
-                    self.pass_on(journal).await?;
-                }
-                return Ok(true);
-            }
-            Err(error) => return Err(error),
-        };
+        let changes = journal.intact_after(self.head, PAGE_CHANGES).await?;
         let Some(last) = changes.last().map(|change| change.seq()) else { return Ok(false) };
         let mut touched = BTreeSet::new();
         for change in &changes {

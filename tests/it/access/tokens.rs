@@ -54,12 +54,13 @@ fn public_routes_are_listed() {
     assert_eq!(open, ["GET /", "GET /favicon.ico", "GET /healthz", "GET /readyz"]);
     assert_eq!(of(Rule::Publish), ["POST /hooks/{source}"]);
     let changing = |route: &String| !route.starts_with("GET ");
-    // Subscribing counts as reading, because a subscriber controls only its own callback.
+    // Subscribing counts as reading, because a subscriber controls only its own callback. The ranges of a comparison are too
+    // many for a URL.
     let reading = routes();
     let reading = reading.list().filter(|route| matches!(route.rule, Rule::Read | Rule::View(_)));
     let reading = reading.map(|route| format!("{} {}", route.method, route.path));
     let changing: Vec<_> = reading.filter(changing).collect();
-    assert_eq!(changing, ["POST /hub"], "a reader changes nothing");
+    assert_eq!(changing, ["POST /hub", "POST /registry/digests"], "a reader changes nothing");
 }
 
 #[tokio::test]
