@@ -23,7 +23,7 @@ pub(super) struct Value {
 #[derive(Debug)]
 enum Source {
     Pointer(JsonPointer),
-    Template(Template),
+    Template(Box<Template>),
     Constant,
 }
 
@@ -67,7 +67,7 @@ impl Value {
     fn parse<E: Error>(written: String, place: Place) -> Result<Self, E> {
         let source = if written.contains("{{") || written.contains("{%") {
             let template = Template::parse(&written, place);
-            Source::Template(template.map_err(E::custom)?)
+            Source::Template(Box::new(template.map_err(E::custom)?))
         } else if written.starts_with('/') {
             Source::Pointer(JsonPointer::parse(&written).map_err(E::custom)?)
         } else {
