@@ -38,7 +38,10 @@ use crate::{
     harvest::Harvests,
     journal::Journal,
     openapi::{self, Documentation},
-    source::http::{self, Hooks},
+    source::{
+        challenge::{self, ChallengedSources},
+        http::{self, Hooks},
+    },
     view::{
         changes::{self, Changes},
         digests::{self, RegistryDigests},
@@ -65,6 +68,8 @@ pub struct Surfaces {
     pub nodes: Cluster,
     /// The hooks.
     pub hooks: Hooks,
+    /// The hooks whose senders ask whether they are there.
+    pub challenged: ChallengedSources,
     /// State of the journal's pages.
     pub changes: Changes,
     /// The feed.
@@ -125,6 +130,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Open, routes!(home::page), |all| all.readiness.clone())
         .add(Open, routes!(favicon::icon), |_| ())
         .add(Publish, routes!(http::receive), |all| all.hooks.clone())
+        .add(Open, routes!(challenge::respond), |all| all.challenged.clone())
         .add(View(&[Surface::Feed]), routes!(feed::newest), |all| all.feed.clone())
         .add(Read, routes!(feed::archive), |all| all.feed.clone())
         .add(View(&[Surface::Feed]), routes!(feed::style::style), |_| ())

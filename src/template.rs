@@ -4,6 +4,9 @@
 //! text decides how values are escaped, so that no value can leave its place: [`Place`]. A name that is not there is an
 //! error where it is written out, and false or empty where it is asked for.
 
+mod filters;
+mod json_facts;
+
 use std::io;
 
 use minijinja::{
@@ -12,7 +15,8 @@ use minijinja::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use url::Url;
+
+pub use json_facts::{InvalidPointer, JsonPointer};
 
 /// Maximum size of a template in bytes.
 const MAX_SOURCE_BYTES: usize = 64 << 10;
@@ -56,6 +60,12 @@ pub enum TemplateError {
         /// What is wrong.
         reason: String,
     },
+    /// The template writes a fact that is not there.
+    #[error("line {line} of the template: it names something that is not there")]
+    Missing {
+        /// Line of the template, from 1.
+        line: usize,
+    },
     /// The text is too long.
     #[error("the text has more than {0} bytes")]
     TooLarge(usize),
@@ -91,9 +101,12 @@ impl Template {
         environment.set_recursion_limit(DEPTH);
         environment.set_auto_escape_callback(move |_| place.escape());
         environment.set_formatter(write_value);
-        environment.add_filter("path", uri_path);
-        environment.add_filter("authority", uri_authority);
+        environment.add_filter("path", filters::uri_path);
+        environment.add_filter("authority", filters::uri_authority);
+        environment.add_filter("segments", filters::segments);
+        environment.add_filter("form_decoded", filters::form_decoded);
         environment.add_template_owned(NAME, source.to_owned()).map_err(|error| TemplateError::of(&error))?;
+        check_names(&environment)?;
         Ok(Self(environment))
     }
 
@@ -165,13 +178,27 @@ impl TemplateError {
         if error.kind() == ErrorKind::OutOfFuel {
             return Self::TooManySteps;
         }
-        let kind = error.kind();
-        let reason = match error.detail() {
-            Some(detail) => format!("{kind}: {detail}"),
-            None if kind == ErrorKind::UndefinedError => "it names something that is not there".to_owned(),
-            None => kind.to_string(),
-        };
-        Self::Wrong { line: error.line().unwrap_or(1), reason }
+        let (kind, line) = (error.kind(), error.line().unwrap_or(1));
+        match error.detail() {
+            Some(detail) => Self::Wrong { line, reason: format!("{kind}: {detail}") },
+            None if kind == ErrorKind::UndefinedError => Self::Missing { line },
+            None => Self::Wrong { line, reason: kind.to_string() },
+        }
+    }
+}
+
+/// Looks for names of filters, tests and functions that do not exist, as far as a rendering without facts meets them.
+fn check_names(environment: &Environment<'static>) -> Result<(), TemplateError> {
+    let mut without_facts = environment.clone();
+    // A fact that is not there must not end the rendering.
+    without_facts.set_formatter(|_, _, _| Ok(()));
+    let template = without_facts.get_template(NAME).map_err(|error| TemplateError::of(&error))?;
+    let is_name = |error: &Error| {
+        matches!(error.kind(), ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction)
+    };
+    match template.render_captured_to((), &mut io::sink()) {
+        Err(error) if is_name(&error) => Err(TemplateError::of(&error)),
+        _ => Ok(()),
     }
 }
 
@@ -184,25 +211,6 @@ fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(),
         _ if value.is_safe() => Ok(out.write_str(value.as_str().unwrap_or_default())?),
         _ => Ok(out.write_str(&utf8_percent_encode(&value.to_string(), PATH).to_string())?),
     }
-}
-
-/// Filter `path`: the path and the query of a URI, encoded as in the URI. They begin with a slash.
-fn uri_path(uri: &str) -> Result<Value, Error> {
-    let url = parse_uri(uri)?;
-    let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
-    Ok(Value::from_safe_string(format!("/{}{query}", url.path().trim_start_matches('/'))))
-}
-
-/// Filter `authority`: the host of a URI, with the port if it is not that of the scheme.
-fn uri_authority(uri: &str) -> Result<Value, Error> {
-    let url = parse_uri(uri)?;
-    let host = url.host_str().unwrap_or_default();
-    let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-    Ok(Value::from_safe_string(authority))
-}
-
-fn parse_uri(uri: &str) -> Result<Url, Error> {
-    Url::parse(uri).map_err(|_| Error::new(ErrorKind::InvalidOperation, "it is not a URI"))
 }
 
 /// A text that stops to grow at a bound.
@@ -256,6 +264,11 @@ mod tests {
             (Place::Text, "{{ uri|authority }}", "h.example:8080"),
             (Place::Text, "{% if missing.x == 1 or missing.y.z %}{{ missing.x }}{% else %}none{% endif %}", "none"),
             (Place::Text, "{% for x in missing.x %}{{ x }}{% else %}none{% endfor %}", "none"),
+            (
+                Place::Path,
+                "s3://b/{{ 'a/b+c%2Bd&e=%C3%A9/'|form_decoded|segments }}",
+                "s3://b/a/b%20c%2Bd%26e%3D%C3%A9/",
+            ),
         ] {
             assert_eq!(render(source, place).as_deref(), Ok(expected), "{source}");
         }

@@ -33,7 +33,7 @@ use crate::{
         live_readers::LiveReaders,
         service::{Hook, Service},
     },
-    web::Tls,
+    web::{SignatureHeader, Tls},
 };
 
 /// Parts of the gateway that routes show.
@@ -105,11 +105,16 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
         source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
     };
+    let is_asked =
+        |source: &SourceConfig| source.signature.as_ref().is_some_and(|key| key.header == SignatureHeader::ExLibris);
+    let challenged = config.sources.iter().filter(|(_, source)| is_asked(source)).map(|(name, _)| name.to_string());
+    let challenged = Arc::new(challenged.collect());
     let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {
         reload,
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
         digests: RegistryDigests::new(journal.clone(), readers.spool().clone()),
+        challenged,
         changes: Changes { journal: journal.clone(), readers: readers.clone(), max_page: config.limits.page },
         feed,
         readers,

@@ -3,7 +3,7 @@
 use crate::{
     config::{Config, SourceConfig},
     model::SourceName,
-    web::Scope,
+    web::{Scope, SignatureHeader},
 };
 
 /// Returns the warnings about a configuration, without those about connections to brokers, which
@@ -42,7 +42,9 @@ pub fn warnings(config: &Config) -> Vec<String> {
 
 /// Returns a warning if the dialect of a source with signatures reads headers.
 fn unsigned_headers((name, source): (&SourceName, &SourceConfig)) -> Option<String> {
-    if source.signature.is_none() || source.dialect.headers.is_empty() {
+    // Alma sends no facts in headers.
+    let is_general = source.signature.as_ref().is_some_and(|key| key.header == SignatureHeader::Hub);
+    if !is_general || source.dialect.headers.is_empty() {
         return None;
     }
     let (dialect, headers) = (source.dialect.name, source.dialect.headers.join(", "));

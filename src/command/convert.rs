@@ -8,16 +8,17 @@ use std::{
 
 use clap::Args;
 use tidings::{
-    config::unknown_dialect,
+    config::{Flags, unknown_dialect},
     format::{
-        DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, ParsedMessage, Redaction, Rejection,
-        dialect,
+        DIALECTS, DialectKind, ExplainedElement, ExplainedMember, FORMATS, FormatKind, Headers, Limits, Message,
+        ParsedMessage, Redaction, Rejection, dialect,
     },
     journal::settle::{SourcePolicy, settle_without_registry},
     model::{Draft, SourceName},
+    text,
 };
 
-use super::{Failure, Output, file, print, say};
+use super::{ConfigFile, Failure, Output, columns::columns, file, output::cell, print, print_text, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +28,7 @@ Examples:
                   --header 'org.fcrepo.jms.identifier: /a' -
   tidings convert --dialect sfm --settings '{\"base_url\": \"https://sfm.example.org\"}' \\
                   --header 'Routing-Key: harvest.stop.twitter.twitter_sample' stop.json
+  tidings convert --config tidings.toml --source uploads --explain message.json
   curl -s https://example.org/message.xml | tidings convert --dialect content-change -
 
 Exit codes:
@@ -42,27 +44,40 @@ Exit codes:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Convert {
     /// Dialect of the message.
-    #[arg(long, value_name = "NAME")]
-    dialect: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "source")]
+    dialect: Option<String>,
+    /// Source of the configuration whose dialect and settings apply.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["dialect", "settings"])]
+    source: Option<String>,
     /// Format to write: atom, json, xml, cloudevents, activitystreams, fileset-result or fileset-file-result.
     #[arg(long, value_name = "NAME", default_value = "atom")]
     format: String,
     /// Settings of the dialect, as in [sources.NAME.settings].
     #[arg(long, value_name = "JSON", value_parser = json)]
     settings: Option<serde_json::Value>,
+    /// Show from where in the message each member of the changes comes, instead of the changes; for the dialect mapped.
+    #[arg(long)]
+    explain: bool,
     /// Header of the message; may be given several times.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = file::header)]
     headers: Vec<(String, String)>,
     /// File with the message; - is standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
 }
 
 impl Convert {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let kind = known_dialect(&self.dialect)?;
         let format = known_format(&self.format)?;
-        let dialect = (kind.build)(self.settings.unwrap_or_default(), Limits::default())
+        let (kind, settings) = match (&self.source, &self.dialect) {
+            (Some(name), _) => configured(name, &self.config)?,
+            (None, dialect) => {
+                (known_dialect(dialect.as_deref().unwrap_or_default())?, self.settings.unwrap_or_default())
+            }
+        };
+        let dialect = (kind.build)(settings, Limits::default())
             .map_err(|error| Failure::Usage(format!("--settings: wrong for the dialect {}: {error}", kind.name)))?;
         let body = read(&self.file)?;
         let headers: Headers = self.headers.into_iter().collect();
@@ -73,7 +88,15 @@ impl Convert {
             Some(Redaction::Blanked(_, rejection)) => return Err(cannot_convert(&self.file, &rejection)),
         };
         let body = redacted.as_ref().unwrap_or(&body);
-        match dialect.read(&Message { content_type: Some(content_type), headers: &headers, body }) {
+        let message = Message { content_type: Some(content_type), headers: &headers, body };
+        if self.explain {
+            let elements = dialect.explain(&message).ok_or_else(|| {
+                Failure::Usage(format!("--explain: the dialect {} has no map that could be explained", kind.name))
+            })?;
+            print_text(&explained(&elements))?;
+        }
+        match dialect.read(&message) {
+            Ok(ParsedMessage::Drafts(_)) if self.explain => Ok(()),
             Ok(ParsedMessage::Drafts(drafts)) => {
                 drafts.into_vec().into_iter().try_for_each(|draft| match write_change(draft, format)? {
                     Some(written) => print(&Output::Message(&written)),
@@ -90,6 +113,30 @@ impl Convert {
             Err(rejection) => Err(cannot_convert(&self.file, &rejection)),
         }
     }
+}
+
+/// Formats the origins of all members, with a table for each element of the message.
+fn explained(elements: &[ExplainedElement]) -> String {
+    let table = |element: &ExplainedElement| {
+        let rows = element.members.iter().map(|ExplainedMember { member, value, origin }| {
+            let value =
+                value.as_ref().map_or_else(|| "(missing)".to_owned(), |value| text::line(value, 200).to_string());
+            [member.clone(), value, cell(origin)]
+        });
+        format!("{}:\n{}", element.place, columns(&["MEMBER", "VALUE", "FROM"], &rows.collect::<Vec<_>>()))
+    };
+    elements.iter().map(table).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns dialect and settings of a source in the configuration.
+fn configured(name: &str, config: &ConfigFile) -> Result<(&'static DialectKind, serde_json::Value), Failure> {
+    let parts = config.load(&Flags::default())?;
+    let source = SourceName::parse(name).ok().map(|name| parts.source(&name)).transpose()?.flatten();
+    let Some(source) = source else {
+        let known = parts.source_names()?.join(", ");
+        return Err(Failure::Usage(format!("--source: there is no source {name:?}; there are {known}")));
+    };
+    Ok((source.dialect, source.settings))
 }
 
 fn cannot_convert(file: &Path, rejection: &Rejection) -> Failure {

@@ -7,8 +7,8 @@ use super::{
     transport::{Connection, TransportKind},
 };
 use crate::{
-    settings::{SecretText, Setting, SettingErrors, Table, Whole, settings},
-    web::Secret,
+    settings::{Choice, Choose, SecretText, Setting, SettingErrors, Table, Whole, settings},
+    web::{SignatureHeader, SignatureKey},
 };
 
 /// The transport `http`: `POST /hooks/NAME`.
@@ -25,9 +25,10 @@ settings! {
         rate: Option<MessageCount>,
         /// Maximum number of messages in a burst, 1 to 1000000. Default: the same as `rate`.
         burst: Option<MessageCount>,
-        /// Accepts messages without a token if the header X-Hub-Signature-256 contains the HMAC-SHA256 of the
-        /// body as it was sent, with the key `secret`. The key has at least 16 bytes and is given by value,
-        /// as { file = "PATH" } or as { env = "NAME" } (an environment variable). Default: none.
+        /// Accepts messages without a token if a header contains the HMAC-SHA256 of the body as it was sent, with
+        /// the key `secret`. The key has at least 16 bytes and is given by value, as { file = "PATH" } or as
+        /// { env = "NAME" } (an environment variable). `header`: "X-Hub-Signature-256" or, for Alma,
+        /// "X-Exl-Signature". Defaults: none, "X-Hub-Signature-256".
         signature: Option<SignatureTable>,
     }
 }
@@ -37,7 +38,13 @@ settings! {
     struct SignatureTable {
         /// Key of the signatures, of at least 16 bytes.
         secret: SecretText,
+        /// Header with the signatures.
+        header: Choice<SignatureHeader> = SignatureHeader::default(),
     }
+}
+
+impl Choose for SignatureHeader {
+    const WHAT: &'static str = "header for signatures";
 }
 
 /// Rate limit of a source.
@@ -63,7 +70,9 @@ pub(super) fn rate(table: &Setting) -> Result<Option<MessageRate>, SettingErrors
 pub(super) fn signature(
     table: &Setting,
     environment: &[(OsString, OsString)],
-) -> Result<Option<Secret>, SettingErrors> {
+) -> Result<Option<SignatureKey>, SettingErrors> {
     let HttpTable { signature, .. } = HttpTable::read_part(table)?;
-    signature.map(|signature| secret::read(&signature.secret, environment)).transpose()
+    let key =
+        |SignatureTable { secret, header }| Ok(SignatureKey { header, secret: secret::read(&secret, environment)? });
+    signature.map(key).transpose()
 }

@@ -18,7 +18,7 @@ use crate::{
     model::{SourceName, UrlPattern},
     settings::{Any, Choice, Flag, Key, List, Setting, SettingError, SettingErrors, Table, Text, settings},
     suggestion::{nearest_name, unknown_name},
-    web::Secret,
+    web::SignatureKey,
 };
 
 /// Configuration of an enabled source.
@@ -35,7 +35,7 @@ pub struct SourceConfig {
     /// Settings of the dialect, which [`DialectKind::build`] has accepted.
     pub settings: serde_json::Value,
     /// Key of message signatures, an alternative to a token.
-    pub signature: Option<Secret>,
+    pub signature: Option<SignatureKey>,
     /// Whether facts that its messages lack are looked up in its repository.
     pub lookup: Mode,
     /// Access to its repository; always given if `lookup` is on.
@@ -69,7 +69,7 @@ settings! {
         /// topic of a broker such as ActiveMQ. "kafka": topics of a Kafka cluster.
         transport: TransportName,
         /// Wire format of the messages: fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed,
-        /// folder, fileset-request, fileset-result, download, gateway or content-change.
+        /// folder, fileset-request, fileset-result, download, gateway, mapped or content-change.
         dialect: Text,
         /// Whether to journal modifications that change neither content nor state, as UPDATE without content.
         /// Default: false, they are only counted.

@@ -18,6 +18,32 @@ pub trait Dialect: Send + Sync {
     /// # Errors
     /// Returns a rejection with location and reason if the message is not valid in this dialect.
     fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection>;
+
+    /// Returns the origin of each member of the drafts, as far as the message can be read; `None` if the dialect has no
+    /// settings that decide it.
+    fn explain(&self, _message: &Message<'_>) -> Option<Vec<ExplainedElement>> {
+        None
+    }
+}
+
+/// An element of a message, with the origins of the members of its draft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedElement {
+    /// Location of the element in the message.
+    pub place: String,
+    /// Members of the draft for which the settings have a value.
+    pub members: Vec<ExplainedMember>,
+}
+
+/// A member of a draft with its origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedMember {
+    /// Name in the settings.
+    pub member: String,
+    /// Text that the message has for it; `None` if it has none.
+    pub value: Option<String>,
+    /// Pointer, template or constant of the settings, and the preset if it comes from there.
+    pub origin: String,
 }
 
 /// A message as received from its transport.

@@ -24,6 +24,7 @@ mod json;
 mod json_ld;
 pub mod ldp;
 mod limits;
+mod mapped;
 mod model_xml;
 pub mod oai_pmh;
 mod rejection;
@@ -35,8 +36,8 @@ mod xml;
 mod xml_writer;
 
 pub use dialect::{
-    Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Message, ParsedMessage, Redaction,
-    RepositoryApi, RepositoryKind, parse_settings,
+    Dialect, DialectKind, DuplicateDetection, ExplainedElement, ExplainedMember, Headers, InvalidSettings, Message,
+    ParsedMessage, Redaction, RepositoryApi, RepositoryKind, parse_settings,
 };
 pub use fedora_apim::{InvalidRestUri, RestUris};
 pub use fedora_events::{fedora_event_headers, join as resource_uri};
@@ -60,6 +61,7 @@ pub static DIALECTS: &[&DialectKind] = &[
     &fileset::RESULT_DIALECT,
     &download::DIALECT,
     &gateway::DIALECT,
+    &mapped::DIALECT,
     &content_change::DIALECT,
 ];
 

@@ -49,6 +49,11 @@ impl SystemUrl {
         Ok(Self(url.trim_end_matches('/').to_owned()))
     }
 
+    /// Returns the URL without a slash at its end.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Returns the URI of a path below the base URL.
     pub(super) fn join(&self, path: &str) -> Result<Uri, InvalidUri> {
         Uri::parse(&self.below(path))

@@ -236,6 +236,9 @@ fn mark_as_completions(items: DraftItems) -> DraftItems {
             DraftChange::AddOrUpdate { content, .. } => {
                 DraftChange::FollowUp(ItemChange::Update { content, before: None, after: None })
             }
+            DraftChange::AddOrUpdateWithState { content, state } => {
+                DraftChange::FollowUp(ItemChange::Update { content, before: None, after: Some(state) })
+            }
             DraftChange::Present { content, state: after } => {
                 DraftChange::FollowUp(ItemChange::Update { content, before: None, after })
             }

@@ -158,7 +158,10 @@ impl DraftSettler<'_> {
             }
             DraftChange::Reported(add @ ItemChange::Add { .. }) => self.push(id, uri, add, ItemNotes::default()),
             DraftChange::AddOrUpdate { content, initial_state } => {
-                self.add_or_update(id, uri, content, initial_state);
+                self.add_or_update(id, uri, content, initial_state, None);
+            }
+            DraftChange::AddOrUpdateWithState { content, state } => {
+                self.add_or_update(id, uri, content, None, Some(state));
             }
             DraftChange::Present { content, state } => self.present(id, uri, content, state),
             DraftChange::Redigested { content, former } => {
@@ -205,12 +208,15 @@ impl DraftSettler<'_> {
         uri: Uri,
         content: Option<ContentLocation>,
         initial_state: Option<State>,
+        state: Option<State>,
     ) {
         let exists = self.registered.is_live(&uri) || self.is_late(&uri, Aspect::Existence);
         let change = if exists {
-            ItemChange::Update { content, before: self.state_before(&uri), after: None }
+            let before = self.state_before(&uri);
+            let after = state.filter(|state| before.as_ref() != Some(state));
+            ItemChange::Update { content, before, after }
         } else {
-            ItemChange::Add { content, after: initial_state.clone() }
+            ItemChange::Add { content, after: state.or_else(|| initial_state.clone()) }
         };
         self.push(id, uri, change, ItemNotes { inferred: true, initial_state, ..ItemNotes::default() });
     }

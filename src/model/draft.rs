@@ -141,6 +141,13 @@ pub enum DraftChange {
         /// Default state of the item if it is new.
         initial_state: Option<State>,
     },
+    /// New content and state. The registry decides between ADD and UPDATE, as for [`Self::AddOrUpdate`].
+    AddOrUpdateWithState {
+        /// Location of the content.
+        content: Option<ContentLocation>,
+        /// State of the item.
+        state: State,
+    },
     /// Presence of the item with this content and state: an ADD if the registry lacks the item, an UPDATE if the registry
     /// has other content, a change of state if it has only another state, and otherwise no change.
     Present {
@@ -210,9 +217,10 @@ impl DraftChange {
     pub fn content(&self) -> Option<&ContentLocation> {
         match self {
             Self::Reported(change) | Self::FollowUp(change) | Self::FollowUpTo { change, .. } => change.content(),
-            Self::AddOrUpdate { content, .. } | Self::Present { content, .. } | Self::Crawled { content, .. } => {
-                content.as_ref()
-            }
+            Self::AddOrUpdate { content, .. }
+            | Self::AddOrUpdateWithState { content, .. }
+            | Self::Present { content, .. }
+            | Self::Crawled { content, .. } => content.as_ref(),
             Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_ref(),
             Self::Absent | Self::Activity { .. } | Self::Properties { .. } => None,
@@ -228,6 +236,7 @@ impl DraftChange {
                 change: ItemChange::Add { content, .. } | ItemChange::Update { content, .. }, ..
             }
             | Self::AddOrUpdate { content, .. }
+            | Self::AddOrUpdateWithState { content, .. }
             | Self::Present { content, .. }
             | Self::Crawled { content, .. } => content.as_mut(),
             Self::Redigested { content, .. } => Some(content),

@@ -58,7 +58,8 @@ impl Modify for Credentials {
             SecurityScheme::Http(HttpBuilder::new().scheme(scheme).description(Some(description)).build())
         };
         let header = "X-Hub-Signature-256";
-        let about = "For hooks: sha256= and the HMAC-SHA256 of the body with the key of the source, in hexadecimal.";
+        let about = "For hooks: sha256= and the HMAC-SHA256 of the body with the key of the source, in hexadecimal. A \
+                     source with messages of Alma has it in X-Exl-Signature, in Base64.";
         let components = interface.components.get_or_insert_default();
         components
             .add_security_scheme("token", http_scheme(HttpAuthScheme::Bearer, "A token with the required scope."));

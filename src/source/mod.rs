@@ -6,6 +6,7 @@
 //! [`consumer::BrokerSettings`], and `config::transport` lists them.
 
 pub mod amqp;
+pub mod challenge;
 pub mod consumer;
 pub mod http;
 pub mod kafka;

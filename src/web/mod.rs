@@ -34,7 +34,7 @@ mod tls;
 mod tls_errors;
 
 pub use accept::{accepts_gzip, best_media_type, negotiated_media_type};
-pub use access::{Access, PublicAccess, ReadPermit, Rule, Scope, Surface, Token};
+pub use access::{Access, PublicAccess, ReadPermit, Rule, Scope, SignatureHeader, SignatureKey, Surface, Token};
 pub use client::{Client, MayRead, SignedBody};
 pub use connection_state::StreamingResponse;
 pub use content::{Content, SpooledFile};

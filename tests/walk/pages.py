@@ -16,6 +16,11 @@ TRY_IT = Walk(after="README.md#try-it")
 
 WALKED = {
     "README.md": Walk(),
+    "docs/connect/alfresco.md": Walk(),
+    "docs/connect/alma.md": Walk(),
+    "docs/connect/archivematica.md": Walk(),
+    "docs/connect/dspace.md": Walk(),
+    "docs/connect/s3.md": Walk(),
     "docs/fedora.md": Walk(services=("activemq",)),
     "docs/connect/solr.md": Walk(),
     "docs/feed.md": TRY_IT,
@@ -24,6 +29,7 @@ WALKED = {
     "docs/json.md": RUN_IT,
     "docs/logging.md": Walk(),
     "docs/lookups.md": RUN_IT,
+    "docs/mapped.md": Walk(),
     "docs/problems.md": RUN_IT,
     "docs/publish-a-feed.md": Walk(),
     "docs/push.md": Walk(after="docs/sfm.md#start-the-gateway", services=("rabbitmq",)),

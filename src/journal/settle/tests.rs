@@ -100,6 +100,25 @@ fn an_event_without_a_time_is_ordered_by_the_items_that_it_names() {
     assert_eq!(as_of(beside), Some(at(5)));
 }
 
+#[test]
+fn new_content_with_a_state_adds_or_updates() {
+    let mut fixture = Fixture::new(false);
+    let mut settled = |second, state: State| {
+        let change = DraftChange::AddOrUpdateWithState { content: Some(ContentLocation::at(uri("a"))), state };
+        let items = DraftItems::Listed(NonEmpty::one(DraftItem::new(uri("a"), change)));
+        fixture.settle_items(second, items).unwrap().0.items[0].change.clone()
+    };
+    let content = Some(ContentLocation::at(uri("a")));
+    let (hidden, shown) = (State::INACTIVE, State::ACTIVE);
+    let add = ItemChange::Add { content: content.clone(), after: Some(hidden.clone()) };
+    assert_eq!(settled(1, hidden.clone()), add);
+    let same = ItemChange::Update { content: content.clone(), before: Some(hidden.clone()), after: None };
+    assert_eq!(settled(2, hidden.clone()), same);
+    let other = ItemChange::Update { content, before: Some(hidden.clone()), after: Some(shown.clone()) };
+    assert_eq!(settled(3, shown.clone()), other);
+    assert_eq!(fixture.registered.state(&uri("a")), Some(&shown));
+}
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_millis(second * 1000).unwrap()
 }

@@ -31,6 +31,7 @@ use super::{
 };
 
 pub use permit::{PublicAccess, ReadPermit, Surface};
+pub use signature::{SignatureHeader, SignatureKey};
 pub use token::{Scope, Token};
 
 /// Maximum length of a path in the log, in characters.
@@ -57,7 +58,7 @@ pub enum Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     tokens: Vec<Token>,
-    signatures: BTreeMap<String, Secret>,
+    signatures: BTreeMap<String, SignatureKey>,
     public: Option<PublicAccess>,
 }
 
@@ -77,7 +78,7 @@ enum Denial {
 impl Access {
     /// Admits requests with one of these tokens, and posts to a hook that are signed by the key of its source.
     #[must_use]
-    pub fn new(tokens: Vec<Token>, signatures: BTreeMap<String, Secret>) -> Self {
+    pub fn new(tokens: Vec<Token>, signatures: BTreeMap<String, SignatureKey>) -> Self {
         Self { tokens, signatures, public: None }
     }
 
@@ -166,13 +167,14 @@ impl Access {
             },
             Err(denial) => denial,
         };
-        let Some(signature) = Signature::of(headers).filter(|_| rule == Rule::Publish) else {
+        if rule != Rule::Publish || !SignatureHeader::is_in(headers) {
             return Decision::Denied(denial);
-        };
-        match (source.and_then(|source| self.signatures.get(source)), signature) {
-            (Some(key), Some(signature)) => Decision::IfSigned(key, signature),
+        }
+        let key = source.and_then(|source| self.signatures.get(source));
+        match key.and_then(|key| Some((&key.secret, key.header.read(headers)?))) {
+            Some((key, signature)) => Decision::IfSigned(key, signature),
             // The response is the same for a source without a key and for one with another key.
-            _ => Decision::Denied(Denial::WrongSignature),
+            None => Decision::Denied(Denial::WrongSignature),
         }
     }
 
@@ -323,7 +325,7 @@ impl Denial {
         let detail = match self {
             Self::NoToken => {
                 "A token is required: send it as Authorization: Bearer TOKEN, or as the password of Basic with any user \
-                 name. A hook whose source has a key also accepts a signature in X-Hub-Signature-256."
+                 name. A hook whose source has a key also accepts a signature of the body."
             }
             Self::InvalidCredentials => {
                 "The Authorization header contains no token: send Bearer TOKEN, or Basic with the token as the password \
@@ -332,8 +334,9 @@ impl Denial {
             Self::UnknownToken => "The gateway does not know the token. Check that it was copied completely.",
             Self::ExpiredToken { .. } => "The token has expired. Create a new one with: tidings token.",
             Self::WrongSignature => {
-                "The signature in X-Hub-Signature-256 does not match the body and the key of this source: send sha256= \
-                 and the HMAC-SHA256 of the body as sent, in hexadecimal digits."
+                "The signature does not match the body, the header and the key of this source: send the HMAC-SHA256 of \
+                 the body as sent, in X-Hub-Signature-256 as sha256= with hexadecimal digits, or in X-Exl-Signature in \
+                 Base64."
             }
             Self::EmptySignedBody => {
                 "The body is empty. A signature covers only the body and not the headers: send a token with messages that \

@@ -51,7 +51,8 @@ fn public_routes_are_listed() {
     let notifications = "/harvests/{name}/notifications/{token}";
     let notifications = ["GET", "POST"].map(|method| format!("{method} {notifications}"));
     let open: Vec<_> = of(Rule::Open).into_iter().filter(|route| !notifications.contains(route)).collect();
-    assert_eq!(open, ["GET /", "GET /favicon.ico", "GET /healthz", "GET /readyz"]);
+    // A hook repeats a challenge, and tells nothing.
+    assert_eq!(open, ["GET /", "GET /favicon.ico", "GET /hooks/{source}", "GET /healthz", "GET /readyz"]);
     assert_eq!(of(Rule::Publish), ["POST /hooks/{source}"]);
     let changing = |route: &String| !route.starts_with("GET ");
     // Subscribing counts as reading, because a subscriber controls only its own callback. The ranges of a comparison are too
@@ -99,6 +100,8 @@ async fn route_requires_the_scope_of_its_rule() {
             let usual = match &*route.path {
                 path if path.ends_with("{token}") => 404,
                 "/favicon.ico" => 204,
+                // Without a challenge.
+                "/hooks/{source}" if is_open => 400,
                 _ => 200,
             };
             assert!(status == 401 || status == usual, "{route:?} with {wrong:?}: {status} {body}");

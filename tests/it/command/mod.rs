@@ -5,6 +5,7 @@ mod check_brokers;
 mod check_connections;
 mod completions_and_man;
 mod config;
+mod explain;
 mod gateway_url;
 mod help_and_exit_codes;
 mod messages;

@@ -128,7 +128,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[sources.fedora]\ndialect = \"fedora-apm\"",
-            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, folder, fileset-request, fileset-result, download, gateway, content-change",
+            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, folder, fileset-request, fileset-result, download, gateway, mapped, content-change",
         ),
         (
             "[sources.fedora]\ntransport = \"amq\"",
@@ -152,7 +152,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[sources.fedora.settings]\nbase = \"x\"",
-            "sources.fedora.settings in my.toml is wrong for the dialect fedora-events: there is no setting \"base\"; there are base_url, files_url, files_path, templates, depth, names",
+            "sources.fedora.settings in my.toml is wrong for the dialect fedora-events: there is no setting \"base\"; there are base_url, files_url, files_path, templates, preset, depth, names",
         ),
         (
             "[sources.fedora]\nsettings = { names = [1] }",
@@ -212,7 +212,7 @@ fn error_in_the_environment_names_the_variable() {
         ),
         (
             ("TIDINGS_SOURCES__FEDORA__DIALECT", "x"),
-            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, folder, fileset-request, fileset-result, download, gateway, content-change",
+            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, folder, fileset-request, fileset-result, download, gateway, mapped, content-change",
         ),
     ] {
         assert_eq!(load("", &[(name, value)]).map(|_| ()), Err(message.to_owned()), "{name}={value}");

@@ -10,7 +10,7 @@ use tidings::{
     journal::{JournalSettings, TailBounds, store::StoreLimits},
     lookup::{Mode, RepositorySettings},
     model::SourceName,
-    web::{Scope, Secret},
+    web::{Scope, Secret, SignatureHeader, SignatureKey},
 };
 
 use toml::de::{DeTable, DeValue};
@@ -258,7 +258,8 @@ fn secrets_can_be_set_by_value_file_or_environment() {
     let path = folder.path().join("secret");
     fs::write(&path, "0123456789abcdef\n").unwrap();
     let file = format!("{{ file = {:?} }}", path.to_str().unwrap());
-    let secret = Some(Secret::new("0123456789abcdef"));
+    let secret = Secret::new("0123456789abcdef");
+    let secret = Some(SignatureKey { header: SignatureHeader::Hub, secret });
     for (given, environment) in [
         ("\"0123456789abcdef\"", None),
         (file.as_str(), None),

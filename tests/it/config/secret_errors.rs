@@ -110,7 +110,7 @@ fn error_about_a_secret_does_not_contain_it() {
         ),
         (
             signature(&format!("{{ key = \"{SECRET}\" }}")),
-            "unknown setting sources.fedora.signature.key in my.toml; sources.fedora.signature has secret.".to_owned(),
+            "unknown setting sources.fedora.signature.key in my.toml; sources.fedora.signature has secret, header.".to_owned(),
         ),
         (
             signature("{}"),

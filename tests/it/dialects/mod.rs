@@ -8,6 +8,7 @@ mod fixtures;
 mod gateway;
 mod hoarder;
 mod identity;
+mod mapped;
 mod sfm;
 pub(crate) mod sfm_credentials;
 mod sfm_to_indexer;

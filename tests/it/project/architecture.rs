@@ -28,7 +28,7 @@ const TABLE: [(&str, &[&str]); 36] = [
     ("kafka", &["broker", "settings", "text", "web"]),
     ("dbus", &["broker"]),
     ("http_client", &["web"]),
-    ("format", &["model", "suggestion", "text"]),
+    ("format", &["model", "suggestion", "template", "text"]),
     ("journal", &["model", "outage", "retry", "supervision", "text"]),
     ("cluster", &["journal", "model", "outage", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),

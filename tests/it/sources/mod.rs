@@ -7,6 +7,7 @@ mod amqp_failures;
 mod amqp_malformed_messages;
 mod amqp_permissions;
 mod control;
+mod mapped;
 mod rabbitmq_kills;
 mod stomp;
 mod stomp_connection;

@@ -14,7 +14,7 @@ use tidings::{
 
 /// Dialects of the default configuration, as stubs: the tests do not depend on the settings of the real
 /// dialects.
-pub(crate) static DIALECTS: [&DialectKind; 13] = [
+pub(crate) static DIALECTS: [&DialectKind; 14] = [
     &kind("fedora-apim", Some(RepositoryApi::Fedora3)),
     &kind("fedora-events", Some(RepositoryApi::Ldp)),
     &kind("islandora", Some(RepositoryApi::Ldp)),
@@ -27,6 +27,7 @@ pub(crate) static DIALECTS: [&DialectKind; 13] = [
     &kind("fileset-result", None),
     &kind("download", None),
     &kind("gateway", None),
+    &kind("mapped", None),
     &kind("content-change", None),
 ];
 
@@ -59,6 +60,8 @@ struct StubSettings {
     _files_path: Option<String>,
     #[serde(rename = "templates")]
     _templates: Option<BTreeMap<String, String>>,
+    #[serde(rename = "preset")]
+    _preset: Option<String>,
     #[serde(rename = "depth")]
     _depth: Option<u8>,
     #[serde(rename = "names")]
