@@ -3,6 +3,7 @@
 //! A command writes its result to standard output and everything else to standard error. Scripts rely on the exit
 //! codes.
 
+mod audit;
 mod backup;
 mod bulk;
 mod check;
@@ -95,6 +96,7 @@ enum Command {
     Ingest(ingest::Ingest),
     Crawl(crawl::Crawl),
     SeedRegistry(seed_registry::SeedRegistry),
+    Audit(audit::Audit),
     Check(check::Check),
     Config(config::Config),
     Health(health::Health),
@@ -172,6 +174,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Ingest(ingest) => ingest.run(),
         Command::Crawl(crawl) => crawl.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
+        Command::Audit(audit) => audit.run(),
         Command::Check(check) => check.run(),
         Command::Config(config) => config.run(),
         Command::Health(health) => health.run(),

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 35] = [
+const TABLE: [(&str, &[&str]); 36] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
@@ -53,6 +53,7 @@ const TABLE: [(&str, &[&str]); 35] = [
             "web",
         ],
     ),
+    ("audit", &["cluster", "harvest", "http_client", "intake", "journal", "lookup", "model", "retry"]),
     (
         "delivery",
         &[
@@ -81,8 +82,8 @@ const TABLE: [(&str, &[&str]); 35] = [
     (
         "admin",
         &[
-            "broker", "cluster", "delivery", "filesets", "harvest", "intake", "journal", "lookup", "model", "format",
-            "text", "view", "web",
+            "audit", "broker", "cluster", "delivery", "filesets", "harvest", "intake", "journal", "lookup", "model",
+            "format", "text", "view", "web",
         ],
     ),
     (
@@ -109,11 +110,12 @@ const TABLE: [(&str, &[&str]); 35] = [
         ],
     ),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
-    ("router", &["cluster", "delivery", "source", "view", "admin", "harvest", "journal", "openapi", "web"]),
+    ("router", &["audit", "cluster", "delivery", "source", "view", "admin", "harvest", "journal", "openapi", "web"]),
     (
         "app",
         &[
             "admin",
+            "audit",
             "broker",
             "cluster",
             "config",
