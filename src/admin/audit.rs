@@ -19,6 +19,9 @@ use crate::{
 /// Maximum size of a sample, in objects. The gateway holds their URIs.
 const MAX_SAMPLE: u32 = 10_000;
 
+/// Maximum time after which a difference is looked at again, in seconds.
+const MAX_PAUSE: u64 = 3600;
+
 /// Options of an audit.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(as = NewAudit)]
@@ -33,6 +36,11 @@ struct NewAudit {
     #[serde(rename = "maxDeletedPercent")]
     #[schema(minimum = 0, maximum = 100, nullable = false)]
     max_deleted_percent: Option<u8>,
+    /// Time after which a difference is looked at again, in seconds, because the message about it may be on its way.
+    /// Default: 2.
+    #[serde(rename = "pauseSeconds")]
+    #[schema(minimum = 0, maximum = 3600, nullable = false)]
+    pause_seconds: Option<u64>,
     /// `true` begins anew, although an earlier audit has not ended.
     restart: bool,
 }
@@ -96,15 +104,18 @@ pub async fn start(
             .map_err(|error| wrong(error.to_string()))?
             .unwrap_or_default(),
     };
-    let NewAudit { sample, repair, max_deleted_percent, restart } = new;
+    let NewAudit { sample, repair, max_deleted_percent, pause_seconds: pause, restart } = new;
     if max_deleted_percent.is_some_and(|percent| percent > 100) {
         return Err(wrong("maxDeletedPercent is at most 100".to_owned()));
+    }
+    if pause.is_some_and(|pause| pause > MAX_PAUSE) {
+        return Err(wrong(format!("pauseSeconds is at most {MAX_PAUSE}")));
     }
     if sample.is_some_and(|sample| !(1..=MAX_SAMPLE).contains(&sample)) {
         return Err(wrong(format!("sample is a number from 1 to {MAX_SAMPLE}")));
     }
     let max_deleted_percent = max_deleted_percent.map(u64::from);
-    let options = AuditOptions { sample, repair, max_deleted_percent, restart };
+    let options = AuditOptions { sample, repair, max_deleted_percent, pause, restart };
     let audit = Some(audits.start(&source, options).await.map_err(problem)?);
     Ok((StatusCode::ACCEPTED, Json(AuditView { source: &source, audit })).into_response())
 }

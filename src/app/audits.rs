@@ -8,25 +8,23 @@ use crate::{
     config::{Config, SourceConfig},
     harvest::Harvests,
     journal::Journal,
-    model::SourceName,
 };
 
-/// Returns whether the repository of a source can be compared with the registry.
-fn has_repository((_, source): &(&SourceName, &SourceConfig)) -> bool {
-    source.repository.is_some() && source.dialect.repository.is_some_and(|kind| kind.not_crawlable.is_none())
-}
-
-/// Creates the audits of all sources with a repository.
+/// Creates the audits of all sources with a repository that can be asked.
 pub(super) fn open(
     config: &Config,
     journal: &Journal,
     sources: &BTreeMap<String, ConfiguredSource>,
     harvests: &Harvests,
 ) -> Audits {
-    let audited = config.sources.iter().filter(has_repository).filter_map(|(name, source)| {
-        let repository = source.repository.clone();
+    let audited = config.sources.iter().filter_map(|(name, source)| {
+        let SourceConfig { transport, dialect, audit_every: every, .. } = source;
+        let is_crawlable = dialect.repository.is_some_and(|kind| kind.not_crawlable.is_none());
+        let repository = source.repository.clone().filter(|_| is_crawlable);
+        let is_harvest = transport.harvest().is_some_and(|harvest| harvest.kind.lists_everything());
         let source = Arc::clone(&sources.get(name.as_str())?.source);
-        Some((name.clone(), AuditedSource { source, repository, every: None }))
+        (repository.is_some() || is_harvest)
+            .then(|| (name.clone(), AuditedSource { source, repository, every: *every }))
     });
     Audits::new(journal.clone(), audited.collect(), harvests.clone())
 }

@@ -93,6 +93,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     let status = Status::new(StatusParts {
         journal: journal.clone(),
         sources: sources.clone(),
+        audits: audits.clone(),
         subscriptions: subscriptions.clone(),
         nodes: nodes.clone(),
         crawlers: crawlers.clone(),

@@ -1,12 +1,19 @@
 //! Starts, stops and shows audits. The journal has the request of each, written here, and the report, written by the node
 //! that runs audits.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::report::{AuditReport, AuditRequest, AuditState, StoredAudit};
+use super::{
+    metrics,
+    report::{AuditReport, AuditRequest, AuditState, StoredAudit},
+};
 use crate::{
     harvest::{Harvests, request_name},
     intake::Source,
@@ -20,6 +27,10 @@ use crate::{
 
 /// Default of the greatest share of the registered objects that a correction may delete, in percent.
 const MAX_DELETED_PERCENT: u64 = 20;
+
+/// Default of the time after which a difference is looked at again, in seconds. The message about a change of the repository
+/// arrives meanwhile.
+pub(super) const PAUSE: u64 = 2;
 
 /// Settings of the audits of a source.
 #[derive(Clone)]
@@ -41,6 +52,8 @@ pub struct AuditOptions {
     pub repair: bool,
     /// Greatest share of the registered objects that a correction may delete, in percent; `None` for the default.
     pub max_deleted_percent: Option<u64>,
+    /// Time after which a difference is looked at again, in seconds; `None` for the default.
+    pub pause: Option<u64>,
     /// Whether to begin anew if an earlier audit has not ended.
     pub restart: bool,
 }
@@ -72,6 +85,25 @@ pub enum AuditError {
     Journal(#[from] JournalError),
 }
 
+/// Numbers of the differences that a complete audit has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditResult {
+    /// End of the audit.
+    pub at: Timestamp,
+    /// Number of missing items.
+    pub missing: u64,
+    /// Number of different items.
+    pub different: u64,
+    /// Number of extra items.
+    pub extra: u64,
+}
+
+impl AuditResult {
+    fn has_differences(&self) -> bool {
+        self.missing + self.different + self.extra > 0
+    }
+}
+
 /// Handle to the audits of all sources. Clones share the same state.
 #[derive(Clone)]
 pub struct Audits(pub(super) Arc<AuditsState>);
@@ -80,6 +112,8 @@ pub(super) struct AuditsState {
     pub(super) journal: Journal,
     configured: BTreeMap<SourceName, AuditedSource>,
     pub(super) harvests: Harvests,
+    /// Results of the last complete audits of this node, for the status.
+    results: Mutex<BTreeMap<SourceName, AuditResult>>,
     /// Wakes the runner of this node.
     pub(super) wake: Notify,
     /// Locked while a request is written, so that each is compared with the one before.
@@ -91,7 +125,18 @@ impl Audits {
     #[must_use]
     pub fn new(journal: Journal, configured: BTreeMap<SourceName, AuditedSource>, harvests: Harvests) -> Self {
         let (wake, operation) = (Notify::new(), tokio::sync::Mutex::default());
-        Self(Arc::new(AuditsState { journal, configured, harvests, wake, operation }))
+        Self(Arc::new(AuditsState { journal, configured, harvests, results: Mutex::default(), wake, operation }))
+    }
+
+    /// Returns the results of the last complete audits that have left differences, as this node knows them.
+    #[must_use]
+    pub fn results(&self) -> BTreeMap<SourceName, AuditResult> {
+        let results = self.0.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results
+            .iter()
+            .filter(|(_, result)| result.has_differences())
+            .map(|(name, result)| (name.clone(), *result))
+            .collect()
     }
 
     /// Returns the report of the newest audit of a source; `None` if there has been none.
@@ -127,6 +172,7 @@ impl Audits {
             sample: options.sample,
             repair: options.repair,
             max_deleted_percent: options.max_deleted_percent.unwrap_or(MAX_DELETED_PERCENT),
+            pause: options.pause.unwrap_or(PAUSE),
             attempt: 0,
             stop: false,
         };
@@ -187,6 +233,13 @@ impl AuditsState {
             sources.entry(harvest.source.name().clone()).or_insert_with(made);
         }
         sources
+    }
+
+    /// Publishes the result of an audit, if it is complete and no sample.
+    pub(super) fn publish(&self, name: &SourceName, report: &AuditReport) {
+        let Some(result) = report.result() else { return };
+        metrics::complete(name, &result);
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), result);
     }
 
     /// Reads the request of the newest audit.

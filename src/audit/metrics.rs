@@ -2,7 +2,7 @@
 
 use metrics::gauge;
 
-use super::{AuditReport, DifferenceKind};
+use super::{AuditResult, DifferenceKind};
 use crate::model::SourceName;
 
 /// Metric name: number of differing items that the last complete audit has found, by kind.
@@ -12,18 +12,16 @@ pub const DIFFERENCES: &str = "tidings_audit_differences";
 pub const LAST_COMPLETE: &str = "tidings_audit_last_complete_timestamp_seconds";
 
 /// Shows the result of a complete audit.
-pub(super) fn complete(source: &SourceName, report: &AuditReport) {
-    let is_corrected = report.repair && report.reason.is_none();
+#[expect(clippy::cast_precision_loss, reason = "numbers of items and milliseconds since 1970 are far below 2^52")]
+pub(super) fn complete(source: &SourceName, result: &AuditResult) {
+    let source = source.to_string();
     for kind in DifferenceKind::ALL {
         let number = match kind {
-            _ if is_corrected => 0,
-            DifferenceKind::Missing => report.missing,
-            DifferenceKind::Different => report.different,
-            DifferenceKind::Extra => report.extra,
+            DifferenceKind::Missing => result.missing,
+            DifferenceKind::Different => result.different,
+            DifferenceKind::Extra => result.extra,
         };
-        #[expect(clippy::cast_precision_loss, reason = "numbers of items are far below 2^52")]
-        gauge!(DIFFERENCES, "source" => source.to_string(), "kind" => kind.name()).set(number as f64);
+        gauge!(DIFFERENCES, "source" => source.clone(), "kind" => kind.name()).set(number as f64);
     }
-    #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
-    gauge!(LAST_COMPLETE, "source" => source.to_string()).set(report.updated.millis() as f64 / 1000.0);
+    gauge!(LAST_COMPLETE, "source" => source).set(result.at.millis() as f64 / 1000.0);
 }

@@ -27,7 +27,7 @@ mod seen;
 mod walk;
 
 pub use self::{
-    audits::{AuditError, AuditOptions, AuditedSource, Audits},
+    audits::{AuditError, AuditOptions, AuditResult, AuditedSource, Audits},
     report::{AuditReport, AuditState, Difference, DifferenceKind, Phase},
     runner::AuditRunner,
 };

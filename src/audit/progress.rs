@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     audits::report_row,
-    bound, metrics,
+    bound,
     report::{AuditState, StoredAudit},
 };
 use crate::{
@@ -103,9 +103,6 @@ impl Progress {
             }
         }
         self.save().await?;
-        if self.audit.report.state == AuditState::Complete {
-            metrics::complete(self.source.name(), &self.audit.report);
-        }
         walked
     }
 

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::audits::AuditResult;
 use crate::model::{Timestamp, Uri};
 
 /// Maximum number of differences that a report lists. Its numbers count all of them.
@@ -136,6 +137,8 @@ pub(super) struct AuditRequest {
     pub(super) sample: Option<u32>,
     pub(super) repair: bool,
     pub(super) max_deleted_percent: u64,
+    /// Time after which a difference is looked at again, in seconds.
+    pub(super) pause: u64,
     /// Number of times that the audit was requested to continue.
     pub(super) attempt: u32,
     pub(super) stop: bool,
@@ -224,10 +227,17 @@ impl StoredAudit {
 }
 
 impl AuditReport {
-    /// Returns the number of differing items.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.missing + self.different + self.extra
+    /// Returns the differences that the audit has left, if it is complete and no sample.
+    pub(super) fn result(&self) -> Option<AuditResult> {
+        let Self { missing, different, extra, .. } = *self;
+        let is_of_all = self.state == AuditState::Complete && self.sample.is_none();
+        let result = match (self.repair, &self.reason) {
+            (true, None) => AuditResult { at: self.updated, missing: 0, different: 0, extra: 0 },
+            // The extra objects were not deleted.
+            (true, Some(_)) => AuditResult { at: self.updated, missing: 0, different: 0, extra },
+            (false, _) => AuditResult { at: self.updated, missing, different, extra },
+        };
+        is_of_all.then_some(result)
     }
 
     /// Counts differences, and lists them while there is room.

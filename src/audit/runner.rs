@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     Audits,
-    audits::AuditedSource,
+    audits::{AuditedSource, PAUSE},
     harvested::HarvestWalk,
     progress::{self, Progress, WalkError},
     report::{AuditRequest, AuditState, StoredAudit},
@@ -120,6 +120,9 @@ async fn look(
             continue;
         }
         let stored = audits.0.stored(name).await?;
+        if let Some(stored) = &stored {
+            audits.0.publish(name, &stored.report);
+        }
         let due = request.filter(|request| is_due(request, stored.as_ref()));
         let request = match due {
             Some(request) => request,
@@ -167,6 +170,7 @@ fn scheduled(every: Option<Duration>, stored: Option<&StoredAudit>) -> Option<Au
         sample: None,
         repair: false,
         max_deleted_percent: 0,
+        pause: PAUSE,
         attempt: 0,
         stop: false,
     };
@@ -230,7 +234,7 @@ impl Task {
         let name = source.name().clone();
         let progress = Progress::new(journal, source, audit);
         if let Some(settings) = &audited.repository {
-            let walk = Walk::new(settings, progress, request.max_deleted_percent).await.map_err(Begun::No)?;
+            let walk = Walk::new(settings, progress, &request).await.map_err(Begun::No)?;
             return walk.run(&stop).await.map_err(Begun::Yes);
         }
         let harvester = harvests.reader(&name).await.map_err(|error| Begun::No(error.into()))?;

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     compare,
     progress::{Progress, SAVE_EVERY, WalkError},
-    report::Phase,
+    report::{AuditRequest, Phase},
     seen::SeenObjects,
 };
 use crate::{
@@ -21,9 +21,6 @@ use crate::{
     },
     model::{CrawledObject, Draft, Uri},
 };
-
-/// Time after which a difference is looked at again. The message about a change of the repository arrives meanwhile.
-const SECOND_LOOK: Duration = Duration::from_secs(2);
 
 /// Number of objects with a difference that are looked at again together.
 const PENDING: usize = 100;
@@ -41,6 +38,7 @@ const RETRIES: u32 = 5;
 pub(super) struct Walk {
     progress: Progress,
     max_deleted_percent: u64,
+    pause: Duration,
     crawler: Crawler,
     seen: SeenObjects,
 }
@@ -67,7 +65,7 @@ impl Walk {
     pub(super) async fn new(
         settings: &RepositorySettings,
         progress: Progress,
-        max_deleted_percent: u64,
+        request: &AuditRequest,
     ) -> Result<Self, WalkError> {
         let mut settings = settings.clone();
         // The other requests of the source have their own limit, and go first.
@@ -77,7 +75,8 @@ impl Walk {
         let is_listing = progress.audit.report.phase == Phase::Repository;
         let position = is_listing.then_some(progress.audit.position.as_str());
         let crawler = Crawler::new(repository, options, position)?;
-        Ok(Self { progress, max_deleted_percent, crawler, seen: SeenObjects::new() })
+        let (max_deleted_percent, pause) = (request.max_deleted_percent, Duration::from_secs(request.pause));
+        Ok(Self { progress, max_deleted_percent, pause, crawler, seen: SeenObjects::new() })
     }
 
     /// Compares everything that is left.
@@ -268,7 +267,7 @@ impl Walk {
         if self.progress.audit.pending.is_empty() {
             return Ok(());
         }
-        sleep(SECOND_LOOK).await;
+        sleep(self.pause).await;
         let mut corrections = Vec::new();
         for (object, found) in self.request(self.progress.audit.pending.clone()).await? {
             let registered = self.progress.registered(&object).await?;

@@ -69,6 +69,10 @@ pub(super) struct Audit {
     /// Greatest share of the registered objects that a correction may delete, in percent.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=100))]
     max_deleted_percent: u8,
+    /// Seconds after which a difference is looked at again, because the message about it may be on its way. Give more if
+    /// messages need longer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    pause: u64,
     /// Begin anew instead of continuing an audit that was interrupted.
     #[arg(long)]
     restart: bool,
@@ -139,7 +143,7 @@ impl Audit {
         let newest = gateway.request(Method::GET, &self.path(), None).await?;
         let is_repairing = newest["audit"]["repair"] == true && !has_ended(&newest["audit"]);
         if !(self.repair && is_repairing && !self.restart) {
-            let options = json!({ "sample": self.sample, "restart": self.restart });
+            let options = json!({ "sample": self.sample, "restart": self.restart, "pauseSeconds": self.pause });
             let report = self.run_audit(gateway, options, &mut interrupts).await?;
             let differences = number(&report["audit"], "missing")
                 + number(&report["audit"], "different")
@@ -153,7 +157,8 @@ impl Audit {
         if !self.yes && !confirm()? {
             return Err(Failure::Printed(1).into());
         }
-        let options = json!({ "repair": true, "maxDeletedPercent": self.max_deleted_percent });
+        let options =
+            json!({ "repair": true, "maxDeletedPercent": self.max_deleted_percent, "pauseSeconds": self.pause });
         let report = self.run_audit(gateway, options, &mut interrupts).await?;
         self.print(&report)?;
         let audit = &report["audit"];

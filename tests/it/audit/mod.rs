@@ -6,6 +6,7 @@ mod harvests;
 mod interruptions;
 mod refusals;
 mod samples;
+mod schedule;
 
 use std::process::{Child, Command, Stdio};
 
