@@ -16,6 +16,7 @@ TRY_IT = Walk(after="README.md#try-it")
 
 WALKED = {
     "README.md": Walk(),
+    "docs/audit.md": Walk(),
     "docs/fedora.md": Walk(services=("activemq",)),
     "docs/feed.md": TRY_IT,
     "docs/formats.md": Walk(),
