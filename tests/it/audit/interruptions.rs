@@ -85,6 +85,9 @@ async fn audit_continues_after_interruptions() {
     let report: Value = serde_json::from_str(&stdout).unwrap();
     let report = &report["audit"];
     assert_eq!(report["id"], before["id"], "it is the same audit");
+    // The list continues after this object, which is looked at when the registry is read.
+    let requests = repository.take_requests();
+    assert!(requests.iter().any(|request| request.contains("/objects/demo:100?")), "the list begins anew");
     let found = differences(report);
     assert!(found.contains(&"different /objects/demo:11 state".to_owned()), "{found:?}");
     assert_eq!(found.iter().filter(|found| found.starts_with("extra /objects/demo:99")).count(), 3, "{found:?}");
