@@ -83,7 +83,7 @@ async fn run_tenure(audits: &Audits, tenure: &Tenure, mut revisions: Option<watc
             match &mut revisions {
                 Some(revisions) => {
                     if revisions.changed().await.is_err() {
-                        std::future::pending().await
+                        std::future::pending::<()>().await;
                     }
                 }
                 None => std::future::pending().await,
