@@ -5,6 +5,7 @@
 //! finish accepted requests, wait for confirmations of in-flight deliveries, write the subscription cursors, leave the
 //! nodes, close the journal.
 
+mod audits;
 mod dbus;
 mod error;
 mod harvests;
@@ -34,6 +35,7 @@ pub use self::{
 };
 use crate::{
     admin::{metrics::Metrics, reload::ReloadConfig},
+    audit::AuditRunner,
     cluster::{Cluster, MembershipThread},
     config::Config,
     delivery::{EngineTimeouts, Subscriptions},
@@ -160,6 +162,9 @@ impl Gateway {
         let run_harvests = runner_of_harvests.run(stop_accepting.clone(), supervisor.clone());
         consumers.spawn(supervisor.clone().run(Worker::Harvests, None, run_harvests));
         let follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);
+        let audits = audits::open(config, &journal, &sources, &harvests);
+        let run_audits = AuditRunner::new(audits.clone(), shared.cluster.clone()).run(stop_accepting.clone());
+        consumers.spawn(supervisor.clone().run(Worker::Audits, None, run_audits));
         let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
         let (readers, notifier) = LiveReaders::new(journal.clone(), spool, reader_limits(config));
         // Streams end when the notifier ends.
@@ -172,6 +177,7 @@ impl Gateway {
             shared,
             sources,
             harvests,
+            audits,
             subscriptions,
             readers,
             feed,

@@ -12,6 +12,7 @@
 //! - [`harvest`] pulls records from repositories that answer only when asked: [`harvest::Engine::run`].
 //! - [`filesets`] archives the datasets that sources request: [`filesets::JobLoop::run`].
 //! - [`intake`] is the only write path to the journal: [`intake::Intake::accept`].
+//! - [`audit`] compares repositories with the registry: [`audit::AuditRunner::run`].
 //! - [`journal`] settles drafts, stores changes in one total order and keeps the registry:
 //!   [`journal::Journal::append`].
 //!
@@ -59,6 +60,7 @@ pub mod model;
 pub mod text;
 
 // In.
+pub mod audit;
 pub mod format;
 pub mod harvest;
 pub mod intake;

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::{
     admin::{
-        attempts, crawlers, dead_letters, favicon,
+        attempts, audit, crawlers, dead_letters, favicon,
         filesets::{self, Filesets},
         harvests,
         health::{self, Readiness},
@@ -29,6 +29,7 @@ use crate::{
         status::{Status, view},
         subscriptions,
     },
+    audit::Audits,
     cluster::Cluster,
     delivery::{
         Subscriptions,
@@ -94,6 +95,8 @@ pub struct Surfaces {
     pub sources: Sources,
     /// The harvests.
     pub harvests: Harvests,
+    /// The audits.
+    pub audits: Audits,
     /// The jobs that archive datasets.
     pub filesets: Filesets,
     /// Seeding of the registry from the sources' repositories.
@@ -163,6 +166,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(filesets::list), |all| all.filesets.clone())
         .add(Admin, routes!(filesets::one, filesets::cancel), |all| all.filesets.clone())
         .add(Admin, routes!(registry::show, registry::seed), |all| all.seeds.clone())
+        .add(Admin, routes!(audit::show, audit::start, audit::stop), |all| all.audits.clone())
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::retry), |all| all.quarantine.clone())

@@ -1,6 +1,7 @@
 //! Administration: the sources, the harvests, the subscriptions, the quarantine and the health of the gateway.
 
 pub mod attempts;
+pub mod audit;
 pub mod crawlers;
 pub mod dead_letters;
 pub mod favicon;

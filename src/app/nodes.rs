@@ -40,6 +40,7 @@ fn offers(config: &Config, sources: &BTreeMap<String, ConfiguredSource>) -> Vec<
     let looked_up = sources.values().filter(|listed| listed.source.enrichment_status().is_some());
     let mut duties: Vec<_> = read.map(|listed| DutyName::source(listed.source.name())).collect();
     duties.extend(looked_up.map(|listed| DutyName::follow_ups(listed.source.name())));
+    duties.push(DutyName::audits());
     duties.extend(config.subscriptions.keys().map(DutyName::subscription));
     duties.extend((retention(config) != Retention::default()).then(DutyName::retention));
     duties.extend(config.hub.enabled.then(DutyName::hub));

@@ -3,6 +3,7 @@
 //! A command writes its result to standard output and everything else to standard error. Scripts rely on the exit
 //! codes.
 
+mod audit;
 mod backup;
 mod bulk;
 mod check;
@@ -96,6 +97,7 @@ enum Command {
     Ingest(ingest::Ingest),
     Crawl(crawl::Crawl),
     SeedRegistry(seed_registry::SeedRegistry),
+    Audit(audit::Audit),
     Compare(compare::Compare),
     Check(check::Check),
     Config(config::Config),
@@ -174,6 +176,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Ingest(ingest) => ingest.run(),
         Command::Crawl(crawl) => crawl.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
+        Command::Audit(audit) => audit.run(),
         Command::Compare(compare) => compare.run(),
         Command::Check(check) => check.run(),
         Command::Config(config) => config.run(),

@@ -30,7 +30,7 @@ const HARVESTED: [&str; 3] = ["oai-pmh", "feed", "gateway"];
 
 /// Settings that only the configuration file may have, because they name files, send requests to other places, or
 /// switch the source off.
-const FILE_ONLY: [&str; 6] = ["ca", "lookup", "repository", "enabled", "harvest", "allow"];
+const FILE_ONLY: [&str; 7] = ["ca", "audit_every", "lookup", "repository", "enabled", "harvest", "allow"];
 
 /// Settings that may contain a secret.
 const MAY_BE_SECRET: [&str; 2] = ["url", "token"];

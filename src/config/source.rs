@@ -42,6 +42,8 @@ pub struct SourceConfig {
     pub repository: Option<RepositorySettings>,
     /// Time without a change after which the source is silent; `None` to learn it from the journal.
     pub silent_after: Option<Duration>,
+    /// Time between the starts of two complete audits; `None` if only administrators start them.
+    pub audit_every: Option<Duration>,
     /// Settings of the harvests that its events make, if they make any.
     pub announcements: Option<AnnouncementSettings>,
 }
@@ -77,6 +79,9 @@ settings! {
         /// Time without a change after which the source is a problem, as in "36h"; not for harvests. Default: twice its
         /// longest pause of about two weeks, at least an hour, once it has been observed for a week.
         silent_after: Option<Time>,
+        /// Time between the starts of two complete audits (docs/audit.md), as in "7d". Default: only administrators start
+        /// them.
+        audit_every: Option<Time>,
         /// Settings of the dialect. Default: none.
         settings: Option<Any>,
         /// Whether facts that messages lack are looked up in the repository (docs/lookups.md), for the
@@ -176,6 +181,7 @@ pub(super) fn read(
 ) -> Result<Option<(SourceName, SourceConfig)>, ConfigErrors> {
     let (name, common) = shape(name, table)?;
     let SourceTable { enabled, transport, dialect, metadata_changes, silent_after, settings, .. } = common;
+    let SourceTable { audit_every, .. } = common;
     let SourceTable { lookup, repository, harvest, allow, .. } = common;
     let rate = http::rate(table)?;
     if !enabled {
@@ -206,6 +212,13 @@ pub(super) fn read(
         let reason = "nobody sends messages of a harvest; overdue_after says when it is a problem";
         return Err(table.at("silent_after").invalid(reason).into());
     }
+    let has_repository = repository.is_some() && dialect.repository.is_some_and(|kind| kind.not_crawlable.is_none());
+    let lists_everything = transport.harvest().is_some_and(|harvest| harvest.kind.lists_everything());
+    if audit_every.is_some() && !has_repository && !lists_everything {
+        let reason = "the repository of the source cannot be asked; for a Fedora give its url in the table `repository`, or \
+                      leave audit_every out";
+        return Err(table.at("audit_every").invalid(reason).into());
+    }
     let source = SourceConfig {
         transport,
         dialect,
@@ -216,6 +229,7 @@ pub(super) fn read(
         lookup,
         repository,
         silent_after,
+        audit_every,
         announcements,
     };
     Ok(Some((name, source)))

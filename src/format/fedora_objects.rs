@@ -58,6 +58,33 @@ pub fn object_page(body: &[u8], limits: Limits) -> Result<ObjectPage, Rejection>
     Ok(page)
 }
 
+/// Parses the profile of an object, the response to `GET /objects/PID`.
+///
+/// # Errors
+/// Rejects any other document.
+pub fn object_profile(body: &[u8], limits: Limits) -> Result<ListedObject, Rejection> {
+    let mut document = Document::open(body, limits)?;
+    let root = document.root()?;
+    if local_name(&root) != "objectProfile" {
+        return Err(root.unprocessable("this is not the profile of an object"));
+    }
+    let mut object = ListedObject::default();
+    while let Some(field) = document.child()? {
+        match local_name(&field) {
+            "objState" => object.state = state_from_letter(document.text()?.trim()),
+            "objCreateDate" => {
+                let text = document.text()?;
+                let date = Timestamp::parse(text.trim()).map_err(|invalid| field.unprocessable(invalid.to_string()))?;
+                object.created = Some(date);
+            }
+            // Such as the list of models.
+            _ => document.skip()?,
+        }
+    }
+    document.finish()?;
+    Ok(object)
+}
+
 fn objects(document: &mut Document<'_>, objects: &mut Vec<ListedObject>) -> Result<(), Rejection> {
     while let Some(fields) = document.child()? {
         let mut object = ListedObject::default();
@@ -84,7 +111,19 @@ fn objects(document: &mut Document<'_>, objects: &mut Vec<ListedObject>) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, ListedObject, ObjectPage, State, object_page};
+    use super::{Limits, ListedObject, ObjectPage, State, object_page, object_profile};
+
+    #[test]
+    fn profile_has_the_state_and_the_date() {
+        let profile = r#"<objectProfile xmlns="http://www.fedora.info/definitions/1/0/access/" pid="demo:1">
+              <objLabel>a</objLabel><objModels><model>info:fedora/m:1</model></objModels>
+              <objCreateDate>2011-08-03T08:14:25.9Z</objCreateDate><objState>I</objState>
+            </objectProfile>"#;
+        let read = object_profile(profile.as_bytes(), Limits::default()).unwrap();
+        assert_eq!(read.state, Some(State::INACTIVE));
+        assert_eq!(read.created.unwrap().to_string(), "2011-08-03T08:14:25.900Z");
+        assert!(object_profile(b"<html/>", Limits::default()).is_err());
+    }
 
     #[test]
     fn page_contains_objects_and_optional_token() {

@@ -7,7 +7,7 @@ pub(super) const FEW: u64 = 10;
 
 /// Returns a remark if so many records are missing that the list is more likely wrong than the records are gone. At most
 /// `max_percent` of all records may be missing, or ten unless `max_percent` is 0. `noun` names the records.
-pub(super) fn implausibility(counts: ListedCounts, max_percent: u64, noun: &str) -> Option<String> {
+pub(crate) fn implausibility(counts: ListedCounts, max_percent: u64, noun: &str) -> Option<String> {
     let ListedCounts { all, missing } = counts;
     let most = all.saturating_mul(max_percent) / 100;
     let is_plausible = missing <= most || (max_percent > 0 && missing <= FEW);

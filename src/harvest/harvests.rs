@@ -21,8 +21,9 @@ pub use self::{
     operations::HarvestOperationError,
 };
 use super::{
-    Engine, HarvestSettings, Harvester, HarvesterContext, Schedule, SetupError, Waits,
+    Engine, HarvestSettings, Harvester, HarvesterContext, HarvesterSettings, Schedule, SetupError, Waits,
     datasets::JobRunner,
+    request_name,
     status::{HarvestState, HarvestStatus, HarvestView},
 };
 use crate::{
@@ -90,7 +91,12 @@ pub struct Harvest {
 /// Work of a harvest.
 enum Work {
     /// It reads pages of records at the times of a schedule.
-    Pages { harvester: Arc<dyn Harvester>, budget: HarvestBudget, schedule: Schedule },
+    Pages {
+        harvester: Arc<dyn Harvester>,
+        settings: Arc<dyn HarvesterSettings>,
+        budget: HarvestBudget,
+        schedule: Schedule,
+    },
     /// It executes the requests of other sources as jobs.
     Jobs(Arc<JobLoop>),
 }
@@ -129,6 +135,12 @@ impl Harvest {
         }
     }
 
+    /// Returns whether the harvest lists everything that exists when it begins anew.
+    #[must_use]
+    pub fn lists_everything(&self) -> bool {
+        matches!(&self.work, Work::Pages { settings, .. } if settings.lists_everything())
+    }
+
     /// Returns whether the harvest reads pages in runs. Another one has jobs.
     #[must_use]
     pub fn has_runs(&self) -> bool {
@@ -161,7 +173,7 @@ impl Harvest {
     pub async fn run(&self, journal: Journal, waits: Waits, stop: CancellationToken) {
         let (source, status) = (Arc::clone(&self.source), Arc::clone(&self.status));
         match &self.work {
-            Work::Pages { harvester, budget, schedule } => {
+            Work::Pages { harvester, budget, schedule, .. } => {
                 let (harvester, budget, schedule) = (Arc::clone(harvester), budget.clone(), schedule.clone());
                 Engine { journal, source, harvester, budget, schedule, waits, status }.run(stop).await;
             }
@@ -221,6 +233,19 @@ impl Harvests {
     #[must_use]
     pub fn get(&self, name: &SourceName) -> Option<Arc<Harvest>> {
         self.0.entries().get(name).map(|entry| Arc::clone(&entry.harvest))
+    }
+
+    /// Returns another harvester for a source, which knows nothing of its runs, and has its politeness. `None` if there is
+    /// no such harvest, or it does not list everything.
+    ///
+    /// # Errors
+    /// Fails if it cannot be set up.
+    pub(crate) async fn reader(&self, name: &SourceName) -> Result<Option<Arc<dyn Harvester>>, SetupError> {
+        let Some(harvest) = self.get(name).filter(|harvest| harvest.lists_everything()) else { return Ok(None) };
+        let Work::Pages { settings, .. } = &harvest.work else { return Ok(None) };
+        let context = self.0.context_of(name, harvest.made_by);
+        // The journal has nothing under this name.
+        settings.build(request_name("reader", name), context).await.map(Some)
     }
 
     /// Wakes the harvests that run at this node, because another node may have requested a run or paused one.
@@ -283,13 +308,17 @@ impl Inner {
         settings: HarvestSettings,
         made_by: MadeBy,
     ) -> Result<Work, SetupError> {
-        let is_configured = made_by == MadeBy::Config;
+        let context = self.context_of(source, made_by);
+        let budget = context.budget.clone();
+        let HarvestSettings { kind: settings, schedule, .. } = settings;
+        let harvester = settings.build(source.clone(), context).await?;
+        Ok(Work::Pages { harvester, settings, budget, schedule })
+    }
+
+    fn context_of(&self, source: &SourceName, made_by: MadeBy) -> HarvesterContext {
         // Its share of each host is its own.
         let hosts = self.context.hosts.of_source(source);
-        let context = HarvesterContext { is_configured, hosts, ..self.context.clone() };
-        let budget = context.budget.clone();
-        let harvester = settings.kind.build(source.clone(), context).await?;
-        Ok(Work::Pages { harvester, budget, schedule: settings.schedule })
+        HarvesterContext { is_configured: made_by == MadeBy::Config, hosts, ..self.context.clone() }
     }
 
     async fn set_up_jobs(&self, source: &SourceName, settings: &FilesetSettings) -> Result<Arc<JobLoop>, SetupError> {

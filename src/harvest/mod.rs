@@ -46,6 +46,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::deletions::implausibility;
 pub use self::{
     announcements::HarvestsHandle,
     client::{SharedClients, Timeouts},
@@ -135,6 +136,11 @@ pub trait HarvesterSettings: Debug + Send + Sync {
     /// Returns the settings of a harvest over OAI-PMH; `None` for all other kinds.
     fn oai_pmh(&self) -> Option<&oai_pmh::OaiPmhSettings> {
         None
+    }
+
+    /// Returns whether a harvest from its beginning lists everything that exists, so that an audit can compare it.
+    fn lists_everything(&self) -> bool {
+        false
     }
 
     /// Returns the names of the sources whose changes are read.
@@ -280,7 +286,8 @@ pub fn retirement_request(source: &SourceName) -> SourceName {
     request_name("retire", source)
 }
 
-fn request_name(kind: &str, source: &SourceName) -> SourceName {
+/// Returns the name under which the journal notes a request of this kind about a source.
+pub(crate) fn request_name(kind: &str, source: &SourceName) -> SourceName {
     let digest = hex::encode(&Sha256::digest(source.as_str())[..12]);
     // A name of these characters, and shorter than the longest one, is valid.
     SourceName::parse(&format!("{kind}_{digest}")).unwrap_or_else(|_| source.clone())

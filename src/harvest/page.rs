@@ -99,6 +99,14 @@ impl Records {
     }
 }
 
+impl Iterator for Records {
+    type Item = HarvestedRecord;
+
+    fn next(&mut self) -> Option<HarvestedRecord> {
+        self.0.next()
+    }
+}
+
 impl From<Vec<ReceivedMessage>> for Records {
     fn from(messages: Vec<ReceivedMessage>) -> Self {
         Self::new(messages.into_iter())

@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Intake, Source, bounds::check_scheme};
+use super::{Intake, ReceivedMessage, Source, bounds::check_scheme};
 use crate::{
-    format::Rejection,
+    format::{ParsedMessage, Rejection},
     journal::{
-        DuplicatePolicy, JournalError, Submission,
+        DraftOutcome, DuplicatePolicy, JournalError, Submission,
+        registry::ObjectState,
         seed::{CrawlPart, CrawlPartOutcome, CrawlProgress},
+        settle::settle,
         store::{EventIdentity, event_key},
     },
     model::{
-        CrawledItem, CrawledObject, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId,
-        NonEmpty, Reading, Text, User,
+        ContentObjectModification, CrawledItem, CrawledObject, Draft, DraftChange, DraftItem, DraftItems, DraftLookup,
+        DraftTime, EventId, NonEmpty, Reading, Text, Timestamp, User,
     },
 };
 
@@ -76,6 +78,55 @@ impl Intake {
         }
         tracing::debug!(source = %source.name(), part, objects = object_count, filled = seeded.updated_objects, "crawl part written to the journal");
         Ok(seeded)
+    }
+}
+
+/// Corrections of the registry.
+impl Intake {
+    /// Appends drafts that an audit made, each with its event identifier. Returns the number of changes. On return they are
+    /// on disk.
+    ///
+    /// # Errors
+    /// As [`Intake::seed`].
+    pub async fn correct(&self, source: &Source, drafts: Vec<Draft>) -> Result<u64, SeedError> {
+        let keyed = |draft: Draft| {
+            let key = draft.event_id.as_ref().map(|id| event_key(source.name(), EventIdentity::Id(id.as_str()), 0));
+            (key, draft)
+        };
+        let submission = |draft| Submission {
+            policy: Arc::clone(&source.policy),
+            drafts: vec![keyed(draft)],
+            duplicate_policy: DuplicatePolicy::RememberChanges,
+            completes: None,
+        };
+        let submissions: Vec<_> = drafts.into_iter().map(submission).collect();
+        submissions.iter().try_for_each(|submission| source.check(&submission.drafts))?;
+        let outcomes = self.journal.append_batch(submissions).await?;
+        let refused = outcomes.iter().flatten().filter(|outcome| outcome.is_refusal()).count();
+        if refused > 0 {
+            tracing::warn!(source = %source.name(), refused, "the journal refuses corrections of an audit");
+        }
+        let accepted = |outcome: &&DraftOutcome| matches!(outcome, DraftOutcome::Accepted { .. });
+        Ok(outcomes.iter().flatten().filter(accepted).count() as u64)
+    }
+}
+
+impl Source {
+    /// Returns the drafts of a message without writing them; `None` if it cannot be read.
+    #[must_use]
+    pub fn drafts(&self, message: ReceivedMessage) -> Option<Vec<Draft>> {
+        let ReceivedMessage::Readable(mut incoming) = message else { return None };
+        match self.read(&mut incoming).ok()? {
+            ParsedMessage::Drafts(drafts) => Some(drafts.into_vec()),
+            ParsedMessage::NoChange(_) => Some(Vec::new()),
+        }
+    }
+
+    /// Settles a draft against the state of its object without writing. Returns the change that it would make.
+    #[must_use]
+    pub fn preview(&self, draft: Draft, registered: &ObjectState) -> Option<ContentObjectModification> {
+        let settled = settle(draft, &self.policy, Timestamp::now(), registered);
+        settled.change.map(|(modification, _)| modification)
     }
 }
 

@@ -53,6 +53,12 @@ impl DutyName {
         Self("hub".into())
     }
 
+    /// Returns the duty of comparing repositories with the registry.
+    #[must_use]
+    pub fn audits() -> Self {
+        Self("audits".into())
+    }
+
     /// Returns the duty of owning the name on D-Bus.
     #[must_use]
     pub fn dbus() -> Self {

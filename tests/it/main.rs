@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
+mod audit;
 mod cluster;
 mod command;
 mod config;

@@ -107,6 +107,7 @@ fn check_repository(body: &[u8]) {
     check(&|| fedora_rest::datastreams(body, limits).map(|all| all.len()).map_err(text));
     check(&|| fedora_rest::relations(body, limits).map(|_| 1).map_err(text));
     // Only the size of the response limits a page of objects.
+    check(&|| fedora_objects::object_profile(body, limits).map(|_| 1).map_err(text));
     check(&|| fedora_objects::object_page(body, limits).map(|_| 1).map_err(text));
     check(&|| {
         let described = ldp::parse_description(body, "http://h/rest/a", limits);

@@ -16,6 +16,7 @@ TRY_IT = Walk(after="README.md#try-it")
 
 WALKED = {
     "README.md": Walk(),
+    "docs/audit.md": Walk(),
     "docs/connect/alfresco.md": Walk(),
     "docs/connect/alma.md": Walk(),
     "docs/connect/archivematica.md": Walk(),

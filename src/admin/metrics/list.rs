@@ -3,6 +3,7 @@
 use super::{BUILD_INFO, Kind, Metric, START_TIME};
 use crate::{
     admin::status::{self, gauges},
+    audit::metrics as audit,
     broker,
     cluster::metrics as cluster,
     delivery::{metrics as delivery, xesam::metrics as xesam},
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 58] = [
+pub const METRICS: [Metric; 60] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -89,6 +90,18 @@ pub const METRICS: [Metric; 58] = [
         kind: Kind::Gauge,
         labels: &["source"],
         about: "Records by which the number that the repository announces differs from the journal, at the last comparison.",
+    },
+    Metric {
+        name: audit::DIFFERENCES,
+        kind: Kind::Gauge,
+        labels: &["source", "kind"],
+        about: "Items that the last complete audit has found missing, different or extra, and has not corrected.",
+    },
+    Metric {
+        name: audit::LAST_COMPLETE,
+        kind: Kind::Gauge,
+        labels: &["source"],
+        about: "Time of the end of the last complete audit, in seconds since 1970.",
     },
     Metric {
         name: filesets::INGESTS,

@@ -30,6 +30,7 @@ use self::{
 };
 use super::sources::Sources;
 use crate::{
+    audit::Audits,
     cluster::Cluster,
     delivery::{Subscriptions, xesam::Crawlers},
     journal::{Journal, retention::Retention},
@@ -57,6 +58,8 @@ pub struct StatusParts {
     pub journal: Journal,
     /// The sources and the harvests.
     pub sources: Sources,
+    /// The audits.
+    pub audits: Audits,
     /// The subscriptions.
     pub subscriptions: Subscriptions,
     /// The nodes that share the journal.

@@ -11,12 +11,13 @@ use super::{
 };
 use crate::{
     admin::sources::ConfiguredSource,
+    audit::AuditResult,
     broker::{ConnectionState, ConnectionView},
     delivery::{SubscriptionHealth, SubscriptionState},
     harvest::{Harvest, status::HarvestState},
     intake::EnrichmentStatus,
     journal::{sources::SourceRecord, subscriptions::MadeBy},
-    model::Timestamp,
+    model::{SourceName, Timestamp},
     text,
     web::EXPIRES_SOON,
 };
@@ -58,6 +59,7 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     }
     found.extend(quarantine(soundings));
     found.extend(parts.sources.harvests.list().iter().flat_map(|listed| harvest(listed, now)));
+    found.extend(parts.audits.results().into_iter().map(audit));
     found.extend(datasets(soundings));
     found.extend(nodes(parts));
     found.extend(parts.subscriptions.health().iter().flat_map(subscription));
@@ -194,6 +196,12 @@ fn harvest(harvest: &Harvest, now: DateTime<Utc>) -> Vec<Finding> {
         found.push(Finding::new(ProblemKind::CountDiffers, thing(), format!("the numbers differ by {records}")));
     }
     found
+}
+
+fn audit((source, result): (SourceName, AuditResult)) -> Finding {
+    let AuditResult { at, missing, different, extra } = result;
+    let facts = format!("{missing} missing, {different} different and {extra} extra items at {at}");
+    Finding::new(ProblemKind::AuditDiffers, Thing::Source(source.to_string()), facts)
 }
 
 /// Finds the sources with jobs that an administrator should see. The jobs are in the journal, so each node finds them.

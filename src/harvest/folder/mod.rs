@@ -53,6 +53,10 @@ impl HarvesterSettings for FolderSettings {
         "folder"
     }
 
+    fn lists_everything(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         format!("folder {}", self.path.display())
     }

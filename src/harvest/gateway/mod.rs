@@ -58,6 +58,10 @@ impl HarvesterSettings for GatewaySettings {
         "gateway"
     }
 
+    fn lists_everything(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         format!("gateway {}{}", self.url.origin(), self.url.expose().path())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
-use super::super::{full_list_request, retirement_request};
+use super::super::{full_list_request, request_name, retirement_request};
 use super::{
     Harvest, Harvests, Inner, InvalidHarvest, MAX_HARVESTS,
     definition::{announced_by, announced_definition},
@@ -281,7 +281,8 @@ impl Inner {
             return Err(HarvestOperationError::Unknown(name.clone()));
         }
         self.stop(name).await;
-        for request in [full_list_request(name), retirement_request(name)] {
+        let audits = ["audit", "report"].map(|kind| request_name(kind, name));
+        for request in [full_list_request(name), retirement_request(name)].into_iter().chain(audits) {
             self.journal.write_harvest(request, HarvestWrite::Remove).await?;
         }
         let removed = self.journal.write_harvest(name.clone(), HarvestWrite::Remove).await;

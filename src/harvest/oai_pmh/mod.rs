@@ -139,6 +139,10 @@ impl HarvesterSettings for OaiPmhSettings {
         "oai-pmh"
     }
 
+    fn lists_everything(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         format!("{} of {}", self.metadata_prefix, self.public_url())
     }

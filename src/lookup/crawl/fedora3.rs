@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 
 use futures_util::future::join_all;
 
-use super::{CrawlError, CrawlPart, CrawlPosition, PART_OBJECTS, bottom_n::BottomN, requests::CrawlRequests};
+use super::{CrawlError, CrawlPart, CrawlPosition, Look, PART_OBJECTS, bottom_n::BottomN, requests::CrawlRequests};
 use crate::{
     format::{
         Limits, Rejection, RestUris,
-        fedora_objects::{ListedObject, object_page},
+        fedora_objects::{ListedObject, object_page, object_profile},
         fedora_rest::{DatastreamVersion, ListedDatastream, Relations, datastream_profile, datastreams, relations},
     },
     lookup::{LookupError, Resource},
@@ -114,6 +114,20 @@ impl Fedora3Crawl {
                 Err(error) => return Err(error),
             };
         }
+    }
+
+    /// Requests one object. Its state comes from its profile, because the list may be an hour old.
+    pub(super) async fn look(&self, object: &Uri) -> Result<Look, CrawlError> {
+        let Some(path) = self.requests.repository.settings().path_of(object.as_str()) else { return Ok(Look::Outside) };
+        let Some(pid) = path.strip_prefix("/objects/").filter(|pid| !pid.is_empty() && !pid.contains('/')) else {
+            return Ok(Look::Outside);
+        };
+        let pid = percent_encoding::percent_decode_str(pid).decode_utf8_lossy();
+        let path = format!("/objects/{pid}?format=xml");
+        let Some(response) = self.requests.get(&path, XML).await? else { return Ok(Look::Gone) };
+        let ListedObject { state, created, .. } = read(&path, &response, object_profile)?;
+        let found = self.object(&pid, &ListEntry { state, created }).await?;
+        Ok(found.map_or(Look::Gone, |found| Look::Present(Box::new(found))))
     }
 
     /// Returns an object with its datastreams; `None` if it no longer exists.

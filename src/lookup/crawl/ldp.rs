@@ -14,7 +14,7 @@ use axum::http::{
 use futures_util::future::join_all;
 
 use super::{
-    CrawlError, CrawlPart, CrawlPosition, PART_OBJECTS,
+    CrawlError, CrawlPart, CrawlPosition, Look, PART_OBJECTS,
     bottom_n::BottomN,
     ntriples::{Lines, Object, triple},
     requests::CrawlRequests,
@@ -87,6 +87,16 @@ impl LdpCrawl {
         let path = if path.is_empty() { vec![(String::new(), None)] } else { path };
         let path = path.into_iter().map(|(path, last)| Container::at(path, last)).collect();
         Self { requests, base_url, path, has_begun: false }
+    }
+
+    /// Requests one resource. Its parent is the path above it, which need not be a container.
+    pub(super) async fn look(&self, object: &Uri) -> Result<Look, CrawlError> {
+        let Some(path) = self.path_of(object.as_str()) else { return Ok(Look::Outside) };
+        let path = no_slash(&path);
+        let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        // A binary is followed by its description, which is an object of its own.
+        let found = self.resource(path, parent).await?.objects.into_iter().next();
+        Ok(found.map_or(Look::Gone, |found| Look::Present(Box::new(under_name(found, object)))))
     }
 
     /// Continues until at least one resource was found or skipped, or the crawl ends.
@@ -197,7 +207,9 @@ impl LdpCrawl {
 
     /// Requests a resource, with its description if it is a binary. Empty if the resource no longer exists.
     async fn resource(&self, path: &str, parent_path: &str) -> Result<CrawledResource, CrawlError> {
-        let Some(head) = self.requests.head(path, &[]).await? else { return Ok(CrawledResource::missing()) };
+        // All versions require the slash for the repository root.
+        let at = if path.is_empty() { "/" } else { path };
+        let Some(head) = self.requests.head(at, &[]).await? else { return Ok(CrawledResource::missing()) };
         let mut facts = Facts::of(&head.headers);
         let is_binary = targets(&head.headers, "type").iter().any(|kind| kind == NON_RDF_SOURCE);
         let parent = Some(self.public_uri(parent_path)?);
@@ -332,6 +344,18 @@ impl Facts {
             self.types.push(kind);
         }
     }
+}
+
+/// Returns a resource under another spelling of its URI: a message may name the repository root without its slash.
+fn under_name(found: CrawledObject, name: &Uri) -> CrawledObject {
+    let (former, items) = (&found.object, found.items.clone());
+    let renamed = |uri: Uri| if uri == *former { name.clone() } else { uri };
+    let items = items.map(|item| CrawledItem {
+        uri: renamed(item.uri),
+        content: item.content.map(|content| ContentLocation { url: renamed(content.url), ..content }),
+        ..item
+    });
+    CrawledObject { object: name.clone(), items, ..found }
 }
 
 /// Returns the targets of all links with a relation.

@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use self::requests::CrawlRequests;
 pub use self::requests::RateLimit;
 use super::{LookupError, Repository};
-use crate::{format::RepositoryApi, model::CrawledObject};
+use crate::{
+    format::RepositoryApi,
+    model::{CrawledObject, Uri},
+};
 
 /// Approximate number of objects in a part. Their requests run concurrently.
 const PART_OBJECTS: usize = 50;
@@ -49,6 +52,17 @@ pub struct SkippedResource {
     pub name: String,
     /// The error.
     pub reason: String,
+}
+
+/// What a repository says about one object.
+#[derive(Debug)]
+pub enum Look {
+    /// The object exists.
+    Present(Box<CrawledObject>),
+    /// The repository has no such object.
+    Gone,
+    /// The URI is outside of the repository, so it cannot be requested.
+    Outside,
 }
 
 /// Options of a crawl.
@@ -154,6 +168,17 @@ impl Crawler {
         }))
     }
 
+    /// Requests one object, by its URI as messages write it.
+    ///
+    /// # Errors
+    /// Fails as [`Crawler::next`] does.
+    pub async fn look(&self, object: &Uri) -> Result<Look, CrawlError> {
+        match &self.0 {
+            ApiCrawl::Fedora3(crawl) => crawl.look(object).await,
+            ApiCrawl::Ldp(crawl) => crawl.look(object).await,
+        }
+    }
+
     /// Returns the next part. Do not call it after the last part.
     ///
     /// # Errors
@@ -175,6 +200,12 @@ impl CrawlPosition {
 }
 
 impl CrawlError {
+    /// Returns whether the error is about a single resource: the repository answers, and says nothing usable about it.
+    #[must_use]
+    pub fn is_of_one_resource(&self) -> bool {
+        matches!(self, Self::Request { error: LookupError::Status(_) | LookupError::InvalidResponse(_), .. })
+    }
+
     /// True if the crawl may succeed later without anyone's intervention.
     #[must_use]
     pub fn is_transient(&self) -> bool {

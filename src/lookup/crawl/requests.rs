@@ -76,14 +76,10 @@ impl CrawlRequests {
     /// Converts the error of a resource to a skipped resource, if the options allow it. Otherwise returns the
     /// error.
     pub(super) fn skip(&self, name: &str, error: CrawlError) -> Result<SkippedResource, CrawlError> {
-        match &error {
-            CrawlError::Request { error: LookupError::Status(_) | LookupError::InvalidResponse(_), .. }
-                if self.options.skip_failing =>
-            {
-                Ok(SkippedResource { name: name.to_owned(), reason: error.to_string() })
-            }
-            _ => Err(error),
+        if self.options.skip_failing && error.is_of_one_resource() {
+            return Ok(SkippedResource { name: name.to_owned(), reason: error.to_string() });
         }
+        Err(error)
     }
 
     async fn with_retries<T>(

@@ -148,7 +148,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[sources.fedora]\nnonsense = 1",
-            "unknown setting sources.fedora.nonsense in my.toml; sources.fedora has enabled, transport, dialect, metadata_changes, silent_after, settings, lookup, repository, harvest, allow, rate, burst, signature.",
+            "unknown setting sources.fedora.nonsense in my.toml; sources.fedora has enabled, transport, dialect, metadata_changes, silent_after, audit_every, settings, lookup, repository, harvest, allow, rate, burst, signature.",
         ),
         (
             "[sources.fedora.settings]\nbase = \"x\"",

@@ -54,6 +54,7 @@ const TABLE: [(&str, &[&str]); 36] = [
             "web",
         ],
     ),
+    ("audit", &["cluster", "harvest", "http_client", "intake", "journal", "lookup", "model", "retry"]),
     (
         "delivery",
         &[
@@ -83,8 +84,8 @@ const TABLE: [(&str, &[&str]); 36] = [
     (
         "admin",
         &[
-            "broker", "cluster", "delivery", "filesets", "harvest", "intake", "journal", "lookup", "model", "format",
-            "text", "view", "web",
+            "audit", "broker", "cluster", "delivery", "filesets", "harvest", "intake", "journal", "lookup", "model",
+            "format", "text", "view", "web",
         ],
     ),
     (
@@ -111,11 +112,12 @@ const TABLE: [(&str, &[&str]); 36] = [
         ],
     ),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
-    ("router", &["cluster", "delivery", "source", "view", "admin", "harvest", "journal", "openapi", "web"]),
+    ("router", &["audit", "cluster", "delivery", "source", "view", "admin", "harvest", "journal", "openapi", "web"]),
     (
         "app",
         &[
             "admin",
+            "audit",
             "broker",
             "cluster",
             "config",

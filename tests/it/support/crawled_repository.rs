@@ -216,6 +216,11 @@ impl RestApi for Fedora3 {
         let pid = parts[1];
         let one = |id: &str| object.datastreams.iter().find(|datastream| datastream.id.replace('-', "%2D") == id);
         match parts[2..] {
+            [] => xml(&format!(
+                "<objectProfile xmlns=\"http://www.fedora.info/definitions/1/0/access/\" pid=\"{pid}\">\
+                 <objLabel></objLabel><objState>{}</objState><objCreateDate>{}</objCreateDate></objectProfile>",
+                object.state, object.created
+            )),
             ["datastreams"] if self.lists_profiles => {
                 let profiles: String = object.datastreams.iter().map(|held| held.profile(pid, "apim:")).collect();
                 xml(&format!(

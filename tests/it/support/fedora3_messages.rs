@@ -19,10 +19,15 @@ pub(crate) struct Call<'a> {
     pub(crate) returned: Option<&'a str>,
 }
 
+/// Returns the date of a call.
+pub(crate) fn date(number: u64) -> String {
+    format!("2026-03-01T10:{:02}:{:02}.125Z", number / 60 % 60, number % 60)
+}
+
 impl Call<'_> {
     /// Returns the Atom entry.
     pub(crate) fn message(&self) -> String {
-        let date = format!("2026-03-01T10:{:02}:{:02}.125Z", self.number / 60 % 60, self.number % 60);
+        let date = date(self.number);
         let returned = self.returned.unwrap_or(&date);
         let (id, method, pid) = (self.id(), self.method, self.pid);
         let mut categories = String::new();

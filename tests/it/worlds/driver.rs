@@ -16,7 +16,7 @@ use proptest::{
     test_runner::{RngAlgorithm, TestRng, TestRunner},
 };
 
-use crate::worlds::{World, judge, rig::Rig};
+use crate::worlds::{World, audits, judge, rig::Rig};
 
 /// Time for each world in a normal test run.
 const SHORT: Duration = Duration::from_secs(5);
@@ -26,6 +26,9 @@ const HISTORIES: u32 = 4;
 
 /// Greatest number of steps of a history.
 const STEPS: usize = 25;
+
+/// Greatest number of steps of which the gateway hears nothing, before an audit.
+const UNSEEN: usize = 6;
 
 /// What happens to the gateway while the source lives a step.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +123,7 @@ where
 {
     let mut world = W::begin(switches).await;
     let mut rig = Rig::start(&world.settings()).await;
+    let unseen = history.iter().map(|(step, _)| step.clone()).take(UNSEEN).collect();
     for (step, disturbance) in history {
         match disturbance {
             Disturbance::Nothing => {}
@@ -131,5 +135,6 @@ where
         world.live(step.clone(), &mut rig).await.map_err(|wrong| format!("{step:?}: {wrong}"))?;
     }
     world.fall_quiet(&mut rig).await?;
-    judge::compare(&world.truth(), &mut rig).await
+    judge::compare(&world.truth(), &mut rig).await?;
+    audits::judge(&mut world, unseen, &mut rig).await
 }

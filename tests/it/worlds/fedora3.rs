@@ -1,11 +1,14 @@
 //! World of a Fedora 3, which sends the messages of one call from threads of their own, so that they arrive in any order.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use proptest::prelude::*;
 
 use crate::{
-    support::fedora3_messages::{BASE, Call},
+    support::{
+        crawled_repository::{self, CrawledRepository, Datastream, Object},
+        fedora3_messages::{BASE, Call, date},
+    },
     worlds::{ItemTruth, Truth, World, driver, rig::Rig},
 };
 
@@ -76,6 +79,14 @@ pub(crate) struct Fedora3 {
     sent: u64,
     waiting: Vec<String>,
     last: Option<String>,
+    /// Number of the call that has made the content of an item.
+    made: BTreeMap<(u8, Option<&'static str>), u64>,
+    /// True while the gateway hears nothing.
+    is_silent: bool,
+    /// Items whose content was made meanwhile.
+    unseen: BTreeSet<String>,
+    /// The REST API.
+    server: CrawledRepository<crawled_repository::Fedora3>,
 }
 
 fn pid(object: u8) -> String {
@@ -102,6 +113,7 @@ impl Fedora3 {
         rig: &mut Rig,
     ) -> Result<(), String> {
         self.sent += 1;
+        self.note_content(object, method, parameters, returned);
         let pid = pid(object);
         self.waiting.push(Call { number: self.sent, method, pid: &pid, parameters, returned }.message());
         if self.waiting.len() >= self.behaviour.overtaking { self.flush(rig).await } else { Ok(()) }
@@ -115,7 +127,26 @@ impl Fedora3 {
         Ok(())
     }
 
+    /// Notes which content a call makes.
+    fn note_content(&mut self, object: u8, method: &str, parameters: &[(&str, &str)], returned: Option<&str>) {
+        let named = parameters.iter().find(|(name, _)| *name == "dsID");
+        let named = named.and_then(|(_, id)| DATASTREAMS.into_iter().find(|known| known == id));
+        let item = match method {
+            "ingest" => None,
+            "addDatastream" | "modifyDatastreamByValue" | "modifyDatastreamByReference" => named,
+            "addRelationship" if returned == Some("true") => Some(RELATIONS),
+            _ => return,
+        };
+        self.made.insert((object, item), self.sent);
+        if self.is_silent && item.is_some() {
+            self.unseen.insert(uri(object, item));
+        }
+    }
+
     async fn deliver(&self, message: &str, rig: &mut Rig) -> Result<String, String> {
+        if self.is_silent {
+            return Ok("accepted".to_owned());
+        }
         let headers = [("content-type", "application/atom+xml".to_owned())];
         let response = rig.post("fedora3", &headers, message.as_bytes()).await;
         let outcome = response.outcome().to_owned();
@@ -163,11 +194,50 @@ impl World for Fedora3 {
     }
 
     async fn begin(behaviour: Behaviour) -> Self {
-        Self { behaviour, objects: BTreeMap::new(), sent: 0, waiting: Vec::new(), last: None }
+        let server = CrawledRepository::start(crawled_repository::Fedora3::with(0)).await;
+        let (objects, made, unseen) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { behaviour, objects, sent: 0, waiting: Vec::new(), last: None, made, is_silent: false, unseen, server }
     }
 
     fn settings(&self) -> String {
-        String::new()
+        let url = self.server.url();
+        format!("[sources.fedora3.repository]\nurl = \"{url}\"\npublic_urls = [\"{BASE}\"]\n")
+    }
+
+    const AUDITED: Option<&'static str> = Some("fedora3");
+
+    fn show(&mut self) {
+        let state = |is_active: Option<bool>| if is_active.unwrap_or(true) { 'A' } else { 'I' };
+        let object = |(number, items): (&u8, &BTreeMap<Option<&'static str>, Option<bool>>)| {
+            let created = |item| date(self.made[&(*number, item)]);
+            let datastream = |(id, is_active): (&Option<&'static str>, &Option<bool>)| {
+                Some(Datastream { id: (*id)?, state: state(*is_active), created: created(*id) })
+            };
+            let shown = Object {
+                state: state(items[&None]),
+                created: created(None),
+                datastreams: items.iter().filter_map(datastream).collect(),
+                relations: String::new(),
+            };
+            (pid(*number), shown)
+        };
+        let objects = self.objects.iter().map(object).collect();
+        self.server.change(|contents| contents.objects = objects);
+    }
+
+    async fn live_unseen(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        self.is_silent = true;
+        match act {
+            Act::Redeliver => {}
+            act => self.live(act, rig).await?,
+        }
+        self.flush(rig).await?;
+        self.is_silent = false;
+        Ok(())
+    }
+
+    fn unseen_contents(&self) -> BTreeSet<String> {
+        self.unseen.clone()
     }
 
     async fn live(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {

@@ -250,6 +250,20 @@ impl World for FolderWorld {
         if after == head { Ok(()) } else { Err(format!("a run without news makes {} changes", after - head)) }
     }
 
+    const AUDITED: Option<&'static str> = Some("share");
+
+    fn show(&mut self) {
+        self.write();
+        self.seen = self.files.clone();
+    }
+
+    async fn live_unseen(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        match act {
+            Act::Write { .. } | Act::Remove { .. } => self.live(act, rig).await,
+            Act::Break | Act::Harvest => Ok(()),
+        }
+    }
+
     fn truth(&self) -> Truth {
         let item = |(file, version): (&usize, &u32)| {
             let content = content(*file, *version);

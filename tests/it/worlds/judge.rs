@@ -32,7 +32,7 @@ pub(crate) async fn compare(truth: &Truth, rig: &mut Rig) -> Result<(), String> 
 }
 
 /// Reads the live items of the registry as a reader of docs/snapshot.md does.
-async fn registry(rig: &Rig) -> BTreeMap<String, ItemTruth> {
+pub(crate) async fn registry(rig: &Rig) -> BTreeMap<String, ItemTruth> {
     let mut items = BTreeMap::new();
     let mut after = String::new();
     loop {

@@ -8,6 +8,7 @@
 //! the number of histories of a world that live side by side, because some wait most of their time. `SEED` repeats the
 //! histories of one seed.
 
+mod audits;
 mod copies;
 mod driver;
 mod fedora3;
@@ -51,6 +52,23 @@ pub(crate) trait World: Sized {
 
     /// Returns the settings of the gateway for this source, as TOML.
     fn settings(&self) -> String;
+
+    /// Name of the source, if the repository of the world can be audited.
+    const AUDITED: Option<&'static str> = None;
+
+    /// Shows the truth to audits.
+    fn show(&mut self) {}
+
+    /// Lives one step of which the gateway hears nothing, for a world that can be audited.
+    async fn live_unseen(&mut self, step: Self::Step, rig: &mut Rig) -> Result<(), String> {
+        let _ = (step, rig);
+        Ok(())
+    }
+
+    /// Returns the items whose content has changed without a message, besides those whose other facts differ.
+    fn unseen_contents(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
 
     /// Lives one step: changes the truth, and tells the gateway. Returns what the gateway has answered wrongly.
     async fn live(&mut self, step: Self::Step, rig: &mut Rig) -> Result<(), String>;

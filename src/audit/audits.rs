@@ -1,0 +1,277 @@
+//! Starts, stops and shows audits. The journal has the request of each, written here, and the report, written by the node
+//! that runs audits.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::{
+    metrics,
+    report::{AuditReport, AuditRequest, AuditState, StoredAudit},
+};
+use crate::{
+    harvest::{Harvests, request_name},
+    intake::Source,
+    journal::{
+        Journal, JournalError,
+        harvest::{HarvestWrite, SourcePosition},
+    },
+    lookup::RepositorySettings,
+    model::{SourceName, Timestamp},
+};
+
+/// Default of the greatest share of the registered objects that a correction may delete, in percent.
+const MAX_DELETED_PERCENT: u64 = 20;
+
+/// Default of the time after which a difference is looked at again, in seconds. The message about a change of the repository
+/// arrives meanwhile.
+pub(super) const PAUSE: u64 = 2;
+
+/// Settings of the audits of a source.
+#[derive(Clone)]
+pub struct AuditedSource {
+    /// The source.
+    pub source: Arc<Source>,
+    /// Access to its repository; `None` for a harvest, which lists what it harvests.
+    pub repository: Option<RepositorySettings>,
+    /// Time between the starts of two complete audits; `None` if only administrators start them.
+    pub every: Option<Duration>,
+}
+
+/// Options of an audit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuditOptions {
+    /// Number of random objects of the registry to compare; `None` for a complete audit.
+    pub sample: Option<u32>,
+    /// Whether to correct the registry.
+    pub repair: bool,
+    /// Greatest share of the registered objects that a correction may delete, in percent; `None` for the default.
+    pub max_deleted_percent: Option<u64>,
+    /// Time after which a difference is looked at again, in seconds; `None` for the default.
+    pub pause: Option<u64>,
+    /// Whether to begin anew if an earlier audit has not ended.
+    pub restart: bool,
+}
+
+/// Reason why an audit cannot be started or shown.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The source does not exist, or its repository cannot be asked.
+    #[error("the repository of the source {name} cannot be asked; {known}")]
+    NotAudited {
+        /// Name of the source.
+        name: SourceName,
+        /// The sources whose repositories can be asked.
+        known: String,
+    },
+    /// Another audit of the source runs.
+    #[error("another audit of the source {0} has not ended; stop it, or begin anew")]
+    Running(SourceName),
+    /// A sample cannot correct the registry.
+    #[error("a sample cannot correct the registry; start a complete audit")]
+    SampleRepairs,
+    /// A harvest has no requests for single objects.
+    #[error(
+        "a sample needs a repository that can be asked for single objects; {0} is a harvest, whose audit is complete"
+    )]
+    SampleOfHarvest(SourceName),
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Numbers of the differences that a complete audit has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditResult {
+    /// End of the audit.
+    pub at: Timestamp,
+    /// Number of missing items.
+    pub missing: u64,
+    /// Number of different items.
+    pub different: u64,
+    /// Number of extra items.
+    pub extra: u64,
+}
+
+impl AuditResult {
+    fn has_differences(&self) -> bool {
+        self.missing + self.different + self.extra > 0
+    }
+}
+
+/// Handle to the audits of all sources. Clones share the same state.
+#[derive(Clone)]
+pub struct Audits(pub(super) Arc<AuditsState>);
+
+pub(super) struct AuditsState {
+    pub(super) journal: Journal,
+    configured: BTreeMap<SourceName, AuditedSource>,
+    pub(super) harvests: Harvests,
+    /// Results of the last complete audits of this node, for the status.
+    results: Mutex<BTreeMap<SourceName, AuditResult>>,
+    /// Wakes the runner of this node.
+    pub(super) wake: Notify,
+    /// Locked while a request is written, so that each is compared with the one before.
+    operation: tokio::sync::Mutex<()>,
+}
+
+impl Audits {
+    /// Creates the audits of these sources.
+    #[must_use]
+    pub fn new(journal: Journal, configured: BTreeMap<SourceName, AuditedSource>, harvests: Harvests) -> Self {
+        let (wake, operation) = (Notify::new(), tokio::sync::Mutex::default());
+        Self(Arc::new(AuditsState { journal, configured, harvests, results: Mutex::default(), wake, operation }))
+    }
+
+    /// Returns the results of the last complete audits that have left differences, as this node knows them.
+    #[must_use]
+    pub fn results(&self) -> BTreeMap<SourceName, AuditResult> {
+        let results = self.0.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results
+            .iter()
+            .filter(|(_, result)| result.has_differences())
+            .map(|(name, result)| (name.clone(), *result))
+            .collect()
+    }
+
+    /// Returns the report of the newest audit of a source; `None` if there has been none.
+    ///
+    /// # Errors
+    /// Fails if the source cannot be audited, or the journal fails.
+    pub async fn report(&self, name: &SourceName) -> Result<Option<AuditReport>, AuditError> {
+        self.check(name)?;
+        let Some(request) = self.0.request(name).await? else { return Ok(None) };
+        let report = self.0.stored(name).await?.map(|stored| stored.report);
+        let report = report.filter(|report| report.id == request.id);
+        self.0.journal.until_published().await?;
+        Ok(Some(report.unwrap_or_else(|| request.report())))
+    }
+
+    /// Starts an audit, or continues one with the same options that has not ended. Returns its report.
+    ///
+    /// # Errors
+    /// Fails if the source cannot be audited, an audit with other options has not ended, or the journal fails.
+    pub async fn start(&self, name: &SourceName, options: AuditOptions) -> Result<AuditReport, AuditError> {
+        self.check(name)?;
+        if options.repair && options.sample.is_some() {
+            return Err(AuditError::SampleRepairs);
+        }
+        let is_harvest = self.0.sources().get(name).is_some_and(|audited| audited.repository.is_none());
+        if options.sample.is_some() && is_harvest {
+            return Err(AuditError::SampleOfHarvest(name.clone()));
+        }
+        let _operation = self.0.operation.lock().await;
+        let fresh = AuditRequest {
+            id: Uuid::new_v4(),
+            requested: Timestamp::now(),
+            sample: options.sample,
+            repair: options.repair,
+            max_deleted_percent: options.max_deleted_percent.unwrap_or(MAX_DELETED_PERCENT),
+            pause: options.pause.unwrap_or(PAUSE),
+            attempt: 0,
+            stop: false,
+        };
+        let before = self.0.request(name).await?;
+        let stored = self.0.stored(name).await?;
+        let state = |request: &AuditRequest| {
+            let stored = stored.as_ref().filter(|stored| stored.report.id == request.id);
+            stored.map_or(AuditState::Requested, |stored| stored.report.state)
+        };
+        let request = match before.filter(|before| state(before) != AuditState::Complete && !options.restart) {
+            Some(before) if before.has_options_of(&fresh) => {
+                AuditRequest { attempt: before.attempt + 1, stop: false, ..before }
+            }
+            Some(before) if !before.stop && state(&before) != AuditState::Failed => {
+                return Err(AuditError::Running(name.clone()));
+            }
+            _ => fresh,
+        };
+        self.0.write_request(name, &request).await?;
+        let report = stored.map(|stored| stored.report).filter(|report| report.id == request.id);
+        Ok(report.unwrap_or_else(|| request.report()))
+    }
+
+    /// Stops the audit of a source, if one runs. It can be continued.
+    ///
+    /// # Errors
+    /// Fails if the source cannot be audited, or the journal fails.
+    pub async fn stop(&self, name: &SourceName) -> Result<(), AuditError> {
+        self.check(name)?;
+        let _operation = self.0.operation.lock().await;
+        if let Some(request) = self.0.request(name).await?.filter(|request| !request.stop) {
+            self.0.write_request(name, &AuditRequest { stop: true, ..request }).await?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, name: &SourceName) -> Result<(), AuditError> {
+        let sources = self.0.sources();
+        if sources.contains_key(name) {
+            return Ok(());
+        }
+        let names: Vec<_> = sources.keys().map(SourceName::as_str).collect();
+        let known = match names.is_empty() {
+            true => "no source has one: give its url in [sources.NAME.repository]".to_owned(),
+            false => format!("only those of {} can", names.join(", ")),
+        };
+        Err(AuditError::NotAudited { name: name.clone(), known })
+    }
+}
+
+impl AuditsState {
+    /// Returns all sources that can be audited: those of the configuration, and harvests that were made over HTTP.
+    pub(super) fn sources(&self) -> BTreeMap<SourceName, AuditedSource> {
+        let mut sources = self.configured.clone();
+        for harvest in self.harvests.list().into_iter().filter(|harvest| harvest.lists_everything()) {
+            let source = Arc::clone(&harvest.source);
+            let made = || AuditedSource { source, repository: None, every: None };
+            sources.entry(harvest.source.name().clone()).or_insert_with(made);
+        }
+        sources
+    }
+
+    /// Publishes the result of an audit, if it is complete and no sample.
+    pub(super) fn publish(&self, name: &SourceName, report: &AuditReport) {
+        let Some(result) = report.result() else { return };
+        metrics::complete(name, &result);
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), result);
+    }
+
+    /// Reads the request of the newest audit.
+    pub(super) async fn request(&self, name: &SourceName) -> Result<Option<AuditRequest>, JournalError> {
+        let text = self.journal.source_position(request_row(name)).await?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// Writes a request, and wakes the runners of all nodes.
+    pub(super) async fn write_request(&self, name: &SourceName, request: &AuditRequest) -> Result<(), JournalError> {
+        // Serialization fails only for maps without text keys, and the type has none.
+        let position = serde_json::to_string(request).unwrap_or_default().into();
+        let position = SourcePosition { source: request_row(name), position };
+        self.journal.append_positioned(Vec::new(), position).await?;
+        self.journal.write_harvest(request_row(name), HarvestWrite::Request(Timestamp::now())).await?;
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Reads the newest audit as its runner has written it.
+    pub(super) async fn stored(&self, name: &SourceName) -> Result<Option<StoredAudit>, JournalError> {
+        let text = self.journal.source_position(report_row(name)).await?;
+        // An audit of another version begins anew.
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+}
+
+fn request_row(name: &SourceName) -> SourceName {
+    request_name("audit", name)
+}
+
+/// Returns the name under which the journal has the report of a source.
+pub(super) fn report_row(name: &SourceName) -> SourceName {
+    request_name("report", name)
+}

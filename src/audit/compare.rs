@@ -1,0 +1,149 @@
+//! What the registry must learn about an object, as a draft.
+//!
+//! A fact that only one side has is no difference: a message of Fedora 3 has no size, and a list no parent. So the facts
+//! that both sides have are compared, and the date of the content if the repository's is newer. Parents and types are not
+//! compared, because messages and repositories report different ones.
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::report::{Difference, DifferenceKind};
+use crate::{
+    journal::registry::ObjectState,
+    model::{
+        Aspect, ContentItemModification, ContentLocation, ContentObjectModification, CrawledItem, CrawledObject, Draft,
+        DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId, ItemChange, NonEmpty, OriginalContent,
+        Reading, Text, Uri, User,
+    },
+};
+
+/// Description of the changes that an audit makes, in place of a method name.
+const DESCRIPTION: &str = "corrected by an audit";
+
+/// Returns the draft that brings the registry up to date about an object of the repository; `None` if the registry has
+/// everything.
+pub(super) fn draft_of_present(audit: Uuid, object: CrawledObject, registered: &ObjectState) -> Option<Draft> {
+    let time = DraftTime::Observed(object.newest());
+    let is_new = !registered.is_live(&object.object);
+    let CrawledObject { object, parent, types, items, .. } = object;
+    let listed: Vec<Uri> = items.iter().map(|item| item.uri.clone()).collect();
+    let mut drafts: Vec<_> = items.into_vec().into_iter().filter_map(|item| present(item, registered)).collect();
+    drafts.extend(absent(registered).filter(|item| !listed.contains(&item.uri)));
+    let items = NonEmpty::try_from(drafts).ok()?;
+    let (parent, types) = if is_new { (parent, types) } else { (None, Vec::new()) };
+    Some(Draft { parent, types, ..draft(audit, object, time, items) })
+}
+
+/// Returns the draft that deletes all items of an object that the repository does not have; `None` if the registry has none.
+pub(super) fn draft_of_absent(audit: Uuid, object: &Uri, registered: &ObjectState) -> Option<Draft> {
+    let items = NonEmpty::try_from(absent(registered).collect::<Vec<_>>()).ok()?;
+    Some(draft(audit, object.clone(), DraftTime::Arrival, items))
+}
+
+fn absent(registered: &ObjectState) -> impl Iterator<Item = DraftItem> {
+    registered.live_items().map(|(uri, _)| DraftItem::new(uri.clone(), DraftChange::Absent))
+}
+
+fn present(item: CrawledItem, registered: &ObjectState) -> Option<DraftItem> {
+    let CrawledItem { uri, at, content, state } = item;
+    if registered.is_live(&uri) {
+        let known = registered.content(&uri).and_then(|known| known.parse().ok());
+        let is_newer = registered.is_newer(&uri, Aspect::Content, at);
+        let content = content.filter(|content| match &known {
+            Some(known) => contradicts(known, content) || (is_newer && !says_all_of(known, content)),
+            None => is_newer,
+        });
+        let state = state.filter(|state| registered.state(&uri).is_some_and(|known| known != state));
+        return (content.is_some() || state.is_some())
+            .then(|| DraftItem::new(uri, DraftChange::Present { content, state }));
+    }
+    Some(DraftItem::new(uri, DraftChange::Present { content, state }))
+}
+
+/// Returns whether two locations cannot be about the same content. Of a copy, the original counts.
+fn contradicts(known: &ContentLocation, found: &ContentLocation) -> bool {
+    fn differ<T: PartialEq>(known: Option<&T>, found: Option<&T>) -> bool {
+        known.zip(found).is_some_and(|(known, found)| known != found)
+    }
+    let (known, found) = (known.reported(), found.reported());
+    // A message may name the content without the date of its version.
+    let has_version = |content: &OriginalContent| content.url.as_str().contains('?');
+    let digests = known.digest.as_ref().zip(found.digest.as_ref());
+    (has_version(&known) == has_version(&found) && known.url != found.url)
+        || differ(known.media_type.as_ref(), found.media_type.as_ref())
+        || differ(known.size.as_ref(), found.size.as_ref())
+        || digests.is_some_and(|(known, found)| known.algorithm() == found.algorithm() && known != found)
+}
+
+/// Returns whether a location has every fact of another one.
+fn says_all_of(known: &ContentLocation, found: &ContentLocation) -> bool {
+    known == found || known.is_copy_of(found)
+}
+
+/// Returns the draft of a harvested record as a correction.
+pub(super) fn as_correction(audit: Uuid, draft: Draft) -> Draft {
+    let event_id = event_id(audit, &draft.object, &draft.items);
+    Draft { event_id, description: Text::new(DESCRIPTION), ..draft }
+}
+
+/// Returns the identifier of a correction. The audit and the correction identify the event, so that a correction that is
+/// repeated after a crash is a duplicate.
+fn event_id(audit: Uuid, object: &Uri, items: &DraftItems) -> Option<EventId> {
+    let identity = format!("{object} {items:?}");
+    EventId::parse(&format!("audit:{audit}:{}", hex::encode(&Sha256::digest(identity)[..16])))
+}
+
+fn draft(audit: Uuid, object: Uri, time: DraftTime, items: NonEmpty<DraftItem>) -> Draft {
+    let items = DraftItems::Listed(items);
+    Draft {
+        id: None,
+        event_id: event_id(audit, &object, &items),
+        software_version: None,
+        user: User::unknown(),
+        time,
+        object,
+        parent: None,
+        types: Vec::new(),
+        description: Text::new(DESCRIPTION),
+        items,
+        report: None,
+        lookup: DraftLookup::default(),
+        reading: Reading::default(),
+    }
+}
+
+/// Returns the differences that a change would end.
+pub(super) fn differences(change: &ContentObjectModification, registered: &ObjectState) -> Vec<Difference> {
+    let difference = |item: &ContentItemModification| {
+        let (kind, members) = match &item.change {
+            ItemChange::Add { .. } => (DifferenceKind::Missing, Vec::new()),
+            ItemChange::Delete { .. } => (DifferenceKind::Extra, Vec::new()),
+            ItemChange::State { .. } => (DifferenceKind::Different, vec!["state"]),
+            ItemChange::Update { content, after, .. } => {
+                let known = registered.content(&item.uri).and_then(|known| known.parse().ok());
+                let mut members =
+                    content.as_ref().map_or_else(Vec::new, |found| differing_members(known.as_ref(), found));
+                members.extend(after.as_ref().map(|_| "state"));
+                (DifferenceKind::Different, members)
+            }
+        };
+        Difference {
+            kind,
+            object: change.object.clone(),
+            item: item.uri.clone(),
+            members: members.into_iter().map(str::to_owned).collect(),
+        }
+    };
+    change.items.iter().map(difference).collect()
+}
+
+fn differing_members(known: Option<&ContentLocation>, found: &ContentLocation) -> Vec<&'static str> {
+    let Some(known) = known else { return vec!["content"] };
+    let members = [
+        ("content.url", known.url != found.url),
+        ("content.mediaType", known.media_type != found.media_type),
+        ("content.size", known.size != found.size),
+        ("content.digest", known.digest != found.digest),
+    ];
+    members.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+}

@@ -1,0 +1,231 @@
+//! An audit of a harvest: lists everything that the repository has, as a run does, and compares the records with the
+//! registry.
+//!
+//! The list is read under another name, so that it knows nothing of former runs, and moves no mark. If anything differs, it
+//! is read a second time, and only the differences that are still there count. A kill begins the list anew.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use super::{
+    compare,
+    progress::{Progress, WalkError},
+    report::{Difference, Phase},
+    seen::SeenObjects,
+    walk::AuditStop,
+};
+use crate::{
+    harvest::{HarvestError, Harvester, Page, PageEnd, implausibility},
+    intake::ReceivedMessage,
+    journal::harvest::ListedCounts,
+    model::{Draft, DraftItems, Uri},
+    retry::Backoff,
+};
+
+/// Maximum number of differing objects. More are a harvest that has never run, which a run repairs.
+const MAX_DIFFERING: usize = 50_000;
+
+/// Number of failed attempts after which the audit fails.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// Maximum number of successive changes of the position without a page.
+const MAX_DETOURS: u32 = 200;
+
+/// Waits before a failed request is repeated.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// Number of objects of the registry that are read at a time.
+const REGISTRY_PAGE: usize = 500;
+
+/// A running audit of a harvest.
+pub(super) struct HarvestWalk {
+    harvester: Arc<dyn Harvester>,
+    progress: Progress,
+    max_deleted_percent: u64,
+}
+
+/// What a list has shown.
+struct Listed {
+    seen: SeenObjects,
+    /// Objects with a difference.
+    differing: BTreeSet<Uri>,
+    /// Number of records that could not be read.
+    unreadable: u64,
+}
+
+impl HarvestWalk {
+    pub(super) fn new(harvester: Arc<dyn Harvester>, progress: Progress, max_deleted_percent: u64) -> Self {
+        Self { harvester, progress, max_deleted_percent }
+    }
+
+    /// Compares everything.
+    pub(super) async fn run(mut self, stop: &AuditStop) -> Result<(), WalkError> {
+        self.progress.begin().await?;
+        let walked = stop.audit.run_until_cancelled(self.phases()).await.unwrap_or(Err(WalkError::Stopped));
+        self.harvester.rest();
+        self.progress.end(walked, stop.duty.is_cancelled()).await
+    }
+
+    async fn phases(&mut self) -> Result<(), WalkError> {
+        // Nothing of an interrupted list is known.
+        self.progress.forget();
+        self.progress.audit.report.phase = Phase::Repository;
+        let first = self.list(None).await?;
+        self.progress.audit.report.unanswered = first.unreadable;
+        let mut extra = self.unlisted(&first).await?;
+        if first.differing.is_empty() && extra.is_empty() {
+            return Ok(());
+        }
+        self.progress.audit.report.phase = Phase::Registry;
+        self.progress.save().await?;
+        let second = self.list(Some(&first.differing)).await?;
+        extra.retain(|object| !second.seen.contains(object));
+        self.judge_unlisted(extra).await
+    }
+
+    /// Reads the list from its beginning. Without `again`, it notes the objects that differ; otherwise it counts those that
+    /// differ again.
+    async fn list(&mut self, again: Option<&BTreeSet<Uri>>) -> Result<Listed, WalkError> {
+        let mut listed = Listed { seen: SeenObjects::new(), differing: BTreeSet::new(), unreadable: 0 };
+        let mut position = String::new();
+        let (mut backoff, mut detours) = (Backoff::new(FIRST_RETRY, LONGEST_RETRY), 0);
+        loop {
+            match self.harvester.page(&position, backoff.failures()).await {
+                Ok(Page { records, position: next, end, .. }) => {
+                    (backoff, detours) = (Backoff::new(FIRST_RETRY, LONGEST_RETRY), 0);
+                    for record in records {
+                        if let Some(message) = record.message {
+                            self.record(message, again, &mut listed).await?;
+                        }
+                    }
+                    position = next;
+                    match end {
+                        PageEnd::More => {}
+                        PageEnd::Complete => return Ok(listed),
+                        PageEnd::Failed(reason) => return Err(WalkError::Harvest(reason)),
+                    }
+                }
+                Err(HarvestError::Retry { after, .. }) if backoff.failures() < MAX_ATTEMPTS => {
+                    let wait = backoff.next_wait().max(after.unwrap_or_default());
+                    tokio::time::sleep(wait).await;
+                }
+                Err(HarvestError::Continue { position: other, .. }) if detours < MAX_DETOURS => {
+                    detours += 1;
+                    position = other;
+                }
+                Err(error) => return Err(WalkError::Harvest(error.to_string())),
+            }
+            self.progress.save_sometimes().await?;
+        }
+    }
+
+    /// Compares a record.
+    async fn record(
+        &mut self,
+        message: ReceivedMessage,
+        again: Option<&BTreeSet<Uri>>,
+        listed: &mut Listed,
+    ) -> Result<(), WalkError> {
+        let Some(drafts) = self.progress.source.drafts(message) else {
+            listed.unreadable += 1;
+            return Ok(());
+        };
+        for draft in drafts.into_iter().filter(is_state) {
+            let object = draft.object.clone();
+            let is_new = !listed.seen.contains(&object);
+            listed.seen.insert(&object);
+            if again.is_some_and(|again| !again.contains(&object)) {
+                continue;
+            }
+            if again.is_none() && is_new {
+                self.progress.audit.report.objects += 1;
+            }
+            let registered = self.progress.registered(&object).await?;
+            let Some(change) = self.progress.source.preview(draft.clone(), &registered) else { continue };
+            let differences = compare::differences(&change, &registered);
+            match again {
+                None => {
+                    listed.differing.insert(object);
+                    if listed.differing.len() > MAX_DIFFERING {
+                        return Err(WalkError::Harvest(format!(
+                            "more than {MAX_DIFFERING} objects differ; list all records with `tidings harvests run {} --full`",
+                            self.progress.source.name()
+                        )));
+                    }
+                }
+                Some(_) => self.judge(draft, differences).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a difference that was seen twice, and corrects it if the audit shall.
+    async fn judge(&mut self, draft: Draft, differences: Vec<Difference>) -> Result<(), WalkError> {
+        self.progress.audit.report.add(differences);
+        if self.progress.audit.report.repair {
+            let draft = compare::as_correction(self.progress.audit.report.id, draft);
+            self.progress.correct(vec![draft]).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the objects of the source in the registry that a list did not have.
+    async fn unlisted(&mut self, listed: &Listed) -> Result<Vec<Uri>, WalkError> {
+        let (mut extra, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.progress.journal.registry(after, REGISTRY_PAGE).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            let own: Vec<_> =
+                page.into_iter().filter(|(_, state)| self.progress.is_own(state)).map(|(uri, _)| uri).collect();
+            self.progress.audit.report.registered += own.len() as u64;
+            extra.extend(own.into_iter().filter(|object| !listed.seen.contains(object)));
+            if extra.len() > MAX_DIFFERING {
+                return Err(WalkError::Harvest(format!(
+                    "more than {MAX_DIFFERING} objects are no longer listed; see whether the list is complete"
+                )));
+            }
+        }
+        if listed.unreadable > 0 || listed.seen.is_full() {
+            // A record that cannot be read is perhaps one of them.
+            extra.clear();
+        }
+        Ok(extra)
+    }
+
+    /// Counts the objects that two lists did not have, and deletes them if the audit shall.
+    async fn judge_unlisted(&mut self, extra: Vec<Uri>) -> Result<(), WalkError> {
+        let mut corrections = Vec::new();
+        for object in extra {
+            let registered = self.progress.registered(&object).await?;
+            let Some(draft) = compare::draft_of_absent(self.progress.audit.report.id, &object, &registered) else {
+                continue;
+            };
+            let Some(change) = self.progress.source.preview(draft.clone(), &registered) else { continue };
+            self.progress.audit.add(&object, compare::differences(&change, &registered));
+            self.progress.audit.gone += 1;
+            corrections.push(draft);
+        }
+        if !self.progress.audit.report.repair || corrections.is_empty() {
+            return Ok(());
+        }
+        let counts = ListedCounts { all: self.progress.audit.report.registered, missing: self.progress.audit.gone };
+        if let Some(reason) = implausibility(counts, self.max_deleted_percent, "objects") {
+            self.progress.audit.report.reason = Some(reason);
+            return Ok(());
+        }
+        self.progress.audit.report.phase = Phase::Deletions;
+        while !corrections.is_empty() {
+            let rest = corrections.split_off(corrections.len().min(REGISTRY_PAGE));
+            self.progress.correct(std::mem::replace(&mut corrections, rest)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a draft says what exists. An absent record counts as one that is not listed, because another set may have
+/// it; and a change of another gateway happened after its snapshot.
+fn is_state(draft: &Draft) -> bool {
+    let is_absent = matches!(&draft.items, DraftItems::Complete(items) if items.is_empty());
+    draft.id.is_none() && !is_absent
+}

@@ -1,0 +1,97 @@
+//! `tidings audit --repair` appends what the registry lacks, as changes of an audit.
+
+use serde_json::{Value, json};
+
+use super::{audit, audit_report, differences};
+use crate::support::{
+    crawl_fixture::{CrawlFixture, objects},
+    crawled_repository::{CrawledRepository, Fedora3, Fedora6, Resource},
+    fedora3_messages::BASE,
+    journal_fixture::{journal_file, verify_ok},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn corrections_are_changes_that_name_the_audit() {
+    let repository = CrawledRepository::start(Fedora3::with(60)).await;
+    let fixture = CrawlFixture::of(&repository);
+    let gateway = fixture.gateway();
+    fixture.seed_successfully("fedora3", &[]).await;
+    repository.change(|contents| {
+        let new = contents.objects["demo:4"].clone();
+        contents.objects.insert("demo:999".to_owned(), new);
+        contents.objects.remove("demo:5");
+        contents.objects.get_mut("demo:8").unwrap().state = 'D';
+    });
+    let (code, report) = audit_report(&fixture, "fedora3", &["--repair", "--yes"]).await;
+    assert_eq!((code, &report["corrections"], &report["repair"]), (0, &json!(3), &json!(true)), "{report}");
+    let changes = gateway.changes().await;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut seen: Vec<_> = changes
+        .iter()
+        .map(|change| {
+            let items = change["items"].as_array().unwrap();
+            let name = text(&change["object"]).rsplit('/').next().unwrap().to_owned();
+            let kinds: Vec<_> = items.iter().map(|item| text(&item["change"]) + &text(&item["stateAfter"])).collect();
+            format!("{name} {}", kinds.join(","))
+        })
+        .collect();
+    seen.sort();
+    assert_eq!(
+        seen,
+        ["demo:5 DELETE,DELETE,DELETE,DELETE", "demo:8 DELETED", "demo:999 ADDACTIVE,ADDACTIVE,ADDACTIVE"]
+    );
+    let audit_id = text(&report["id"]);
+    for change in &changes {
+        assert_eq!(change["description"], "corrected by an audit");
+        assert!(text(&change["sourceEventId"]).starts_with(&format!("audit:{audit_id}:")), "{change}");
+        for format in ["application/atom+xml", "application/xml", "application/cloudevents+json"] {
+            let url = format!("{}/changes/{}", gateway.url, text(&change["id"]));
+            let answer = gateway.http.get(url).header("accept", format).send().await.unwrap().text().await.unwrap();
+            assert!(answer.contains("corrected by an audit"), "{format}: {answer}");
+        }
+    }
+    let (code, report) = audit_report(&fixture, "fedora3", &[]).await;
+    assert_eq!((code, differences(&report)), (0, Vec::<String>::new()));
+    let gone = gateway.json(&format!("/objects?uri={BASE}/objects/demo:5")).await;
+    assert!(gone["items"].as_array().unwrap().iter().all(|item| item["live"] == false), "{gone}");
+    assert!(gateway.stop().success());
+    verify_ok(&journal_file(fixture.data()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fedora_6_is_corrected() {
+    let repository = CrawledRepository::start(Fedora6::with(2)).await;
+    let fixture = CrawlFixture::of(&repository);
+    let gateway = fixture.gateway();
+    fixture.seed_successfully("fedora", &[]).await;
+    let before = objects(&gateway).await.len();
+    repository.change(|contents| {
+        let binary = contents.resources.iter().find(|(_, held)| held.size.is_some()).unwrap().0.clone();
+        contents.resources.get_mut(&binary).unwrap().is_gone = true;
+        contents.resources.insert("/new".to_owned(), Resource::default());
+    });
+    let (code, report) = audit_report(&fixture, "fedora", &["--repair", "--yes"]).await;
+    assert_eq!((code, &report["corrections"]), (0, &json!(3)), "{report}");
+    // A binary and its description are gone, and a container is new.
+    assert_eq!(objects(&gateway).await.len(), before - 1);
+    assert_eq!(audit(&fixture, "fedora", &[]).await.0, 0);
+}
+
+/// A repository that has lost its contents must not empty the registry.
+#[tokio::test(flavor = "multi_thread")]
+async fn implausible_deletions_need_an_option() {
+    let repository = CrawledRepository::start(Fedora3::with(60)).await;
+    let fixture = CrawlFixture::of(&repository);
+    let gateway = fixture.gateway();
+    fixture.seed_successfully("fedora3", &[]).await;
+    repository.change(|contents| {
+        contents.objects.clear();
+    });
+    let (code, _, stderr) = audit(&fixture, "fedora3", &["--repair", "--yes"]).await;
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("60 of 60 objects are no longer listed; nothing was deleted"), "{stderr}");
+    assert!(gateway.changes().await.is_empty());
+    let (code, _, stderr) = audit(&fixture, "fedora3", &["--repair", "--yes", "--max-deleted-percent", "100"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(gateway.changes().await.len(), 60);
+}

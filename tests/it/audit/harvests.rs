@@ -1,0 +1,203 @@
+//! An audit of a harvest finds what its runs have missed.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{audit_at, report_at};
+use crate::support::{
+    folder_fixture::put,
+    gateway::{Gateway, PATIENCE, free_address},
+    harvest_fixture::{configuration, run_to_end},
+    journal_fixture,
+    scripted_repository::{Misbehaviour, ScriptedRecord, ScriptedRepository},
+};
+
+/// Waits until the first run of a harvest is complete.
+async fn until_harvested(gateway: &Gateway, name: &str) {
+    let began = Instant::now();
+    loop {
+        let harvest = gateway.json(&format!("/harvests/{name}")).await;
+        if harvest["run"]["state"] == "completed" {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{harvest}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn post(gateway: &Gateway, path: &str) {
+    let answer = gateway.http.post(format!("{}{path}", gateway.url)).send().await.unwrap();
+    assert!(answer.status().is_success(), "{path}: {}", answer.status());
+}
+
+/// Returns the differences of a report, each as its kind and the end of its item.
+fn found(report: &Value) -> Vec<String> {
+    let one = |difference: &Value| {
+        let item = difference["item"].as_str().unwrap();
+        let end = item.rsplit(['/', '=', '#']).next().unwrap();
+        format!("{} {end}", difference["kind"].as_str().unwrap())
+    };
+    let mut all: Vec<_> = report["differences"].as_array().unwrap().iter().map(one).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn oai_pmh_differences_are_found_and_corrected() {
+    let repository = ScriptedRepository::start(60).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path(), &repository.url(), "");
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    until_harvested(&gateway, "scripted").await;
+    let (code, report) = report_at(&gateway.url, "scripted", &[]).await;
+    assert_eq!((code, found(&report), &report["objects"]), (0, Vec::new(), &json!(60)), "{report}");
+
+    post(&gateway, "/harvests/scripted/pause").await;
+    let names = {
+        let mut script = repository.script();
+        let names: Vec<_> = script.records.keys().take(3).cloned().collect();
+        script.records.remove(&names[0]);
+        script.records.get_mut(&names[1]).unwrap().title = Some("another title".to_owned());
+        script.records.get_mut(&names[2]).unwrap().title = None;
+        let new = ScriptedRecord {
+            datestamp: 1_577_836_900,
+            title: Some("new".to_owned()),
+            sets: vec![],
+            about: String::new(),
+        };
+        script.records.insert("oai:scripted:new".to_owned(), new);
+        names
+    };
+    let end = |name: &str| name.replace(':', "%3A");
+    let (code, report) = report_at(&gateway.url, "scripted", &[]).await;
+    let mut expected = vec![
+        format!("different {}", end(&names[1])),
+        format!("extra {}", end(&names[0])),
+        format!("extra {}", end(&names[2])),
+        "missing oai%3Ascripted%3Anew".to_owned(),
+    ];
+    expected.sort();
+    assert_eq!((code, found(&report)), (1, expected), "{report}");
+    let head = gateway.head().await;
+
+    let (code, report) = report_at(&gateway.url, "scripted", &["--repair", "--yes"]).await;
+    assert_eq!((code, &report["corrections"]), (0, &json!(4)), "{report}");
+    let changes = gateway.changes().await;
+    let new: Vec<_> = changes.iter().filter(|change| change["seq"].as_u64() > Some(head)).collect();
+    assert_eq!(new.len(), 4);
+    assert!(new.iter().all(|change| change["description"] == "corrected by an audit"), "{new:?}");
+    let (code, report) = report_at(&gateway.url, "scripted", &[]).await;
+    assert_eq!((code, found(&report)), (0, Vec::new()), "{report}");
+
+    // The next run has nothing to add.
+    post(&gateway, "/harvests/scripted/resume").await;
+    post(&gateway, "/harvests/scripted/run?full=true").await;
+    run_to_end(&gateway, "scripted").await;
+    assert_eq!(gateway.changes().await.len(), changes.len());
+}
+
+/// A record that cannot be read is no extra object, and the audit says that it is not complete.
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_records_are_no_extra_objects() {
+    let repository = ScriptedRepository::start(30).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path(), &repository.url(), "");
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    until_harvested(&gateway, "scripted").await;
+    repository.script().misbehaviours = vec![Misbehaviour::BrokenRecords];
+    let (code, report) = report_at(&gateway.url, "scripted", &[]).await;
+    assert_eq!((code, found(&report)), (2, Vec::new()), "{report}");
+    assert!(report["unanswered"].as_u64() > Some(0), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folder_differences_are_found_and_corrected() {
+    let folder = tempfile::tempdir().unwrap();
+    let share = folder.path().join("share");
+    let age = Duration::from_secs(3600);
+    for name in ["a.txt", "b.txt", "c.txt", "d.txt"] {
+        put(&share.join(name), name, age);
+    }
+    let lines = format!(
+        "[sources.share]\ntransport = \"folder\"\ndialect = \"folder\"\npath = \"{}\"\nmode = \"once\"\n",
+        share.display()
+    );
+    let config = journal_fixture::configuration(folder.path(), &lines);
+    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+    until_harvested(&gateway, "share").await;
+    let (code, report) = report_at(&gateway.url, "share", &[]).await;
+    assert_eq!((code, found(&report), &report["objects"]), (0, Vec::new(), &json!(4)), "{report}");
+    // A change that keeps the time and the size, which no run notices.
+    put(&share.join("b.txt"), "B.TXT", age);
+    put(&share.join("e.txt"), "e", age);
+    fs::remove_file(share.join("c.txt")).unwrap();
+    let (code, report) = report_at(&gateway.url, "share", &[]).await;
+    assert_eq!(
+        (code, found(&report)),
+        (1, ["different b.txt", "extra c.txt", "missing e.txt"].map(String::from).to_vec())
+    );
+    assert_eq!(report_at(&gateway.url, "share", &["--repair", "--yes"]).await.0, 0);
+    assert_eq!(report_at(&gateway.url, "share", &[]).await.0, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gateway_differences_are_found_and_corrected() {
+    let folder = tempfile::tempdir().unwrap();
+    let upper_address = free_address();
+    for name in ["upper", "lower"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let publisher = "[sources.repo]\ntransport = \"http\"\ndialect = \"content-change\"\n";
+    let config = journal_fixture::configuration(&folder.path().join("upper"), publisher);
+    let upper = Gateway::start_elsewhere(
+        &folder.path().join("upper/data"),
+        &["--listen", &upper_address, "--config", &config],
+        None,
+    );
+    let report = async |number: u32, change: &str| {
+        let uri = format!("http://h/{number}");
+        let body = json!({ "object": uri, "items": [{ "uri": uri, "change": change }] }).to_string();
+        let (status, answer) = upper.post("repo", "application/json", body).await;
+        assert_eq!(status, 201, "{answer}");
+    };
+    for number in 1..=4 {
+        report(number, "ADD").await;
+    }
+    let lines = format!(
+        "[sources.upper]\ntransport = \"gateway\"\ndialect = \"gateway\"\nurl = \"http://{upper_address}\"\nmode = \"once\"\n"
+    );
+    let config = journal_fixture::configuration(&folder.path().join("lower"), &lines);
+    let lower = Gateway::start_with(&folder.path().join("lower/data"), &["--config", &config]);
+    until_harvested(&lower, "upper").await;
+    let (code, result) = report_at(&lower.url, "upper", &[]).await;
+    assert_eq!((code, found(&result)), (0, Vec::new()), "{result}");
+    post(&lower, "/harvests/upper/pause").await;
+    report(5, "ADD").await;
+    report(2, "DELETE").await;
+    let (code, result) = report_at(&lower.url, "upper", &[]).await;
+    assert_eq!((code, found(&result)), (1, ["extra 2", "missing 5"].map(String::from).to_vec()), "{result}");
+    let (code, _, stderr) = audit_at(&lower.url, "upper", &["--repair", "--yes"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(report_at(&lower.url, "upper", &[]).await.0, 0);
+}
+
+/// A feed shows only its newest entries, so that nothing says what is missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn feeds_and_samples_of_harvests_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "[sources.news]\ntransport = \"feed\"\ndialect = \"feed\"\nurl = \"http://127.0.0.1:9/feed\"\nmode = \"once\"\n\
+                 [sources.share]\ntransport = \"folder\"\ndialect = \"folder\"\npath = \"/nowhere\"\nmode = \"once\"\n";
+    let config = journal_fixture::configuration(folder.path(), lines);
+    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+    for (source, more, expected) in [
+        ("news", &[][..], "he repository of the source news cannot be asked; only those of share can"),
+        ("share", &["--sample", "5"], "a sample needs a repository that can be asked for single objects"),
+    ] {
+        let (code, _, stderr) = audit_at(&gateway.url, source, more).await;
+        assert!(code == 2 && stderr.to_lowercase().contains(expected), "{source}: {code} {stderr}");
+    }
+}

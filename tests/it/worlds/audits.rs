@@ -1,0 +1,81 @@
+//! Audits of worlds: they find exactly the differences of steps of which the gateway has heard nothing, and correct them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::worlds::{
+    ItemTruth, Truth, World, judge,
+    rig::{Looks, Rig, patience},
+};
+
+/// Audits a quiet world, lives steps without the gateway, and audits and corrects the registry.
+pub(crate) async fn judge<W: World>(world: &mut W, unseen: Vec<W::Step>, rig: &mut Rig) -> Result<(), String> {
+    let Some(source) = W::AUDITED else { return Ok(()) };
+    world.show();
+    let found = audit(rig, source, false).await?;
+    if !found.is_empty() {
+        return Err(format!("nothing was missed, and an audit finds {found:#?}"));
+    }
+    for step in unseen {
+        world.live_unseen(step, rig).await?;
+    }
+    world.show();
+    let expected = differences(&world.truth(), &judge::registry(rig).await, &world.unseen_contents());
+    let found = audit(rig, source, false).await?;
+    if found != expected {
+        return Err(format!("an audit finds {found:#?}, and there are {expected:#?}"));
+    }
+    audit(rig, source, true).await?;
+    let found = audit(rig, source, false).await?;
+    if !found.is_empty() {
+        return Err(format!("after corrections an audit finds {found:#?}"));
+    }
+    judge::compare(&world.truth(), rig).await
+}
+
+/// Returns the true differences: kind and URI of each item.
+fn differences(
+    truth: &Truth,
+    registry: &BTreeMap<String, ItemTruth>,
+    contents: &BTreeSet<String>,
+) -> BTreeSet<(String, String)> {
+    let uris: BTreeSet<_> = truth.items.keys().chain(registry.keys()).collect();
+    let kind = |uri: &String| match (truth.items.get(uri), registry.get(uri)) {
+        (Some(_), None) => Some("missing"),
+        (None, Some(_)) => Some("extra"),
+        (Some(item), Some(known)) => {
+            let (size, digest) = (item.size.and(known.size), item.digest.clone().and(known.digest.clone()));
+            let is_same = item.public == known.public && item.size == size && item.digest == digest;
+            (!is_same || contents.contains(uri)).then_some("different")
+        }
+        (None, None) => None,
+    };
+    uris.into_iter().filter_map(|uri| Some((kind(uri)?.to_owned(), uri.clone()))).collect()
+}
+
+/// Runs an audit to its end, and returns its differences.
+async fn audit(rig: &Rig, source: &str, repair: bool) -> Result<BTreeSet<(String, String)>, String> {
+    let path = format!("/sources/{source}/audit");
+    let options = json!({ "repair": repair, "pauseSeconds": 0, "maxDeletedPercent": 100 });
+    let gateway = rig.gateway();
+    let answer = gateway.http.post(format!("{}{path}", gateway.url)).json(&options).send().await.unwrap();
+    let started: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+    let mut looks = Looks::new(patience());
+    loop {
+        let report = gateway.json(&path).await["audit"].take();
+        let is_same = report["id"] == started["audit"]["id"];
+        match report["state"].as_str() {
+            Some("complete") if is_same && report["reason"].is_null() => {
+                let text = |value: &Value| value.as_str().unwrap().to_owned();
+                let found = report["differences"].as_array().unwrap().iter();
+                return Ok(found.map(|found| (text(&found["kind"]), text(&found["item"]))).collect());
+            }
+            Some("requested" | "running") => {}
+            _ => return Err(format!("an audit is {report:#}, which was {started:#}")),
+        }
+        if !looks.wait().await {
+            return Err(format!("an audit does not end: {report:#}"));
+        }
+    }
+}
