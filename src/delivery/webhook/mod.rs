@@ -171,6 +171,7 @@ impl Request {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is used in map_err")]
 fn unreadable(error: StoreError) -> DeliveryError {
     DeliveryError(error.to_string())
 }

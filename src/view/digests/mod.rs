@@ -393,13 +393,13 @@ impl RegistryDigests {
             }
             units.extend(objects.into_iter().map(|(uri, digests)| (Some(uri), digests.unwrap_or_default())));
         }
-        let parts = grouped(units, parts, through.clone(), facts);
+        let parts = grouped(units, parts, through.as_ref(), facts);
         Ok(RangeView { after, through, parts: Some(parts), objects: None })
     }
 }
 
 /// Groups neighbours into at most so many parts. The last part ends where the range does.
-fn grouped(units: Vec<(Option<Uri>, Digests)>, parts: usize, through: Option<Uri>, facts: Facts) -> Vec<PartView> {
+fn grouped(units: Vec<(Option<Uri>, Digests)>, parts: usize, through: Option<&Uri>, facts: Facts) -> Vec<PartView> {
     let total: u64 = units.iter().map(|(_, digests)| digests.objects).sum();
     let share = total.div_ceil(parts as u64).max(1);
     let mut views = Vec::new();
@@ -410,7 +410,7 @@ fn grouped(units: Vec<(Option<Uri>, Digests)>, parts: usize, through: Option<Uri
         let is_last = at + 1 == count;
         if is_last || (current.objects >= share && views.len() + 1 < parts) {
             let digests = std::mem::take(&mut current);
-            let through = if is_last { through.clone() } else { end };
+            let through = if is_last { through.cloned() } else { end };
             let (objects, items) = (digests.objects, digests.items);
             views.push(PartView { through, objects, items, digest: facts.of(&digests) });
         }

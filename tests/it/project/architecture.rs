@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 36] = [
+const TABLE: [(&str, &[&str]); 37] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),

@@ -36,7 +36,7 @@ impl Shape {
         context: &DefinitionContext<'_>,
     ) -> Result<Self, InvalidDefinition> {
         let preset = table.preset.unwrap_or(Preset::Json).parts();
-        if table.path.as_deref().unwrap_or(preset.path) != "" && to.expose().query().is_some() {
+        if !table.path.as_deref().unwrap_or(preset.path).is_empty() && to.expose().query().is_some() {
             let reason = "url has a query, and a path would come after it; put the query into request.path";
             return Err(InvalidDefinition::new("url", reason));
         }
