@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderValue, header::ALLOW},
+    response::{IntoResponse, Response},
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -21,8 +26,9 @@ const MAX_CHARS: usize = 256;
 #[derive(Deserialize, utoipa::IntoParams)]
 pub struct ChallengeQuery {
     /// Text that the response repeats, at most 256 characters.
-    #[param(max_length = 256)]
-    challenge: String,
+    #[serde(default)]
+    #[param(value_type = String, required = true, max_length = 256)]
+    challenge: Option<String>,
 }
 
 /// The text that the sender has sent.
@@ -32,13 +38,13 @@ pub struct ChallengeResponse {
     challenge: String,
 }
 
-problems!(Problems: UnknownSource, InvalidQuery);
+problems!(Problems: UnknownSource, InvalidQuery, MethodNotAllowed);
 
 /// Confirms a hook to a sender that asks before it sends messages, as Ex Libris Alma does.
 ///
 /// # Errors
-/// `unknown-source` unless the source has signatures in X-Exl-Signature; `invalid-query` if the challenge is missing or too
-/// long.
+/// `method-not-allowed` without a challenge; `unknown-source` unless the source has signatures in X-Exl-Signature;
+/// `invalid-query` if the challenge is too long.
 #[utoipa::path(
     get,
     path = "/hooks/{source}",
@@ -51,15 +57,21 @@ pub async fn respond(
     State(sources): State<ChallengedSources>,
     Path(name): Path<String>,
     Query(query): Query<ChallengeQuery>,
-) -> Result<Json<ChallengeResponse>, Problem> {
+) -> Result<Response, Problem> {
+    let Some(challenge) = query.challenge else {
+        let detail = "Messages are sent with POST. GET confirms the hook of a source for Alma, and needs a challenge.";
+        let mut response = Problem::new(ProblemCode::MethodNotAllowed, detail).into_response();
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+        return Ok(response);
+    };
     if !sources.contains(&name) {
         let detail = "There is no hook of this name whose sender sends a challenge: a source for Alma has \
                       signature.header = \"X-Exl-Signature\". Messages are sent with POST.";
         return Err(Problem::new(ProblemCode::UnknownSource, detail));
     }
-    if query.challenge.chars().count() > MAX_CHARS {
+    if challenge.chars().count() > MAX_CHARS {
         let detail = format!("The challenge has more than {MAX_CHARS} characters.");
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "challenge"));
     }
-    Ok(Json(ChallengeResponse { challenge: query.challenge }))
+    Ok(Json(ChallengeResponse { challenge }).into_response())
 }
