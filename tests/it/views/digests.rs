@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::{
     command_line::{CommandResult, command, ended},
     gateway::Gateway,
-    http_receiver::{Receiver, Reply},
+    http_receiver::{ReceivedRequest, Receiver, Reply},
     subscription_fixture::{gateway, post_event},
     webhook_fixture::webhook,
 };
@@ -244,7 +244,7 @@ async fn difference_is_sent_again_and_nothing_else() {
     let of_object = |change: &&Value| change["object"] == lost.as_str();
     let expected: Vec<_> = expected["changes"].as_array().unwrap().iter().filter(of_object).cloned().collect();
     let requests = receiver.until(before + expected.len()).await;
-    let again: Vec<_> = requests[before..].iter().map(|request| request.json()).collect();
+    let again: Vec<_> = requests[before..].iter().map(ReceivedRequest::json).collect();
     assert_eq!(again, expected);
     assert!(requests[before..].iter().all(|request| request.header("tidings-repeat") == "true"));
 }
