@@ -23,11 +23,12 @@ const EXAMINED_OBJECTS: u64 = 4096;
 /// Maximum number of ranges of a selection. With more, neighbours are joined. A range has some 200 bytes.
 const MAX_RANGES: usize = 65_536;
 
-/// Number of objects that are read at once.
-const PAGE_OBJECTS: usize = 1000;
+/// Number of objects that are read at once, by the pass and for one range.
+const PASS_OBJECTS: usize = 1000;
+const READ_OBJECTS: usize = 160;
 
-/// Number of changes that are read at once.
-const PAGE_CHANGES: usize = 1000;
+/// Number of changes that are read at once. Many changes in few ranges read these once.
+const PAGE_CHANGES: usize = 5000;
 
 /// Number of changes since the last request, above which all ranges are made anew.
 const MAX_CHANGES: u64 = 100_000;
@@ -125,7 +126,7 @@ impl Ranges {
     /// Reads the next objects of the pass.
     async fn pass_on(&mut self, journal: &Journal) -> Result<(), JournalError> {
         let after = self.pass.as_ref().and_then(|pass| pass.after.clone());
-        let page = read(journal, &self.selection, after).await?;
+        let page = read(journal, &self.selection, after, PASS_OBJECTS).await?;
         let Some(pass) = &mut self.pass else { return Ok(()) };
         pass.total += page.len() as u64;
         let is_restricted = self.selection.is_restricted();
@@ -266,8 +267,13 @@ fn is_through(end: Option<&Uri>, through: Option<&Uri>) -> bool {
 pub(super) type Examined = (Uri, Option<Digests>);
 
 /// Reads the next objects after a URI. The digests are made on a thread that may block.
-async fn read(journal: &Journal, selection: &Selection, after: Option<Uri>) -> Result<Vec<Examined>, JournalError> {
-    let page = journal.registry(after, PAGE_OBJECTS).await?;
+async fn read(
+    journal: &Journal,
+    selection: &Selection,
+    after: Option<Uri>,
+    objects: usize,
+) -> Result<Vec<Examined>, JournalError> {
+    let page = journal.registry(after, objects).await?;
     let selection = selection.clone();
     let working = tokio::task::spawn_blocking(move || {
         let examine = |(uri, state)| match selection.digests(&uri, &state) {
@@ -288,7 +294,7 @@ pub(super) async fn read_range(
 ) -> Result<Vec<Examined>, JournalError> {
     let mut objects = Vec::new();
     loop {
-        let page = read(journal, selection, after).await?;
+        let page = read(journal, selection, after, READ_OBJECTS).await?;
         let Some((last, _)) = page.last() else { return Ok(objects) };
         after = Some(last.clone());
         let is_end = through.is_some_and(|through| last >= through);
