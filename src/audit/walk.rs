@@ -291,7 +291,7 @@ impl Walk {
             }
             // The phase of deletions finds the extra objects once more.
             if !(is_gone && is_deleting) {
-                self.progress.audit.add(&object, compare::differences(&change, &registered));
+                self.progress.audit.add(&object, compare::differences(&change, &registered, |_| true));
             }
             if self.progress.audit.report.repair && (!is_gone || is_deleting) {
                 corrections.push(draft);

@@ -1,12 +1,15 @@
 //! World of a Fedora 6 whose events reach the hook `fedora`, from its topic or from its HTTP forwarder.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::worlds::{ItemTruth, Truth, World, driver, rig::Rig};
+use crate::{
+    support::crawled_repository::{self, CrawledRepository, Resource},
+    worlds::{ItemTruth, Truth, World, driver, rig::Rig},
+};
 
 const BASE: &str = "http://localhost:8080/rest";
 
@@ -14,15 +17,26 @@ const BASE: &str = "http://localhost:8080/rest";
 const PROXY: &str = "https://repository.example.org/fcrepo/rest";
 
 /// Names of the resources as their editors typed them, and as the REST API spells their paths.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 8] = [
     ("book", "book"),
     ("book/page1", "book/page1"),
     ("ground floor", "ground%20floor"),
     ("plans/ground^floor{1}", "plans/ground%5Efloor%7B1%7D"),
     ("plans/Skøyen", "plans/Sk%C3%B8yen"),
     ("50%", "50%25"),
+    ("scan", "scan"),
     ("scan/fcr:metadata", "scan/fcr:metadata"),
 ];
+
+/// Number of the only file; all other resources are containers, besides its description.
+const FILE: u8 = 6;
+
+/// Number of the description of the file, which has it as long as it exists.
+const DESCRIPTION: u8 = 7;
+
+/// Seconds by which the clock of the repository is slow. What happens while the gateway hears nothing has the right time, so
+/// that it is newer by the whole seconds of HTTP.
+const CLOCK_SLOW: i64 = 60;
 
 /// Part of an event that reaches the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +123,16 @@ fn provenance(kind: &str) -> &'static str {
 /// Repository with the resources that it has.
 pub(crate) struct Fedora6 {
     behaviour: Behaviour,
-    resources: BTreeSet<u8>,
+    /// The resources with the times of their last modifications.
+    resources: BTreeMap<u8, DateTime<Utc>>,
     last: Option<Event>,
     sent: u64,
+    /// True while the gateway hears nothing.
+    is_silent: bool,
+    /// Resources that were modified meanwhile.
+    unseen: BTreeSet<u8>,
+    /// The REST API.
+    server: CrawledRepository<crawled_repository::Fedora6>,
 }
 
 impl Fedora6 {
@@ -125,7 +146,7 @@ impl Fedora6 {
     /// Returns the event of a transaction about one resource.
     fn event(&mut self, name: u8, kinds: &[&str], seconds_ago: i64) -> Event {
         self.sent += 1;
-        let time = Utc::now() - chrono::TimeDelta::seconds(seconds_ago);
+        let time = self.now() - TimeDelta::seconds(seconds_ago);
         let id = format!("urn:uuid:00000000-0000-4000-8000-{:012}", self.sent);
         let host = if self.behaviour.proxy && self.sent.is_multiple_of(2) { PROXY } else { BASE };
         let base = if self.behaviour.slash_after_base { format!("{host}/") } else { host.to_owned() };
@@ -204,8 +225,42 @@ impl Fedora6 {
         }
     }
 
+    /// Returns the time by the clock of the repository.
+    fn now(&self) -> DateTime<Utc> {
+        if self.is_silent { Utc::now() } else { Utc::now() - TimeDelta::seconds(CLOCK_SLOW) }
+    }
+
+    /// Stores a resource; returns false if it is there already.
+    fn store(&mut self, name: u8) -> bool {
+        if self.is_silent {
+            self.unseen.insert(name);
+        }
+        self.resources.insert(name, self.now()).is_none()
+    }
+
+    /// Creates the file of a new description and the description of a new file, and deletes the description with its file.
+    async fn complete_file(&mut self, is_deletion: bool, rig: &mut Rig) -> Result<(), String> {
+        let has = |name: u8| self.resources.contains_key(&name);
+        let (name, kind) = match (has(FILE), has(DESCRIPTION)) {
+            (true, false) => (DESCRIPTION, "Create"),
+            (false, true) if is_deletion => (DESCRIPTION, "Delete"),
+            (false, true) => (FILE, "Create"),
+            _ => return Ok(()),
+        };
+        if kind == "Delete" {
+            _ = self.resources.remove(&name)
+        } else {
+            _ = self.store(name)
+        }
+        let event = self.event(name, &[kind], 0);
+        self.send(event, rig).await
+    }
+
     /// Sends an event about something that has happened; the gateway must accept it as such.
     async fn send(&mut self, event: Event, rig: &mut Rig) -> Result<(), String> {
+        if self.is_silent {
+            return Ok(());
+        }
         let headers: Vec<_> = event.headers.iter().map(|(name, value)| (*name, value.clone())).collect();
         let response = rig.post("fedora", &headers, &event.body).await;
         let is_repeat = response.repeated && ["duplicate", "unchanged"].contains(&response.outcome());
@@ -280,31 +335,72 @@ impl World for Fedora6 {
     }
 
     async fn begin(behaviour: Behaviour) -> Self {
-        Self { behaviour, resources: BTreeSet::new(), last: None, sent: 0 }
+        let contents = crawled_repository::Fedora6 { resources: BTreeMap::new(), sends_fedora_types: true };
+        let server = CrawledRepository::start(contents).await;
+        let (resources, unseen) = (BTreeMap::new(), BTreeSet::new());
+        Self { behaviour, resources, last: None, sent: 0, is_silent: false, unseen, server }
     }
 
     fn settings(&self) -> String {
+        let repository = format!(
+            "[sources.fedora.repository]\nurl = \"{}\"\npublic_urls = [\"{BASE}\", \"{PROXY}\"]\n",
+            self.server.url()
+        );
         if !self.behaviour.proxy {
-            return String::new();
+            return repository;
         }
         format!(
             "[sources.fedora]\ntransport = \"http\"\ndialect = \"fedora-events\"\n\
-             settings = {{ base_url = \"{BASE}\", other_base_urls = [\"{PROXY}\"] }}\n"
+             settings = {{ base_url = \"{BASE}\", other_base_urls = [\"{PROXY}\"] }}\n{repository}"
         )
+    }
+
+    fn audited(&self) -> &'static [&'static str] {
+        &["fedora"]
+    }
+
+    fn show(&mut self) {
+        let mut shown = BTreeMap::from([(String::new(), Resource::default())]);
+        let path = |name: u8| format!("/{}", NAMES[usize::from(name)].1);
+        for (name, modified) in self.resources.iter().filter(|(name, _)| **name != DESCRIPTION) {
+            let description_modified = self.resources.get(&DESCRIPTION).copied().filter(|_| *name == FILE);
+            let size = (*name == FILE).then_some(17);
+            let resource = Resource { size, is_gone: false, modified: Some(*modified), description_modified };
+            shown.insert(path(*name), resource);
+        }
+        self.server.change(|contents| contents.resources = shown);
+    }
+
+    async fn live_unseen(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        self.is_silent = true;
+        let lived = match act {
+            Act::Redeliver | Act::OldDelete { .. } => Ok(()),
+            act => self.live(act, rig).await,
+        };
+        self.is_silent = false;
+        lived
+    }
+
+    fn unseen_contents(&self) -> BTreeSet<String> {
+        // Without the times of events, nothing is newer.
+        let unseen = self.unseen.iter().filter(|_| self.has_identifiers());
+        unseen.map(|name| format!("{BASE}/{}", NAMES[usize::from(*name)].1)).collect()
     }
 
     async fn live(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
         match act {
             Act::Put { name } => {
-                let kind = if self.resources.insert(name) { "Create" } else { "Update" };
+                let kind = if self.store(name) { "Create" } else { "Update" };
                 let event = self.event(name, &[kind], 0);
                 self.send(event, rig).await?;
+                self.complete_file(false, rig).await?;
             }
             Act::Delete { name, purge } => {
+                let name = if name == DESCRIPTION { FILE } else { name };
                 let below = format!("{}/", NAMES[usize::from(name)].0);
                 let is_below = |other: &u8| NAMES[usize::from(*other)].0.starts_with(&below);
-                let below: Vec<_> = self.resources.iter().copied().filter(is_below).collect();
-                if self.resources.remove(&name) {
+                let below: Vec<_> = self.resources.keys().copied().filter(is_below).collect();
+                if self.resources.remove(&name).is_some() {
                     for name in below {
                         self.resources.remove(&name);
                         let event = self.event(name, &["Delete"], 0);
@@ -315,13 +411,15 @@ impl World for Fedora6 {
                     if purge && self.behaviour.transfer == Transfer::Event && self.behaviour.form == Form::Activity {
                         // The tombstone is no news, so the journal need not have the event.
                         let event = self.event(name, &["Purge"], 0);
-                        let headers: Vec<_> = event.headers.clone();
-                        rig.post("fedora", &headers, &event.body).await;
+                        if !self.is_silent {
+                            rig.post("fedora", &event.headers, &event.body).await;
+                        }
                     }
                 }
             }
             Act::Transaction { name, delete } => {
-                let is_new = !self.resources.contains(&name);
+                let name = if delete && name == DESCRIPTION { FILE } else { name };
+                let is_new = !self.resources.contains_key(&name);
                 let mut kinds = if is_new { vec!["Create", "Update"] } else { vec!["Update"] };
                 if delete {
                     if is_new {
@@ -330,10 +428,11 @@ impl World for Fedora6 {
                     kinds.push("Delete");
                     self.resources.remove(&name);
                 } else {
-                    self.resources.insert(name);
+                    self.store(name);
                 }
                 let event = self.event(name, &kinds, 0);
                 self.send(event, rig).await?;
+                self.complete_file(delete, rig).await?;
             }
             Act::Redeliver => {
                 let Some(event) = self.last.clone().filter(|_| self.has_identifiers()) else { return Ok(()) };
@@ -343,7 +442,7 @@ impl World for Fedora6 {
                 }
             }
             Act::OldDelete { name } => {
-                if self.has_identifiers() && self.resources.contains(&name) {
+                if self.has_identifiers() && self.resources.contains_key(&name) {
                     let event = self.event(name, &["Delete"], 3600);
                     self.send(event, rig).await?;
                 }
@@ -361,7 +460,7 @@ impl World for Fedora6 {
             let uri = format!("{BASE}/{}", NAMES[usize::from(*name)].1);
             (uri.clone(), ItemTruth { object: uri, public: true, ..ItemTruth::default() })
         };
-        let items = self.resources.iter().map(item).collect();
+        let items = self.resources.keys().map(item).collect();
         Truth { items, one_resource_for_each_event: true, ..Truth::default() }
     }
 }
