@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     harvest::{HarvestError, HarvestedRecord, Harvester, Page, PageEnd, Sight, implausibility},
-    journal::harvest::ListedCounts,
+    journal::harvest::{ListedCounts, ListedRecords},
     model::{Draft, DraftItems, Timestamp, Uri},
     retry::Backoff,
 };
@@ -66,6 +66,8 @@ struct Listed {
     bytes: usize,
     /// Number of records that could not be read, or that the repository does not deliver.
     unreadable: u64,
+    /// Whether the list may lack objects that exist.
+    has_gaps: bool,
 }
 
 impl HarvestWalk {
@@ -94,7 +96,8 @@ impl HarvestWalk {
         self.progress.audit.report.phase = Phase::Registry;
         self.progress.save().await?;
         let second = self.list(Some(&first.differing)).await?;
-        extra.retain(|object| !second.seen.contains(object));
+        self.progress.audit.report.unanswered = first.unreadable.max(second.unreadable);
+        extra.retain(|object| !second.has_gaps && !second.seen.contains(object));
         self.judge_listed(&first.differing, second.newest).await?;
         self.judge_unlisted(extra).await
     }
@@ -103,20 +106,25 @@ impl HarvestWalk {
     /// records about those of `again`.
     async fn list(&mut self, again: Option<&BTreeMap<Uri, BTreeSet<u64>>>) -> Result<Listed, WalkError> {
         let (differing, newest) = (BTreeMap::new(), BTreeMap::new());
-        let mut listed = Listed { seen: SeenObjects::new(), differing, newest, bytes: 0, unreadable: 0 };
+        let mut listed =
+            Listed { seen: SeenObjects::new(), differing, newest, bytes: 0, unreadable: 0, has_gaps: false };
         let mut position = String::new();
         let (mut backoff, mut detours) = (Backoff::new(FIRST_RETRY, LONGEST_RETRY), 0);
         loop {
             match self.harvester.page(&position, backoff.failures()).await {
-                Ok(Page { records, position: next, end, .. }) => {
+                Ok(Page { records, position: next, end, listed: entries, .. }) => {
                     (backoff, detours) = (Backoff::new(FIRST_RETRY, LONGEST_RETRY), 0);
                     for record in records {
                         self.record(record, again, &mut listed).await?;
                     }
+                    listed.note_entries(entries);
                     position = next;
                     match end {
                         PageEnd::More => {}
-                        PageEnd::Complete => return Ok(listed),
+                        PageEnd::Complete => {
+                            self.note_gap(&position, &mut listed);
+                            return Ok(listed);
+                        }
                         PageEnd::Failed(reason) => return Err(WalkError::Harvest(reason)),
                     }
                 }
@@ -134,6 +142,15 @@ impl HarvestWalk {
         }
     }
 
+    /// Notes whether a list that has ended may lack objects.
+    fn note_gap(&self, position: &str, listed: &mut Listed) {
+        if let Some(reason) = self.harvester.gap(position) {
+            tracing::warn!(source = %self.progress.source.name(), reason, "the list of an audit is not complete");
+            (listed.unreadable, listed.has_gaps) = (listed.unreadable + 1, true);
+        }
+        listed.has_gaps |= listed.seen.is_full();
+    }
+
     /// Notes a record.
     async fn record(
         &mut self,
@@ -143,12 +160,14 @@ impl HarvestWalk {
     ) -> Result<(), WalkError> {
         let HarvestedRecord { message, listing } = record;
         let is_undelivered = listing.as_ref().is_some_and(|listing| listing.sight == Sight::Undelivered);
-        let Some(message) = message else {
-            listed.unreadable += u64::from(is_undelivered);
-            return Ok(());
+        let drafts = match message {
+            None if !is_undelivered => return Ok(()),
+            None => None,
+            Some(message) => self.progress.source.drafts(message),
         };
-        let Some(drafts) = self.progress.source.drafts(message) else {
-            listed.unreadable += 1;
+        let Some(drafts) = drafts else {
+            // It is perhaps about an object that the registry has.
+            (listed.unreadable, listed.has_gaps) = (listed.unreadable + 1, true);
             return Ok(());
         };
         let date = listing.and_then(|listing| listing.date);
@@ -243,8 +262,7 @@ impl HarvestWalk {
                 )));
             }
         }
-        if listed.unreadable > 0 || listed.seen.is_full() {
-            // A record that cannot be read is perhaps one of them.
+        if listed.has_gaps {
             extra.clear();
         }
         Ok(extra)
@@ -277,6 +295,18 @@ impl HarvestWalk {
             self.progress.correct(mem::replace(&mut corrections, rest)).await?;
         }
         Ok(())
+    }
+}
+
+impl Listed {
+    /// Notes the entries of a page, some of which may exist without being readable.
+    fn note_entries(&mut self, entries: ListedRecords) {
+        for object in entries.present.into_iter().filter_map(|entry| Uri::parse(&entry.identifier).ok()) {
+            if !self.seen.contains(&object) {
+                self.seen.insert(&object);
+                self.unreadable += 1;
+            }
+        }
     }
 }
 

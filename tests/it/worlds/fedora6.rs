@@ -1,32 +1,17 @@
 //! World of a Fedora 6 whose events reach the hook `fedora`, from its topic or from its HTTP forwarder.
 
+mod event;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
+use self::event::{BASE, Behaviour, Event, Form, NAMES, PROXY, Transfer};
 use crate::{
     support::crawled_repository::{self, CrawledRepository, Resource},
     worlds::{ItemTruth, Truth, World, driver, rig::Rig},
 };
-
-const BASE: &str = "http://localhost:8080/rest";
-
-/// URL of the same repository behind its proxy.
-const PROXY: &str = "https://repository.example.org/fcrepo/rest";
-
-/// Names of the resources as their editors typed them, and as the REST API spells their paths.
-const NAMES: [(&str, &str); 8] = [
-    ("book", "book"),
-    ("book/page1", "book/page1"),
-    ("ground floor", "ground%20floor"),
-    ("plans/ground^floor{1}", "plans/ground%5Efloor%7B1%7D"),
-    ("plans/Skøyen", "plans/Sk%C3%B8yen"),
-    ("50%", "50%25"),
-    ("scan", "scan"),
-    ("scan/fcr:metadata", "scan/fcr:metadata"),
-];
 
 /// Number of the only file; all other resources are containers, besides its description.
 const FILE: u8 = 6;
@@ -37,53 +22,6 @@ const DESCRIPTION: u8 = 7;
 /// Seconds by which the clock of the repository is slow. What happens while the gateway hears nothing has the right time, so
 /// that it is newer by the whole seconds of HTTP.
 const CLOCK_SLOW: i64 = 60;
-
-/// Part of an event that reaches the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transfer {
-    /// The whole event, with its headers.
-    Event,
-    /// The body of the HTTP forwarder, with the headers of the event.
-    Forwarder,
-    /// The body of the HTTP forwarder without headers: it has neither a time nor an identifier.
-    BareForwarder,
-    /// Headers without a body.
-    Headers,
-}
-
-/// Form of the body of a whole event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// The activity of Fedora 6.
-    Activity,
-    /// The activity of LAKEsuperior, whose time is in the object, and whose actor is `null`.
-    LakeSuperior,
-    /// The resource with the activity that generated it, as in Fedora 4 and 5.
-    Provenance,
-    /// The same with the time as a number of milliseconds.
-    ProvenanceWithNumber,
-}
-
-/// Behaviour of this Fedora.
-#[derive(Clone, Debug)]
-pub(crate) struct Behaviour {
-    transfer: Transfer,
-    form: Form,
-    /// Events about deleted resources have no types, or only that of any resource.
-    untyped_deletes: bool,
-    /// The kinds of an event are in any order, which says nothing.
-    shuffled_kinds: bool,
-    /// Paths in events are not percent-encoded (Fedora 6 up to 6.5).
-    raw_paths: bool,
-    /// Descriptions of files are called `fedora:description`, as in Fedora 4.7 and 5.
-    old_descriptions: bool,
-    /// The base URL in events ends with a slash.
-    slash_after_base: bool,
-    /// Every second request comes through the proxy, so that its events have the URL of the proxy.
-    proxy: bool,
-    /// Every third request has a slash at the end of its path.
-    slash_after_path: bool,
-}
 
 /// Act of a client of the repository, or of the broker that has its events.
 #[derive(Clone, Debug)]
@@ -98,26 +36,6 @@ pub(crate) enum Act {
     Redeliver,
     /// An event about the deletion of an earlier version of a resource arrives an hour late.
     OldDelete { name: u8 },
-}
-
-/// Event in the form in which it reaches the gateway.
-#[derive(Clone)]
-struct Event {
-    headers: Vec<(&'static str, String)>,
-    body: Vec<u8>,
-}
-
-/// Namespace of the kinds of events in Fedora 4 and 5.
-const EVENT_TYPES: &str = "http://fedora.info/definitions/v4/event#";
-
-/// Returns the name of a kind of event in Fedora 4 and 5, after `Resource`.
-fn provenance(kind: &str) -> &'static str {
-    match kind {
-        "Create" => "Creation",
-        "Update" => "Modification",
-        "Delete" => "Deletion",
-        other => panic!("Fedora 4 and 5 have no event {other}"),
-    }
 }
 
 /// Repository with the resources that it has.
@@ -136,93 +54,10 @@ pub(crate) struct Fedora6 {
 }
 
 impl Fedora6 {
-    /// Returns the path of a resource as this Fedora writes it in events.
-    fn path(&self, name: u8) -> String {
-        let (raw, encoded) = NAMES[usize::from(name)];
-        let path = if self.behaviour.raw_paths { raw } else { encoded };
-        if self.behaviour.old_descriptions { path.replace("fcr:metadata", "fedora:description") } else { path.into() }
-    }
-
-    /// Returns the event of a transaction about one resource.
+    /// Returns the next event about a resource.
     fn event(&mut self, name: u8, kinds: &[&str], seconds_ago: i64) -> Event {
         self.sent += 1;
-        let time = self.now() - TimeDelta::seconds(seconds_ago);
-        let id = format!("urn:uuid:00000000-0000-4000-8000-{:012}", self.sent);
-        let host = if self.behaviour.proxy && self.sent.is_multiple_of(2) { PROXY } else { BASE };
-        let base = if self.behaviour.slash_after_base { format!("{host}/") } else { host.to_owned() };
-        let slash = if self.behaviour.slash_after_path && self.sent.is_multiple_of(3) { "/" } else { "" };
-        let resource = format!("{host}/{}{slash}", self.path(name));
-        let long = |kind: &&str| format!("https://www.w3.org/ns/activitystreams#{kind}");
-        let mut kinds = kinds.to_vec();
-        if self.behaviour.shuffled_kinds && self.sent.is_multiple_of(2) {
-            kinds.reverse();
-        }
-        let event_type = kinds.iter().map(long).collect::<Vec<_>>().join(",");
-        let mut headers = Vec::new();
-        if self.behaviour.transfer != Transfer::BareForwarder {
-            headers.extend([
-                ("org.fcrepo.jms.eventType", event_type.clone()),
-                ("org.fcrepo.jms.eventID", id.clone()),
-                ("org.fcrepo.jms.timestamp", time.timestamp_millis().to_string()),
-                ("org.fcrepo.jms.baseURL", base.clone()),
-                ("org.fcrepo.jms.identifier", format!("/{}{slash}", self.path(name))),
-                ("org.fcrepo.jms.user", "fedoraAdmin".to_owned()),
-            ]);
-        }
-        let body = match self.behaviour.transfer {
-            Transfer::Headers => Vec::new(),
-            Transfer::Forwarder | Transfer::BareForwarder => {
-                // The forwarder takes one of the kinds. A deletion is the only one after which the resource is gone.
-                let told = if kinds.contains(&"Delete") { "Delete" } else { kinds[0] };
-                json!({ "id": resource, "type": long(&told) }).to_string().into_bytes()
-            }
-            Transfer::Event => self.body(&kinds, &id, time, (&resource, &base)).to_string().into_bytes(),
-        };
-        if !body.is_empty() {
-            headers.push(("content-type", "application/json".to_owned()));
-        }
-        Event { headers, body }
-    }
-
-    /// Returns the body of a whole event.
-    fn body(&self, kinds: &[&str], id: &str, time: DateTime<Utc>, (resource, base): (&str, &str)) -> Value {
-        let is_untyped = self.behaviour.untyped_deletes && kinds.contains(&"Delete");
-        let types = match self.sent % 2 {
-            0 if is_untyped => json!([]),
-            _ if is_untyped => json!(["http://www.w3.org/ns/prov#Entity"]),
-            _ => json!(["http://www.w3.org/ns/ldp#Container", "http://fedora.info/definitions/v4/repository#Resource"]),
-        };
-        let published = time.to_rfc3339_opts(SecondsFormat::Millis, true);
-        let generation = |at_time: Value| {
-            let kinds: Vec<_> = kinds.iter().map(|kind| format!("{EVENT_TYPES}Resource{}", provenance(kind))).collect();
-            json!({
-                "id": resource,
-                "type": types,
-                "isPartOf": base,
-                "wasGeneratedBy": { "type": kinds, "identifier": id, "atTime": at_time },
-                "wasAttributedTo": [{ "type": "Person", "name": "fedoraAdmin" }],
-            })
-        };
-        match self.behaviour.form {
-            Form::Activity => json!({
-                "@context": "https://www.w3.org/ns/activitystreams",
-                "id": id,
-                "type": kinds,
-                "name": "create resource",
-                "published": published,
-                "actor": [{ "type": "Person", "id": "info:fedora/local-user#fedoraAdmin" }],
-                "object": { "id": resource, "type": types, "isPartOf": base },
-            }),
-            Form::LakeSuperior => json!({
-                "@context": "https://www.w3.org/ns/activitystreams",
-                "id": id,
-                "type": kinds,
-                "actor": null,
-                "object": { "id": resource, "type": types, "updated": published },
-            }),
-            Form::Provenance => generation(published.into()),
-            Form::ProvenanceWithNumber => generation(time.timestamp_millis().into()),
-        }
+        self.behaviour.event(self.sent, self.now() - TimeDelta::seconds(seconds_ago), name, kinds)
     }
 
     /// Returns the time by the clock of the repository.
