@@ -83,9 +83,9 @@ impl Fedora6 {
             _ => return Ok(()),
         };
         if kind == "Delete" {
-            _ = self.resources.remove(&name)
+            self.resources.remove(&name);
         } else {
-            _ = self.store(name)
+            self.store(name);
         }
         let event = self.event(name, &[kind], 0);
         self.send(event, rig).await
