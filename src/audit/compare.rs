@@ -1,9 +1,13 @@
 //! What the registry must learn about an object, as a draft.
 //!
 //! A fact that only one side has is no difference: a message of Fedora 3 has no size, and a list no parent. So the facts
-//! that both sides have are compared, and the date of the content if the repository's is newer. Parents and types are not
-//! compared, because messages and repositories report different ones.
+//! that both sides have are compared, and the date of the content if the repository's is newer. Content with the same digest
+//! or version is the same nevertheless. A registry without a date, because the messages have none, says nothing about dates.
+//! Parents and types are not compared, because messages and repositories report different ones.
 
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -48,14 +52,25 @@ fn present(item: CrawledItem, registered: &ObjectState) -> Option<DraftItem> {
     let CrawledItem { uri, at, content, state } = item;
     if registered.is_live(&uri) {
         let known = registered.content(&uri).and_then(|known| known.parse().ok());
-        let is_newer = registered.is_newer(&uri, Aspect::Content, at);
+        let is_newer = registered.is_newer(&uri, Aspect::Content, at) && !registered.is_undated(&uri, Aspect::Content);
         let content = content.filter(|content| match &known {
-            Some(known) => contradicts(known, content) || (is_newer && !says_all_of(known, content)),
+            Some(known) => contradicts(known, content) || (is_newer && !is_same_version(known, content)),
             None => is_newer,
         });
         let state = state.filter(|state| registered.state(&uri).is_some_and(|known| known != state));
-        return (content.is_some() || state.is_some())
-            .then(|| DraftItem::new(uri, DraftChange::Present { content, state }));
+        // The content is newer, although the registry has the same facts about it.
+        let is_known = |content: &ContentLocation| known.as_ref().is_some_and(|known| says_all_of(known, content));
+        let change = match (content, state) {
+            (None, None) => return None,
+            (Some(content), None) if is_known(&content) => {
+                DraftChange::AddOrUpdate { content: Some(content), initial_state: None }
+            }
+            (Some(content), Some(state)) if is_known(&content) => {
+                DraftChange::AddOrUpdateWithState { content: Some(content), state }
+            }
+            (content, state) => DraftChange::Present { content, state },
+        };
+        return Some(DraftItem::new(uri, change));
     }
     Some(DraftItem::new(uri, DraftChange::Present { content, state }))
 }
@@ -67,7 +82,6 @@ fn contradicts(known: &ContentLocation, found: &ContentLocation) -> bool {
     }
     let (known, found) = (known.reported(), found.reported());
     // A message may name the content without the date of its version.
-    let has_version = |content: &OriginalContent| content.url.as_str().contains('?');
     let digests = known.digest.as_ref().zip(found.digest.as_ref());
     (has_version(&known) == has_version(&found) && known.url != found.url)
         || differ(known.media_type.as_ref(), found.media_type.as_ref())
@@ -78,6 +92,17 @@ fn contradicts(known: &ContentLocation, found: &ContentLocation) -> bool {
 /// Returns whether a location has every fact of another one.
 fn says_all_of(known: &ContentLocation, found: &ContentLocation) -> bool {
     known == found || known.is_copy_of(found)
+}
+
+/// Returns whether two locations are certainly about the same content: they have the same facts, and a digest or a version
+/// is among them.
+fn is_same_version(known: &ContentLocation, found: &ContentLocation) -> bool {
+    says_all_of(known, found) && (found.digest.is_some() || has_version(&found.reported()))
+}
+
+/// Returns whether the URL of the content has the date of its version, as in Fedora 3.
+fn has_version(content: &OriginalContent) -> bool {
+    content.url.as_str().contains('?')
 }
 
 /// Returns the draft of a harvested record as a correction.
@@ -112,8 +137,23 @@ fn draft(audit: Uuid, object: Uri, time: DraftTime, items: NonEmpty<DraftItem>) 
     }
 }
 
-/// Returns the differences that a change would end.
-pub(super) fn differences(change: &ContentObjectModification, registered: &ObjectState) -> Vec<Difference> {
+/// Returns a number that is the same for two looks at an item that have found the same difference.
+pub(super) fn fingerprint(item: &ContentItemModification) -> u64 {
+    let difference = match &item.change {
+        ItemChange::Add { .. } => "missing".to_owned(),
+        ItemChange::Delete { .. } => "extra".to_owned(),
+        ItemChange::State { after, .. } => after.to_string(),
+        ItemChange::Update { content, after, .. } => format!("{content:?} {after:?}"),
+    };
+    FixedState::default().hash_one((item.uri.as_str(), difference))
+}
+
+/// Returns those differences that a change would end, and whose items count.
+pub(super) fn differences(
+    change: &ContentObjectModification,
+    registered: &ObjectState,
+    counts: impl Fn(&ContentItemModification) -> bool,
+) -> Vec<Difference> {
     let difference = |item: &ContentItemModification| {
         let (kind, members) = match &item.change {
             ItemChange::Add { .. } => (DifferenceKind::Missing, Vec::new()),
@@ -134,7 +174,7 @@ pub(super) fn differences(change: &ContentObjectModification, registered: &Objec
             members: members.into_iter().map(str::to_owned).collect(),
         }
     };
-    change.items.iter().map(difference).collect()
+    change.items.iter().filter(|item| counts(item)).map(difference).collect()
 }
 
 fn differing_members(known: Option<&ContentLocation>, found: &ContentLocation) -> Vec<&'static str> {
@@ -145,5 +185,6 @@ fn differing_members(known: Option<&ContentLocation>, found: &ContentLocation) -
         ("content.size", known.size != found.size),
         ("content.digest", known.digest != found.digest),
     ];
-    members.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+    let members: Vec<_> = members.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect();
+    if members.is_empty() { vec!["content"] } else { members }
 }

@@ -115,7 +115,7 @@ impl Progress {
         report.differences.clear();
         self.audit.pending.clear();
         self.audit.counted.clear();
-        self.audit.gone = 0;
+        (self.audit.listed, self.audit.gone) = (0, 0);
     }
 
     /// Returns whether the source has reported the object first, and the object exists.

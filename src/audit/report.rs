@@ -152,6 +152,9 @@ pub(super) struct StoredAudit {
     pub(super) position: String,
     /// Objects with a difference that was seen once.
     pub(super) pending: Vec<Uri>,
+    /// Number of listed objects that the registry phase has not met yet.
+    #[serde(default)]
+    pub(super) listed: u64,
     /// Number of objects that the repository does not have.
     pub(super) gone: u64,
     /// Number of the attempt.
@@ -204,6 +207,7 @@ impl StoredAudit {
             report: request.report(),
             position: String::new(),
             pending: Vec::new(),
+            listed: 0,
             gone: 0,
             attempt: request.attempt,
             counted: BTreeSet::new(),

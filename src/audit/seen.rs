@@ -22,10 +22,14 @@ impl SeenObjects {
         Self { hashes: HashSet::new(), hasher: FixedState::with_seed(fastrand::u64(..)) }
     }
 
-    pub(super) fn insert(&mut self, object: &Uri) {
+    /// Remembers an object if there is room. Returns whether it is remembered.
+    pub(super) fn insert(&mut self, object: &Uri) -> bool {
+        let hash = self.hasher.hash_one(object.as_str());
         if self.hashes.len() < MAX_SEEN {
-            self.hashes.insert(self.hasher.hash_one(object.as_str()));
+            self.hashes.insert(hash);
+            return true;
         }
+        self.hashes.contains(&hash)
     }
 
     /// Returns whether objects may have been left out.

@@ -41,6 +41,8 @@ pub(super) struct Walk {
     pause: Duration,
     crawler: Crawler,
     seen: SeenObjects,
+    /// Number of listed objects that are not remembered. The registry phase requests them again, and they count once.
+    forgotten: u64,
 }
 
 /// Signals that end an audit.
@@ -76,7 +78,9 @@ impl Walk {
         let position = is_listing.then_some(progress.audit.position.as_str());
         let crawler = Crawler::new(repository, options, position)?;
         let (max_deleted_percent, pause) = (request.max_deleted_percent, Duration::from_secs(request.pause));
-        Ok(Self { progress, max_deleted_percent, pause, crawler, seen: SeenObjects::new() })
+        // An audit that continues remembers none of its list.
+        let (seen, forgotten) = (SeenObjects::new(), progress.audit.listed);
+        Ok(Self { progress, max_deleted_percent, pause, crawler, seen, forgotten })
     }
 
     /// Compares everything that is left.
@@ -108,7 +112,9 @@ impl Walk {
             let part = self.next_part().await?;
             self.progress.audit.report.unanswered += part.skipped.len() as u64;
             for object in part.objects {
-                self.seen.insert(&object.object);
+                self.progress.audit.listed += 1;
+                self.forgotten += u64::from(!self.seen.insert(&object.object));
+                self.progress.audit.report.objects += 1;
                 self.compare(object).await?;
             }
             self.progress.audit.position = part.position;
@@ -151,10 +157,13 @@ impl Walk {
             let is_deleting = self.progress.audit.report.phase == Phase::Deletions;
             let own = page.into_iter().filter(|(_, state)| self.progress.is_own(state)).map(|(uri, _)| uri);
             let own: Vec<_> = own.collect();
-            if !is_deleting {
-                self.progress.audit.report.registered += own.len() as u64;
-            }
+            let all = own.len() as u64;
             let unseen: Vec<_> = own.into_iter().filter(|uri| !self.seen.contains(uri)).collect();
+            if !is_deleting {
+                let audit = &mut self.progress.audit;
+                audit.report.registered += all;
+                audit.listed = audit.listed.saturating_sub(all - unseen.len() as u64);
+            }
             self.look_at(unseen).await?;
             self.progress.audit.position = last;
             if self.progress.audit.pending.len() >= PENDING {
@@ -211,15 +220,26 @@ impl Walk {
 
     /// Requests objects and compares them.
     async fn look_at(&mut self, objects: Vec<Uri>) -> Result<(), WalkError> {
+        // The phase of deletions looks at the same objects again.
+        let is_first = u64::from(self.progress.audit.report.phase != Phase::Deletions);
         for (object, found) in self.request(objects).await? {
             match found {
-                Found::Present(found) => self.compare(*found).await?,
+                Found::Present(found) => {
+                    if self.forgotten > 0 {
+                        // The list has had it.
+                        self.forgotten -= 1;
+                        self.progress.audit.listed = self.progress.audit.listed.saturating_sub(1);
+                    } else {
+                        self.progress.audit.report.objects += is_first;
+                    }
+                    self.compare(*found).await?;
+                }
                 Found::Gone => {
-                    self.progress.audit.report.objects += 1;
+                    self.progress.audit.report.objects += is_first;
                     self.progress.audit.pending.push(object);
                 }
-                Found::Outside => self.progress.audit.report.outside += 1,
-                Found::Unanswered => self.progress.audit.report.unanswered += 1,
+                Found::Outside => self.progress.audit.report.outside += is_first,
+                Found::Unanswered => self.progress.audit.report.unanswered += is_first,
             }
         }
         Ok(())
@@ -247,7 +267,6 @@ impl Walk {
 
     /// Compares an object, and notes it if it differs.
     async fn compare(&mut self, found: CrawledObject) -> Result<(), WalkError> {
-        self.progress.audit.report.objects += 1;
         let object = found.object.clone();
         let registered = self.progress.registered(&object).await?;
         if self.draft(found, &registered).is_some() {
@@ -291,7 +310,7 @@ impl Walk {
             }
             // The phase of deletions finds the extra objects once more.
             if !(is_gone && is_deleting) {
-                self.progress.audit.add(&object, compare::differences(&change, &registered));
+                self.progress.audit.add(&object, compare::differences(&change, &registered, |_| true));
             }
             if self.progress.audit.report.repair && (!is_gone || is_deleting) {
                 corrections.push(draft);

@@ -227,6 +227,12 @@ pub trait Harvester: Send + Sync {
         None
     }
 
+    /// Returns why the list that ends at a position may lack things that exist; `None` if it has all.
+    fn gap(&self, position: &str) -> Option<String> {
+        let _ = position;
+        None
+    }
+
     /// Returns the time before which no run may begin after a complete one, because the server has asked for that.
     /// Runs on request begin earlier.
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {

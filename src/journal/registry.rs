@@ -225,6 +225,12 @@ impl ObjectState {
         Some(time) > self.latest(item, aspect)
     }
 
+    /// Returns whether the registered fact comes from messages without a time.
+    #[must_use]
+    pub fn is_undated(&self, item: &Uri, aspect: Aspect) -> bool {
+        self.latest(item, aspect) == Some(Timestamp::EPOCH)
+    }
+
     /// Returns the latest time at which the registered fact is known to be true.
     fn latest(&self, item: &Uri, aspect: Aspect) -> Option<Timestamp> {
         let record = self.items.get(item);

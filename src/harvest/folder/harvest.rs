@@ -76,6 +76,16 @@ impl Harvester for FolderHarvester {
         })
     }
 
+    fn gap(&self, position: &str) -> Option<String> {
+        let list = Position::parse(position).listed?;
+        let path = self.settings.path.display();
+        match list.files {
+            0 => Some(format!("{path} has no file; it may not be mounted")),
+            // A list with a folder that cannot be read is not swept.
+            _ => (!list.is_swept).then(|| format!("a folder in {path} cannot be read")),
+        }
+    }
+
     fn new_work<'a>(&'a self, _: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async {
             self.changes.changed().await;

@@ -24,6 +24,7 @@ async fn corrections_are_changes_that_name_the_audit() {
     });
     let (code, report) = audit_report(&fixture, "fedora3", &["--repair", "--yes"]).await;
     assert_eq!((code, &report["corrections"], &report["repair"]), (0, &json!(3), &json!(true)), "{report}");
+    assert_eq!(report["objects"], 61, "each object counts once: {report}");
     let changes = gateway.changes().await;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut seen: Vec<_> = changes

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{audit_at, report_at};
 use crate::support::{
-    folder_fixture::put,
+    folder_fixture::{put, python},
     gateway::{Gateway, PATIENCE, free_address},
     harvest_fixture::{configuration, run_to_end},
     journal_fixture,
@@ -103,15 +104,19 @@ async fn oai_pmh_differences_are_found_and_corrected() {
 /// A record that cannot be read is no extra object, and the audit says that it is not complete.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_records_are_no_extra_objects() {
-    let repository = ScriptedRepository::start(30).await;
-    let folder = tempfile::tempdir().unwrap();
-    let config = configuration(folder.path(), &repository.url(), "");
-    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
-    until_harvested(&gateway, "scripted").await;
-    repository.script().misbehaviours = vec![Misbehaviour::BrokenRecords];
-    let (code, report) = report_at(&gateway.url, "scripted", &[]).await;
-    assert_eq!((code, found(&report)), (2, Vec::new()), "{report}");
-    assert!(report["unanswered"].as_u64() > Some(0), "{report}");
+    for (list, misbehaviour) in
+        [("", Misbehaviour::BrokenRecords), ("list = \"identifiers\"", Misbehaviour::RecordsUnknown)]
+    {
+        let repository = ScriptedRepository::start(30).await;
+        let folder = tempfile::tempdir().unwrap();
+        let config = configuration(folder.path(), &repository.url(), list);
+        let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+        until_harvested(&gateway, "scripted").await;
+        repository.script().misbehaviours = vec![misbehaviour];
+        let (code, report) = report_at(&gateway.url, "scripted", &[]).await;
+        assert_eq!((code, found(&report)), (2, Vec::new()), "{report}");
+        assert!(report["unanswered"].as_u64() > Some(0), "{report}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,6 +147,39 @@ async fn folder_differences_are_found_and_corrected() {
     );
     assert_eq!(report_at(&gateway.url, "share", &["--repair", "--yes"]).await.0, 0);
     assert_eq!(report_at(&gateway.url, "share", &[]).await.0, 0);
+}
+
+/// A share that is not mounted has no file, and a file that cannot be read exists.
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_folders_and_unreadable_files_delete_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (share, archive) = (folder.path().join("share"), folder.path().join("archive.zip"));
+    put(&share.join("a.txt"), "a", Duration::from_secs(3600));
+    let write_archive = |method: &str| {
+        let code = "import sys, zipfile\n\
+                    with zipfile.ZipFile(sys.argv[1], 'w', getattr(zipfile, sys.argv[2])) as file:\n    \
+                    file.writestr('a.txt', 'a' * 100)";
+        python(code, &[&archive, Path::new(method)]);
+    };
+    write_archive("ZIP_DEFLATED");
+    let lines = |name: &str, path: &Path| {
+        format!(
+            "[sources.{name}]\ntransport = \"folder\"\ndialect = \"folder\"\npath = {path:?}\nmode = \"once\"\n\
+             watch = false\n"
+        )
+    };
+    let lines = lines("share", &share) + &lines("archive", &archive);
+    let config = journal_fixture::configuration(folder.path(), &lines);
+    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+    until_harvested(&gateway, "share").await;
+    until_harvested(&gateway, "archive").await;
+    fs::remove_file(share.join("a.txt")).unwrap();
+    write_archive("ZIP_LZMA");
+    for source in ["share", "archive"] {
+        let (code, report) = report_at(&gateway.url, source, &["--repair", "--yes"]).await;
+        assert_eq!((code, found(&report), &report["unanswered"]), (2, Vec::new(), &json!(1)), "{source}: {report}");
+    }
+    assert_eq!(gateway.changes().await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -92,6 +92,8 @@ async fn audit_continues_after_interruptions() {
     assert!(found.contains(&"different /objects/demo:11 state".to_owned()), "{found:?}");
     assert_eq!(found.iter().filter(|found| found.starts_with("extra /objects/demo:99")).count(), 3, "{found:?}");
     assert_eq!(found.len(), 4, "{found:?}");
+    // The objects that were listed before the kill are requested again, and count once.
+    assert_eq!(report["objects"], OBJECTS, "{report}");
     drop(gateway);
 }
 

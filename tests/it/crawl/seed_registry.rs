@@ -112,7 +112,7 @@ async fn seeded_fedora_6_delete_has_the_earlier_state() {
     for sends_fedora_types in [true, false] {
         let mut holds = Fedora6::with(12);
         holds.sends_fedora_types = sends_fedora_types;
-        holds.resources.insert("/collection-1/gone".to_owned(), Resource { size: Some(1), is_gone: true });
+        holds.resources.insert("/collection-1/gone".to_owned(), Resource { is_gone: true, ..Resource::binary(1) });
         let repository = CrawledRepository::start(holds).await;
         let fixture = CrawlFixture::of(&repository);
         let gateway = fixture.gateway();

@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
+use chrono::{DateTime, Utc};
 use wiremock::ResponseTemplate;
 
 use crate::support::fake_repository::{FakeRepository, RepositoryApi};
@@ -269,6 +270,10 @@ pub(crate) struct Resource {
     pub(crate) size: Option<usize>,
     /// True if the resource was deleted and has left a tombstone.
     pub(crate) is_gone: bool,
+    /// Time of the last modification; none for a day in 2021.
+    pub(crate) modified: Option<DateTime<Utc>>,
+    /// Time of the last modification of the description, for binaries.
+    pub(crate) description_modified: Option<DateTime<Utc>>,
 }
 
 const FEDORA: &str = "http://fedora.info/definitions/v4/repository#";
@@ -310,7 +315,7 @@ impl Fedora6 {
 
 impl Resource {
     pub(crate) fn binary(size: usize) -> Self {
-        Self { size: Some(size), is_gone: false }
+        Self { size: Some(size), ..Self::default() }
     }
 }
 
@@ -327,7 +332,10 @@ impl RestApi for Fedora6 {
         if resource.is_gone {
             return ResponseTemplate::new(410);
         }
-        let mut answer = ResponseTemplate::new(200).insert_header("Last-Modified", "Wed, 20 Jan 2021 10:11:12 GMT");
+        let modified = if is_description { resource.description_modified } else { resource.modified };
+        let modified = modified.map(|time| time.format("%a, %d %b %Y %H:%M:%S GMT").to_string());
+        let modified = modified.unwrap_or_else(|| "Wed, 20 Jan 2021 10:11:12 GMT".to_owned());
+        let mut answer = ResponseTemplate::new(200).insert_header("Last-Modified", modified.as_str());
         let types = if is_description {
             vec![format!("{LDP}RDFSource"), format!("{FEDORA}NonRdfSourceDescription")]
         } else {

@@ -11,9 +11,12 @@ use crate::worlds::{
 
 /// Audits a quiet world, lives steps without the gateway, and audits and corrects the registry.
 pub(crate) async fn judge<W: World>(world: &mut W, unseen: Vec<W::Step>, rig: &mut Rig) -> Result<(), String> {
-    let Some(source) = W::AUDITED else { return Ok(()) };
+    let sources = world.audited();
+    if sources.is_empty() {
+        return Ok(());
+    }
     world.show();
-    let found = audit(rig, source, false).await?;
+    let found = audits(rig, sources, false, &world.truth()).await?;
     if !found.is_empty() {
         return Err(format!("nothing was missed, and an audit finds {found:#?}"));
     }
@@ -21,17 +24,33 @@ pub(crate) async fn judge<W: World>(world: &mut W, unseen: Vec<W::Step>, rig: &m
         world.live_unseen(step, rig).await?;
     }
     world.show();
-    let expected = differences(&world.truth(), &judge::registry(rig).await, &world.unseen_contents());
-    let found = audit(rig, source, false).await?;
+    let truth = world.truth();
+    let expected = differences(&truth, &judge::registry(rig).await, &world.unseen_contents());
+    let found = audits(rig, sources, false, &truth).await?;
     if found != expected {
         return Err(format!("an audit finds {found:#?}, and there are {expected:#?}"));
     }
-    audit(rig, source, true).await?;
-    let found = audit(rig, source, false).await?;
+    audits(rig, sources, true, &truth).await?;
+    let found = audits(rig, sources, false, &truth).await?;
     if !found.is_empty() {
         return Err(format!("after corrections an audit finds {found:#?}"));
     }
-    judge::compare(&world.truth(), rig).await
+    judge::compare(&truth, rig).await
+}
+
+/// Audits all sources, and returns the differences that count.
+async fn audits(
+    rig: &Rig,
+    sources: &[&str],
+    repair: bool,
+    truth: &Truth,
+) -> Result<BTreeSet<(String, String)>, String> {
+    let mut found = BTreeSet::new();
+    for source in sources {
+        found.append(&mut audit(rig, source, repair).await?);
+    }
+    found.retain(|(_, uri)| !truth.unsettled.contains(uri));
+    Ok(found)
 }
 
 /// Returns the true differences: kind and URI of each item.
@@ -40,7 +59,8 @@ fn differences(
     registry: &BTreeMap<String, ItemTruth>,
     contents: &BTreeSet<String>,
 ) -> BTreeSet<(String, String)> {
-    let uris: BTreeSet<_> = truth.items.keys().chain(registry.keys()).collect();
+    let uris: BTreeSet<_> =
+        truth.items.keys().chain(registry.keys()).filter(|uri| !truth.unsettled.contains(*uri)).collect();
     let kind = |uri: &String| match (truth.items.get(uri), registry.get(uri)) {
         (Some(_), None) => Some("missing"),
         (None, Some(_)) => Some("extra"),

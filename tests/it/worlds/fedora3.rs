@@ -204,7 +204,9 @@ impl World for Fedora3 {
         format!("[sources.fedora3.repository]\nurl = \"{url}\"\npublic_urls = [\"{BASE}\"]\n")
     }
 
-    const AUDITED: Option<&'static str> = Some("fedora3");
+    fn audited(&self) -> &'static [&'static str] {
+        &["fedora3"]
+    }
 
     fn show(&mut self) {
         let state = |is_active: Option<bool>| if is_active.unwrap_or(true) { 'A' } else { 'I' };

@@ -1,75 +1,27 @@
 //! World of a Fedora 6 whose events reach the hook `fedora`, from its topic or from its HTTP forwarder.
 
-use std::collections::BTreeSet;
+mod event;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
-use crate::worlds::{ItemTruth, Truth, World, driver, rig::Rig};
+use self::event::{BASE, Behaviour, Event, Form, NAMES, PROXY, Transfer};
+use crate::{
+    support::crawled_repository::{self, CrawledRepository, Resource},
+    worlds::{ItemTruth, Truth, World, driver, rig::Rig},
+};
 
-const BASE: &str = "http://localhost:8080/rest";
+/// Number of the only file; all other resources are containers, besides its description.
+const FILE: u8 = 6;
 
-/// URL of the same repository behind its proxy.
-const PROXY: &str = "https://repository.example.org/fcrepo/rest";
+/// Number of the description of the file, which has it as long as it exists.
+const DESCRIPTION: u8 = 7;
 
-/// Names of the resources as their editors typed them, and as the REST API spells their paths.
-const NAMES: [(&str, &str); 7] = [
-    ("book", "book"),
-    ("book/page1", "book/page1"),
-    ("ground floor", "ground%20floor"),
-    ("plans/ground^floor{1}", "plans/ground%5Efloor%7B1%7D"),
-    ("plans/Skøyen", "plans/Sk%C3%B8yen"),
-    ("50%", "50%25"),
-    ("scan/fcr:metadata", "scan/fcr:metadata"),
-];
-
-/// Part of an event that reaches the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transfer {
-    /// The whole event, with its headers.
-    Event,
-    /// The body of the HTTP forwarder, with the headers of the event.
-    Forwarder,
-    /// The body of the HTTP forwarder without headers: it has neither a time nor an identifier.
-    BareForwarder,
-    /// Headers without a body.
-    Headers,
-}
-
-/// Form of the body of a whole event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// The activity of Fedora 6.
-    Activity,
-    /// The activity of LAKEsuperior, whose time is in the object, and whose actor is `null`.
-    LakeSuperior,
-    /// The resource with the activity that generated it, as in Fedora 4 and 5.
-    Provenance,
-    /// The same with the time as a number of milliseconds.
-    ProvenanceWithNumber,
-}
-
-/// Behaviour of this Fedora.
-#[derive(Clone, Debug)]
-pub(crate) struct Behaviour {
-    transfer: Transfer,
-    form: Form,
-    /// Events about deleted resources have no types, or only that of any resource.
-    untyped_deletes: bool,
-    /// The kinds of an event are in any order, which says nothing.
-    shuffled_kinds: bool,
-    /// Paths in events are not percent-encoded (Fedora 6 up to 6.5).
-    raw_paths: bool,
-    /// Descriptions of files are called `fedora:description`, as in Fedora 4.7 and 5.
-    old_descriptions: bool,
-    /// The base URL in events ends with a slash.
-    slash_after_base: bool,
-    /// Every second request comes through the proxy, so that its events have the URL of the proxy.
-    proxy: bool,
-    /// Every third request has a slash at the end of its path.
-    slash_after_path: bool,
-}
+/// Seconds by which the clock of the repository is slow. What happens while the gateway hears nothing has the right time, so
+/// that it is newer by the whole seconds of HTTP.
+const CLOCK_SLOW: i64 = 60;
 
 /// Act of a client of the repository, or of the broker that has its events.
 #[derive(Clone, Debug)]
@@ -86,126 +38,64 @@ pub(crate) enum Act {
     OldDelete { name: u8 },
 }
 
-/// Event in the form in which it reaches the gateway.
-#[derive(Clone)]
-struct Event {
-    headers: Vec<(&'static str, String)>,
-    body: Vec<u8>,
-}
-
-/// Namespace of the kinds of events in Fedora 4 and 5.
-const EVENT_TYPES: &str = "http://fedora.info/definitions/v4/event#";
-
-/// Returns the name of a kind of event in Fedora 4 and 5, after `Resource`.
-fn provenance(kind: &str) -> &'static str {
-    match kind {
-        "Create" => "Creation",
-        "Update" => "Modification",
-        "Delete" => "Deletion",
-        other => panic!("Fedora 4 and 5 have no event {other}"),
-    }
-}
-
 /// Repository with the resources that it has.
 pub(crate) struct Fedora6 {
     behaviour: Behaviour,
-    resources: BTreeSet<u8>,
+    /// The resources with the times of their last modifications.
+    resources: BTreeMap<u8, DateTime<Utc>>,
     last: Option<Event>,
     sent: u64,
+    /// True while the gateway hears nothing.
+    is_silent: bool,
+    /// Resources that were modified meanwhile.
+    unseen: BTreeSet<u8>,
+    /// The REST API.
+    server: CrawledRepository<crawled_repository::Fedora6>,
 }
 
 impl Fedora6 {
-    /// Returns the path of a resource as this Fedora writes it in events.
-    fn path(&self, name: u8) -> String {
-        let (raw, encoded) = NAMES[usize::from(name)];
-        let path = if self.behaviour.raw_paths { raw } else { encoded };
-        if self.behaviour.old_descriptions { path.replace("fcr:metadata", "fedora:description") } else { path.into() }
-    }
-
-    /// Returns the event of a transaction about one resource.
+    /// Returns the next event about a resource.
     fn event(&mut self, name: u8, kinds: &[&str], seconds_ago: i64) -> Event {
         self.sent += 1;
-        let time = Utc::now() - chrono::TimeDelta::seconds(seconds_ago);
-        let id = format!("urn:uuid:00000000-0000-4000-8000-{:012}", self.sent);
-        let host = if self.behaviour.proxy && self.sent.is_multiple_of(2) { PROXY } else { BASE };
-        let base = if self.behaviour.slash_after_base { format!("{host}/") } else { host.to_owned() };
-        let slash = if self.behaviour.slash_after_path && self.sent.is_multiple_of(3) { "/" } else { "" };
-        let resource = format!("{host}/{}{slash}", self.path(name));
-        let long = |kind: &&str| format!("https://www.w3.org/ns/activitystreams#{kind}");
-        let mut kinds = kinds.to_vec();
-        if self.behaviour.shuffled_kinds && self.sent.is_multiple_of(2) {
-            kinds.reverse();
-        }
-        let event_type = kinds.iter().map(long).collect::<Vec<_>>().join(",");
-        let mut headers = Vec::new();
-        if self.behaviour.transfer != Transfer::BareForwarder {
-            headers.extend([
-                ("org.fcrepo.jms.eventType", event_type.clone()),
-                ("org.fcrepo.jms.eventID", id.clone()),
-                ("org.fcrepo.jms.timestamp", time.timestamp_millis().to_string()),
-                ("org.fcrepo.jms.baseURL", base.clone()),
-                ("org.fcrepo.jms.identifier", format!("/{}{slash}", self.path(name))),
-                ("org.fcrepo.jms.user", "fedoraAdmin".to_owned()),
-            ]);
-        }
-        let body = match self.behaviour.transfer {
-            Transfer::Headers => Vec::new(),
-            Transfer::Forwarder | Transfer::BareForwarder => {
-                // The forwarder takes one of the kinds. A deletion is the only one after which the resource is gone.
-                let told = if kinds.contains(&"Delete") { "Delete" } else { kinds[0] };
-                json!({ "id": resource, "type": long(&told) }).to_string().into_bytes()
-            }
-            Transfer::Event => self.body(&kinds, &id, time, (&resource, &base)).to_string().into_bytes(),
-        };
-        if !body.is_empty() {
-            headers.push(("content-type", "application/json".to_owned()));
-        }
-        Event { headers, body }
+        self.behaviour.event(self.sent, self.now() - TimeDelta::seconds(seconds_ago), name, kinds)
     }
 
-    /// Returns the body of a whole event.
-    fn body(&self, kinds: &[&str], id: &str, time: DateTime<Utc>, (resource, base): (&str, &str)) -> Value {
-        let is_untyped = self.behaviour.untyped_deletes && kinds.contains(&"Delete");
-        let types = match self.sent % 2 {
-            0 if is_untyped => json!([]),
-            _ if is_untyped => json!(["http://www.w3.org/ns/prov#Entity"]),
-            _ => json!(["http://www.w3.org/ns/ldp#Container", "http://fedora.info/definitions/v4/repository#Resource"]),
-        };
-        let published = time.to_rfc3339_opts(SecondsFormat::Millis, true);
-        let generation = |at_time: Value| {
-            let kinds: Vec<_> = kinds.iter().map(|kind| format!("{EVENT_TYPES}Resource{}", provenance(kind))).collect();
-            json!({
-                "id": resource,
-                "type": types,
-                "isPartOf": base,
-                "wasGeneratedBy": { "type": kinds, "identifier": id, "atTime": at_time },
-                "wasAttributedTo": [{ "type": "Person", "name": "fedoraAdmin" }],
-            })
-        };
-        match self.behaviour.form {
-            Form::Activity => json!({
-                "@context": "https://www.w3.org/ns/activitystreams",
-                "id": id,
-                "type": kinds,
-                "name": "create resource",
-                "published": published,
-                "actor": [{ "type": "Person", "id": "info:fedora/local-user#fedoraAdmin" }],
-                "object": { "id": resource, "type": types, "isPartOf": base },
-            }),
-            Form::LakeSuperior => json!({
-                "@context": "https://www.w3.org/ns/activitystreams",
-                "id": id,
-                "type": kinds,
-                "actor": null,
-                "object": { "id": resource, "type": types, "updated": published },
-            }),
-            Form::Provenance => generation(published.into()),
-            Form::ProvenanceWithNumber => generation(time.timestamp_millis().into()),
+    /// Returns the time by the clock of the repository.
+    fn now(&self) -> DateTime<Utc> {
+        if self.is_silent { Utc::now() } else { Utc::now() - TimeDelta::seconds(CLOCK_SLOW) }
+    }
+
+    /// Stores a resource; returns false if it is there already.
+    fn store(&mut self, name: u8) -> bool {
+        if self.is_silent {
+            self.unseen.insert(name);
         }
+        self.resources.insert(name, self.now()).is_none()
+    }
+
+    /// Creates the file of a new description and the description of a new file, and deletes the description with its file.
+    async fn complete_file(&mut self, is_deletion: bool, rig: &mut Rig) -> Result<(), String> {
+        let has = |name: u8| self.resources.contains_key(&name);
+        let (name, kind) = match (has(FILE), has(DESCRIPTION)) {
+            (true, false) => (DESCRIPTION, "Create"),
+            (false, true) if is_deletion => (DESCRIPTION, "Delete"),
+            (false, true) => (FILE, "Create"),
+            _ => return Ok(()),
+        };
+        if kind == "Delete" {
+            self.resources.remove(&name);
+        } else {
+            self.store(name);
+        }
+        let event = self.event(name, &[kind], 0);
+        self.send(event, rig).await
     }
 
     /// Sends an event about something that has happened; the gateway must accept it as such.
     async fn send(&mut self, event: Event, rig: &mut Rig) -> Result<(), String> {
+        if self.is_silent {
+            return Ok(());
+        }
         let headers: Vec<_> = event.headers.iter().map(|(name, value)| (*name, value.clone())).collect();
         let response = rig.post("fedora", &headers, &event.body).await;
         let is_repeat = response.repeated && ["duplicate", "unchanged"].contains(&response.outcome());
@@ -280,31 +170,72 @@ impl World for Fedora6 {
     }
 
     async fn begin(behaviour: Behaviour) -> Self {
-        Self { behaviour, resources: BTreeSet::new(), last: None, sent: 0 }
+        let contents = crawled_repository::Fedora6 { resources: BTreeMap::new(), sends_fedora_types: true };
+        let server = CrawledRepository::start(contents).await;
+        let (resources, unseen) = (BTreeMap::new(), BTreeSet::new());
+        Self { behaviour, resources, last: None, sent: 0, is_silent: false, unseen, server }
     }
 
     fn settings(&self) -> String {
+        let repository = format!(
+            "[sources.fedora.repository]\nurl = \"{}\"\npublic_urls = [\"{BASE}\", \"{PROXY}\"]\n",
+            self.server.url()
+        );
         if !self.behaviour.proxy {
-            return String::new();
+            return repository;
         }
         format!(
             "[sources.fedora]\ntransport = \"http\"\ndialect = \"fedora-events\"\n\
-             settings = {{ base_url = \"{BASE}\", other_base_urls = [\"{PROXY}\"] }}\n"
+             settings = {{ base_url = \"{BASE}\", other_base_urls = [\"{PROXY}\"] }}\n{repository}"
         )
+    }
+
+    fn audited(&self) -> &'static [&'static str] {
+        &["fedora"]
+    }
+
+    fn show(&mut self) {
+        let mut shown = BTreeMap::from([(String::new(), Resource::default())]);
+        let path = |name: u8| format!("/{}", NAMES[usize::from(name)].1);
+        for (name, modified) in self.resources.iter().filter(|(name, _)| **name != DESCRIPTION) {
+            let description_modified = self.resources.get(&DESCRIPTION).copied().filter(|_| *name == FILE);
+            let size = (*name == FILE).then_some(17);
+            let resource = Resource { size, is_gone: false, modified: Some(*modified), description_modified };
+            shown.insert(path(*name), resource);
+        }
+        self.server.change(|contents| contents.resources = shown);
+    }
+
+    async fn live_unseen(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        self.is_silent = true;
+        let lived = match act {
+            Act::Redeliver | Act::OldDelete { .. } => Ok(()),
+            act => self.live(act, rig).await,
+        };
+        self.is_silent = false;
+        lived
+    }
+
+    fn unseen_contents(&self) -> BTreeSet<String> {
+        // Without the times of events, nothing is newer.
+        let unseen = self.unseen.iter().filter(|_| self.has_identifiers());
+        unseen.map(|name| format!("{BASE}/{}", NAMES[usize::from(*name)].1)).collect()
     }
 
     async fn live(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
         match act {
             Act::Put { name } => {
-                let kind = if self.resources.insert(name) { "Create" } else { "Update" };
+                let kind = if self.store(name) { "Create" } else { "Update" };
                 let event = self.event(name, &[kind], 0);
                 self.send(event, rig).await?;
+                self.complete_file(false, rig).await?;
             }
             Act::Delete { name, purge } => {
+                let name = if name == DESCRIPTION { FILE } else { name };
                 let below = format!("{}/", NAMES[usize::from(name)].0);
                 let is_below = |other: &u8| NAMES[usize::from(*other)].0.starts_with(&below);
-                let below: Vec<_> = self.resources.iter().copied().filter(is_below).collect();
-                if self.resources.remove(&name) {
+                let below: Vec<_> = self.resources.keys().copied().filter(is_below).collect();
+                if self.resources.remove(&name).is_some() {
                     for name in below {
                         self.resources.remove(&name);
                         let event = self.event(name, &["Delete"], 0);
@@ -315,13 +246,15 @@ impl World for Fedora6 {
                     if purge && self.behaviour.transfer == Transfer::Event && self.behaviour.form == Form::Activity {
                         // The tombstone is no news, so the journal need not have the event.
                         let event = self.event(name, &["Purge"], 0);
-                        let headers: Vec<_> = event.headers.clone();
-                        rig.post("fedora", &headers, &event.body).await;
+                        if !self.is_silent {
+                            rig.post("fedora", &event.headers, &event.body).await;
+                        }
                     }
                 }
             }
             Act::Transaction { name, delete } => {
-                let is_new = !self.resources.contains(&name);
+                let name = if delete && name == DESCRIPTION { FILE } else { name };
+                let is_new = !self.resources.contains_key(&name);
                 let mut kinds = if is_new { vec!["Create", "Update"] } else { vec!["Update"] };
                 if delete {
                     if is_new {
@@ -330,10 +263,11 @@ impl World for Fedora6 {
                     kinds.push("Delete");
                     self.resources.remove(&name);
                 } else {
-                    self.resources.insert(name);
+                    self.store(name);
                 }
                 let event = self.event(name, &kinds, 0);
                 self.send(event, rig).await?;
+                self.complete_file(delete, rig).await?;
             }
             Act::Redeliver => {
                 let Some(event) = self.last.clone().filter(|_| self.has_identifiers()) else { return Ok(()) };
@@ -343,7 +277,7 @@ impl World for Fedora6 {
                 }
             }
             Act::OldDelete { name } => {
-                if self.has_identifiers() && self.resources.contains(&name) {
+                if self.has_identifiers() && self.resources.contains_key(&name) {
                     let event = self.event(name, &["Delete"], 3600);
                     self.send(event, rig).await?;
                 }
@@ -361,7 +295,7 @@ impl World for Fedora6 {
             let uri = format!("{BASE}/{}", NAMES[usize::from(*name)].1);
             (uri.clone(), ItemTruth { object: uri, public: true, ..ItemTruth::default() })
         };
-        let items = self.resources.iter().map(item).collect();
+        let items = self.resources.keys().map(item).collect();
         Truth { items, one_resource_for_each_event: true, ..Truth::default() }
     }
 }

@@ -250,7 +250,9 @@ impl World for FolderWorld {
         if after == head { Ok(()) } else { Err(format!("a run without news makes {} changes", after - head)) }
     }
 
-    const AUDITED: Option<&'static str> = Some("share");
+    fn audited(&self) -> &'static [&'static str] {
+        &["share"]
+    }
 
     fn show(&mut self) {
         self.write();

@@ -53,8 +53,10 @@ pub(crate) trait World: Sized {
     /// Returns the settings of the gateway for this source, as TOML.
     fn settings(&self) -> String;
 
-    /// Name of the source, if the repository of the world can be audited.
-    const AUDITED: Option<&'static str> = None;
+    /// Returns the names of the sources that can be audited, which are all of the world or none.
+    fn audited(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Shows the truth to audits.
     fn show(&mut self) {}
@@ -65,7 +67,8 @@ pub(crate) trait World: Sized {
         Ok(())
     }
 
-    /// Returns the items whose content has changed without a message, besides those whose other facts differ.
+    /// Returns the items whose content has changed without a message, besides those whose other facts differ, as far as an
+    /// audit can see it.
     fn unseen_contents(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }

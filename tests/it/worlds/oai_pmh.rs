@@ -305,6 +305,19 @@ impl World for OaiPmh {
         Ok(())
     }
 
+    fn audited(&self) -> &'static [&'static str] {
+        let behaviour = self.behaviour();
+        // A record that is listed and cannot be read may be one of those that seem extra.
+        if behaviour.has_undelivered && behaviour.lists_identifiers { &[] } else { self.sources() }
+    }
+
+    async fn live_unseen(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        match act {
+            Act::Break { .. } | Act::BreakAll | Act::Mend | Act::Harvest => Ok(()),
+            act => self.live(act, rig).await,
+        }
+    }
+
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
         if self.with(|repository| repository.records.values().any(|record| record.is_broken)) {
             // The mark of the harvest moves past the broken records before they are mended.
