@@ -159,7 +159,9 @@ impl Gateway {
         let runner_of_harvests = HarvestRunner::new(harvests.clone(), launches, shared.cluster.clone());
         let run_harvests = runner_of_harvests.run(stop_accepting.clone(), supervisor.clone());
         consumers.spawn(supervisor.clone().run(Worker::Harvests, None, run_harvests));
-        let follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);
+        let mut follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);
+        let due = nodes::run_due(shared.clone(), stop_accepting.clone());
+        follow_ups.spawn(supervisor.clone().run(Worker::Due, None, due));
         let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
         let (readers, notifier) = LiveReaders::new(journal.clone(), spool, reader_limits(config));
         // Streams end when the notifier ends.

@@ -37,6 +37,8 @@ named_values! {
         Harvest = "harvest",
         /// Task that completes changes by lookups in a source's repository.
         FollowUps = "follow-ups",
+        /// Task that appends the changes that come due.
+        Due = "due",
         /// Task that removes expired changes.
         Retention = "retention",
         /// Task that starts the engines and writes their cursors.

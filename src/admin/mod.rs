@@ -3,6 +3,7 @@
 pub mod attempts;
 pub mod crawlers;
 pub mod dead_letters;
+pub mod due;
 pub mod favicon;
 pub mod filesets;
 pub mod harvests;

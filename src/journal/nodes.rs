@@ -53,6 +53,12 @@ impl DutyName {
         Self("hub".into())
     }
 
+    /// Returns the duty of appending the changes that come due.
+    #[must_use]
+    pub fn due() -> Self {
+        Self("due".into())
+    }
+
     /// Returns the duty of owning the name on D-Bus.
     #[must_use]
     pub fn dbus() -> Self {

@@ -10,6 +10,7 @@ mod crawl;
 mod delivery;
 mod dialects;
 mod documents;
+mod due;
 mod feed;
 mod formats;
 mod harvest;

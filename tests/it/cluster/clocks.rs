@@ -9,7 +9,7 @@ use crate::support::{
     gateway::Gateway,
     http_receiver::{Receiver, Reply},
     journal_fixture::post,
-    nodes_fixture::{LEASE, SharedJournal, until, until_spread},
+    nodes_fixture::{LEASE, OWN_DUTIES, SharedJournal, until, until_spread},
     webhook_fixture::{are_in_order, webhook},
 };
 
@@ -29,8 +29,7 @@ async fn nodes_whose_clocks_are_an_hour_off_keep_their_duties_and_agree() {
     let receiver = Receiver::start(|_, _| Reply::of(200)).await;
     let subscription = |number| webhook(&format!("s{number}"), &format!("{}/{number}", receiver.url()), "");
     let journal = SharedJournal::new(&(0..SUBSCRIPTIONS).map(subscription).collect::<String>());
-    // The subscriptions, and the hub.
-    let duties = SUBSCRIPTIONS + 1;
+    let duties = SUBSCRIPTIONS + OWN_DUTIES;
     let right = journal.node("right");
     let mut ahead = journal.node_with_clock("ahead", HOUR);
     let behind = journal.node_with_clock("behind", -HOUR);

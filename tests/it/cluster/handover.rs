@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{
     gateway::Gateway,
     http_receiver::{ReceivedRequest, Receiver, Reply},
-    nodes_fixture::{LEASE, SharedJournal, duties, until, until_spread},
+    nodes_fixture::{LEASE, OWN_DUTIES, SharedJournal, duties, until, until_spread},
     subscription_fixture::post,
     webhook_fixture::{are_in_order, webhook},
 };
@@ -54,8 +54,7 @@ async fn subscriptions_spread_over_nodes_and_survive_the_loss_of_any() {
         .map(|number| webhook(&format!("s{number}"), &format!("{}/{number}", receiver.url()), ""))
         .collect();
     let journal = SharedJournal::new(&lines);
-    // The subscriptions, and the hub.
-    let count = SUBSCRIPTIONS + 1;
+    let count = SUBSCRIPTIONS + OWN_DUTIES;
     let a = journal.node("a");
     until_spread(&journal, count, &["a"]).await;
     post_all(&a, 1..=10).await;

@@ -18,7 +18,7 @@ use crate::support::{
     breakable_proxy::{BreakableProxy, Link},
     gateway::{Gateway, PATIENCE},
     http_receiver::{Receiver, Reply},
-    nodes_fixture::{LEASE, SharedJournal, until, until_spread},
+    nodes_fixture::{LEASE, OWN_DUTIES, SharedJournal, until, until_spread},
     postgres::Server,
     subscription_fixture::event,
     webhook_fixture::webhook,
@@ -116,7 +116,7 @@ async fn trial(fault: Fault, lease: Duration) -> (Vec<Duration>, Duration) {
     let proxy = BreakableProxy::start(Server::shared().port);
     let a = journal.node_through("a", proxy.port);
     let (b, c) = (journal.node("b"), journal.node("c"));
-    until_spread(&journal, SUBSCRIPTIONS + 1, &["a", "b", "c"]).await;
+    until_spread(&journal, SUBSCRIPTIONS + OWN_DUTIES, &["a", "b", "c"]).await;
     let number = Arc::new(AtomicU64::new(1));
     let load = Load::start(&[&b, &c], &number);
     until("events are accepted", async || number.load(Ordering::SeqCst) > 20).await;
@@ -125,7 +125,7 @@ async fn trial(fault: Fault, lease: Duration) -> (Vec<Duration>, Duration) {
     let began = Instant::now();
     let left = "SELECT count(*) FROM duties JOIN nodes ON instance = holder WHERE nodes.name = 'a'";
     let all = "SELECT count(*) FROM duties";
-    while journal.query(left) != "0" || journal.query(all) != (SUBSCRIPTIONS + 1).to_string() {
+    while journal.query(left) != "0" || journal.query(all) != (SUBSCRIPTIONS + OWN_DUTIES).to_string() {
         assert!(began.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -137,7 +137,7 @@ async fn trial(fault: Fault, lease: Duration) -> (Vec<Duration>, Duration) {
         Fault::Freeze => a.signal("CONT"),
         Fault::Silence => proxy.set_link(Link::Open),
     }
-    until_spread(&journal, SUBSCRIPTIONS + 1, &["a", "b", "c"]).await;
+    until_spread(&journal, SUBSCRIPTIONS + OWN_DUTIES, &["a", "b", "c"]).await;
     let (status, answer) = a.post("content-change", "application/json", event(1_000_000).to_string()).await;
     assert!(status == 200 || status == 201, "{status}: {answer}");
     // After a silence of the database, readers try again after a pause.
@@ -191,16 +191,16 @@ async fn duties_of_a_dead_node_move_although_the_clock_of_the_database_was_set_b
     let subscription = |number| webhook(&format!("s{number}"), &format!("{}/{number}", receiver.url()), "");
     let journal = SharedJournal::new(&(0..SUBSCRIPTIONS).map(subscription).collect::<String>());
     let (mut a, b) = (journal.node("a"), journal.node("b"));
-    until_spread(&journal, SUBSCRIPTIONS + 1, &["a", "b"]).await;
+    until_spread(&journal, SUBSCRIPTIONS + OWN_DUTIES, &["a", "b"]).await;
     a.kill();
     // The row after a renewal with a clock that was ten minutes ahead.
     journal.query(
         "UPDATE nodes SET renewed = renewed + interval '10 min', expires = expires + interval '10 min'
             WHERE name = 'a'",
     );
-    let took = until_spread(&journal, SUBSCRIPTIONS + 1, &["b"]).await;
+    let took = until_spread(&journal, SUBSCRIPTIONS + OWN_DUTIES, &["b"]).await;
     assert!(took <= LEASE + Duration::from_secs(1), "{took:?}");
     let again = journal.node("a");
-    until_spread(&journal, SUBSCRIPTIONS + 1, &["a", "b"]).await;
+    until_spread(&journal, SUBSCRIPTIONS + OWN_DUTIES, &["a", "b"]).await;
     assert!(again.stop().success() && b.stop().success());
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use crate::support::{
     gateway::Gateway,
     http_receiver::{ReceivedRequest, Receiver, Reply},
-    nodes_fixture::{SharedJournal, until, until_spread},
+    nodes_fixture::{OWN_DUTIES, SharedJournal, until, until_spread},
     subscription_fixture::post,
     webhook_fixture::webhook,
 };
@@ -30,7 +30,7 @@ async fn a_node_that_wakes_up_writes_neither_cursor_nor_dead_letter() {
     .await;
     let journal = SharedJournal::new(&webhook("index", &receiver.url(), "refused_statuses = [422]"));
     let a = journal.node("a");
-    until_spread(&journal, 2, &["a"]).await;
+    until_spread(&journal, 1 + OWN_DUTIES, &["a"]).await;
     post(&a, 1).await;
     receiver.until(1).await;
     a.signal("STOP");
@@ -38,7 +38,8 @@ async fn a_node_that_wakes_up_writes_neither_cursor_nor_dead_letter() {
     // Another node takes over and delivers.
     let b = journal.node("b");
     until("the other node has the duty", async || {
-        journal.query("SELECT count(*) FROM duties JOIN nodes ON instance = holder WHERE nodes.name = 'b'") == "2"
+        journal.query("SELECT count(*) FROM duties JOIN nodes ON instance = holder WHERE nodes.name = 'b'")
+            == (1 + OWN_DUTIES).to_string()
     })
     .await;
     until("the other node misses the first one", async || misses_a(&b).await).await;

@@ -20,6 +20,9 @@ use crate::support::{
 /// Lease of the nodes.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
+/// Number of duties that every journal has: the hub, and the changes that come due.
+pub(crate) const OWN_DUTIES: usize = 2;
+
 /// A database, and the configuration that all nodes share.
 pub(crate) struct SharedJournal {
     pub(crate) folder: TempDir,
