@@ -30,6 +30,8 @@ named_values! {
         HarvestOverdue = "harvest-overdue",
         /// A repository announces another number of records than the journal has.
         CountDiffers = "count-differs",
+        /// A source has denied that an announced date had come.
+        DueDenied = "due-denied",
         /// Datasets of a source cannot be archived, for a reason that a later attempt would meet too.
         DatasetFails = "dataset-fails",
         /// The repository of a source does not answer lookups.
@@ -124,6 +126,7 @@ impl ProblemKind {
             | Self::SourceSilent
             | Self::SourceWarning
             | Self::CountDiffers
+            | Self::DueDenied
             | Self::DatasetFails
             | Self::LookupForeign
             | Self::Quarantine
@@ -149,6 +152,7 @@ impl ProblemKind {
             Self::HarvestFails => "cannot be harvested",
             Self::HarvestOverdue => "has not been harvested completely for too long",
             Self::CountDiffers => "announces another number of records than the journal has",
+            Self::DueDenied => "says another date for items whose announced date had come",
             Self::DatasetFails => "has datasets that cannot be archived",
             Self::LookupUnanswered => "gets no answers from its repository",
             Self::LookupForeign => "looks nothing up, because no object is in the repository that is asked",
@@ -190,6 +194,9 @@ impl ProblemKind {
             Self::HarvestOverdue => "see why the last runs failed with `tidings harvests history NAME`",
             Self::CountDiffers => {
                 "compare with `tidings harvests history NAME`, and list all records with `tidings harvests run NAME --full`"
+            }
+            Self::DueDenied => {
+                "the items were public for a time, so tell readers if that matters; let the source announce another date before the first one comes"
             }
             Self::DatasetFails => {
                 "read the reasons in GET /filesets?state=failed and ?state=blocked, and try a dataset with `tidings ingest`; then request it again, or cancel its job with DELETE /filesets/ID"
