@@ -18,6 +18,7 @@ WALKED = {
     "README.md": Walk(),
     "docs/fedora.md": Walk(services=("activemq",)),
     "docs/connect/solr.md": Walk(),
+    "docs/due.md": RUN_IT,
     "docs/feed.md": TRY_IT,
     "docs/formats.md": Walk(),
     "docs/harvester-messages.md": Walk(),
