@@ -62,7 +62,7 @@ async fn append_due(journal: &Journal) -> Result<Duration, JournalError> {
         if due.is_empty() {
             break;
         }
-        let outcomes = journal.append_all(submissions(due)).await?;
+        let outcomes = journal.append_all(submissions(&due)).await?;
         let accepted = outcomes.iter().flatten().filter(|outcome| matches!(outcome, DraftOutcome::Accepted { .. }));
         match accepted.count() {
             // The clock was set back meanwhile.
@@ -77,7 +77,7 @@ async fn append_due(journal: &Journal) -> Result<Duration, JournalError> {
 }
 
 /// Returns a submission for each object and date.
-fn submissions(due: Vec<DueItem>) -> Vec<Submission> {
+fn submissions(due: &[DueItem]) -> Vec<Submission> {
     let same = |one: &DueItem, other: &DueItem| (&one.object, one.position.at) == (&other.object, other.position.at);
     due.chunk_by(same).filter_map(submission).collect()
 }

@@ -387,9 +387,6 @@ impl ItemRecord {
             self.unannounced = false;
             self.schedule = Schedule { dates: notes.dates, came, denied: notes.denies };
         }
-        if is_delete && on_time(Aspect::Existence) {
-            self.schedule = Schedule::default();
-        }
         let has_newer = self.initial_state.as_ref().is_some_and(|initial| initial.at > time);
         if let Some(state) = notes.initial_state.clone().filter(|_| !has_newer) {
             let same = self.initial_state.as_ref().filter(|initial| initial.state == state);

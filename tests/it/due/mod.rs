@@ -16,9 +16,8 @@ fn in_millis(millis: i64) -> String {
 }
 
 /// Returns a change with one item of an object of its own.
-fn change(name: &str, item: Value) -> Value {
+fn change(name: &str, mut item: Value) -> Value {
     let uri = format!("http://h/{name}");
-    let mut item = item;
     item["uri"] = json!(format!("{uri}/file"));
     json!({ "object": uri, "items": [item] })
 }
@@ -26,7 +25,8 @@ fn change(name: &str, item: Value) -> Value {
 /// Returns a new item with dates.
 fn added(dates: Value) -> Value {
     let mut item = json!({ "change": "ADD", "stateAfter": "ACTIVE", "content": { "url": "http://h/content" } });
-    item.as_object_mut().unwrap().extend(dates.as_object().unwrap().clone());
+    let Value::Object(dates) = dates else { panic!("dates are an object") };
+    item.as_object_mut().unwrap().extend(dates);
     item
 }
 

@@ -245,6 +245,21 @@ fn deletion_and_purge_end_the_dates() {
 }
 
 #[test]
+fn late_purge_resets_the_state_of_an_item_that_it_spares_with_its_dates() {
+    let mut life = Life::new();
+    life.event(add(from(30))).unwrap();
+    life.now = 9;
+    let update = ItemChange::Update { content: None, before: None, after: None };
+    life.event(item("a", DraftChange::Reported(update))).unwrap();
+    life.settle(draft(5, DraftItems::Purge)).unwrap();
+    assert!(life.fixture.registered.is_live(&uri("a")));
+    assert_eq!((life.state(), life.schedule()), (None, Schedule::default()));
+    life.now = 30;
+    assert!(life.due(30).is_none());
+    life.check_replay();
+}
+
+#[test]
 fn source_that_says_another_date_afterwards_denies_the_first() {
     let mut life = Life::new();
     life.event(add(from(10))).unwrap();
