@@ -161,7 +161,9 @@ impl Gateway {
         let runner_of_harvests = HarvestRunner::new(harvests.clone(), launches, shared.cluster.clone());
         let run_harvests = runner_of_harvests.run(stop_accepting.clone(), supervisor.clone());
         consumers.spawn(supervisor.clone().run(Worker::Harvests, None, run_harvests));
-        let follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);
+        let mut follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);
+        let due = nodes::run_due(shared.clone(), stop_accepting.clone());
+        follow_ups.spawn(supervisor.clone().run(Worker::Due, None, due));
         let audits = audits::open(config, &journal, &sources, &harvests);
         let run_audits = AuditRunner::new(audits.clone(), shared.cluster.clone()).run(stop_accepting.clone());
         consumers.spawn(supervisor.clone().run(Worker::Audits, None, run_audits));

@@ -6,6 +6,7 @@
 mod batch;
 mod bounds;
 mod dropped_parts;
+pub mod due;
 mod enrichment;
 mod follow_up;
 mod identity;

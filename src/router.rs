@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::{
     admin::{
-        attempts, audit, crawlers, dead_letters, favicon,
+        attempts, audit, crawlers, dead_letters, due, favicon,
         filesets::{self, Filesets},
         harvests,
         health::{self, Readiness},
@@ -150,6 +150,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(view::show), |all| all.status.clone())
         .add(Admin, routes!(reload::reload), |all| all.reload.clone())
         .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
+        .add(Admin, routes!(due::list), |all| all.journal.clone())
         .add(Admin, routes!(sources::list), |all| all.sources.clone())
         .add(Admin, routes!(sources::one), |all| all.sources.clone())
         .add(Admin, routes!(sources::pause), |all| all.sources.clone())

@@ -39,6 +39,8 @@ named_values! {
         FollowUps = "follow-ups",
         /// Task that compares repositories with the registry.
         Audits = "audits",
+        /// Task that appends the changes that come due.
+        Due = "due",
         /// Task that removes expired changes.
         Retention = "retention",
         /// Task that starts the engines and writes their cursors.

@@ -4,6 +4,7 @@ pub mod attempts;
 pub mod audit;
 pub mod crawlers;
 pub mod dead_letters;
+pub mod due;
 pub mod favicon;
 pub mod filesets;
 pub mod harvests;

@@ -54,7 +54,7 @@ struct NodeView<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Duty)]
 struct DutyView<'a> {
-    /// `source/NAME`, `follow-ups/NAME`, `subscription/NAME`, `retention` or `hub`.
+    /// `source/NAME`, `follow-ups/NAME`, `subscription/NAME`, `retention`, `due` or `hub`.
     name: &'a str,
     /// Time at which the node took the duty.
     since: Timestamp,

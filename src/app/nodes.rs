@@ -1,14 +1,16 @@
-//! Wiring of the node: joins the other nodes of the journal, runs retention on one of them, and leaves.
+//! Wiring of the node: joins the other nodes of the journal, runs retention and the changes that come due on one of them,
+//! and leaves.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{ServeError, retention};
+use super::{ServeError, SharedJournal, retention};
 use crate::{
     admin::sources::ConfiguredSource,
     cluster::{Cluster, JoinError, MembershipThread, Tenure},
     config::Config,
+    intake::due::append_due_changes,
     journal::{Journal, nodes::DutyName, retention::Retention},
     supervision::Supervisor,
 };
@@ -43,6 +45,7 @@ fn offers(config: &Config, sources: &BTreeMap<String, ConfiguredSource>) -> Vec<
     duties.push(DutyName::audits());
     duties.extend(config.subscriptions.keys().map(DutyName::subscription));
     duties.extend((retention(config) != Retention::default()).then(DutyName::retention));
+    duties.push(DutyName::due());
     duties.extend(config.hub.enabled.then(DutyName::hub));
     duties.extend(config.dbus.enabled.then(DutyName::dbus));
     duties
@@ -57,6 +60,12 @@ pub(super) async fn run_retention(retention: Retention, journal: Journal, cluste
         }
     };
     cluster.run_duty(DutyName::retention(), &stop, work).await;
+}
+
+/// Appends the changes that come due whenever this node has that duty.
+pub(super) async fn run_due(SharedJournal { journal, cluster }: SharedJournal, stop: CancellationToken) {
+    let work = |tenure: Tenure| append_due_changes(journal.under(tenure.term()), tenure.stop().clone());
+    cluster.run_duty(DutyName::due(), &stop, work).await;
 }
 
 /// Leaves the other nodes. All duties of this node have ended.

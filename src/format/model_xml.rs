@@ -9,7 +9,7 @@ use uuid::{Uuid, fmt::Urn};
 use super::{ExtraHeaders, FormatKind, xml_writer::XmlWriter};
 use crate::model::{
     AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, Digest,
-    EventId, ItemNotes, LookupMark, MediaType, OriginalContent, State, Text, Uri,
+    EventId, ItemNotes, LookupMark, MediaType, OriginalContent, State, Text, Timestamp, Uri,
 };
 
 /// The model as XML, as a format.
@@ -61,10 +61,9 @@ fn write(modification: &ContentObjectModification, change: Option<&Change>) -> V
         flag(&mut xml, "purge", change.settlement.purge);
         aspects(&mut xml, "filled", change.settlement.filled);
         aspects(&mut xml, "late", change.settlement.late);
-        if let Some(as_of) = change.settlement.as_of {
-            xml.leaf("asOf", &[], &as_of.to_string());
-        }
+        time(&mut xml, "asOf", change.settlement.as_of);
         optional(&mut xml, "lookup", change.settlement.lookup.map(LookupMark::name));
+        flag(&mut xml, "due", change.settlement.due);
     }
     xml.open("items", &[]);
     for (index, modified) in modification.items.iter().enumerate() {
@@ -97,6 +96,9 @@ fn item(xml: &mut XmlWriter, item: &ContentItemModification, notes: &ItemNotes) 
     aspects(xml, "late", notes.late);
     flag(xml, "inferred", notes.inferred);
     optional(xml, "beginsIn", notes.initial_state.as_ref().map(State::as_str));
+    time(xml, "visibleFrom", notes.dates.from());
+    time(xml, "visibleUntil", notes.dates.until());
+    time(xml, "denies", notes.denies);
     xml.close("item");
 }
 
@@ -138,6 +140,12 @@ fn id(xml: &mut XmlWriter, id: Uuid) {
 fn optional(xml: &mut XmlWriter, name: &str, value: Option<&str>) {
     if let Some(value) = value {
         xml.leaf(name, &[], value);
+    }
+}
+
+fn time(xml: &mut XmlWriter, name: &str, time: Option<Timestamp>) {
+    if let Some(time) = time {
+        xml.leaf(name, &[], &time.to_string());
     }
 }
 

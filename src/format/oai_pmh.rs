@@ -8,15 +8,21 @@
 //!   have no order.
 //! * Files are further items, if the setting `files` is a regular expression of their URLs. It is compared with each text
 //!   and each value of an attribute in the metadata, because every metadata format has its own place for links.
+//! * The end of an embargo concerns the files, because the repository shows the record to everybody. It is the date of
+//!   OpenAIRE (`info:eu-repo/date/embargoEnd/`), the date `Available` of DataCite, or `dcterms:available`; of several, the
+//!   latest.
 //! * A deleted record is absent with its files, even if it has metadata.
 //! * A container `about` with provenance becomes part of the description. It does not count as a change.
 //!
 //! Headers give the facts that a record does not contain: the base URL, the metadata prefix, and the date of the
 //! response, for records without a datestamp.
 
+mod embargo;
+
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 
+use self::embargo::Embargo;
 use super::{
     Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, NOT_UNRESERVED, ParsedMessage,
     Rejection, parse_settings,
@@ -24,7 +30,7 @@ use super::{
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
-    MediaType, Reading, Text, Timestamp, Uri, UrlPattern, User,
+    DroppedPart, MediaType, Reading, Text, Timestamp, Uri, UrlPattern, User,
 };
 
 /// Namespace of OAI-PMH (section 3.2).
@@ -95,6 +101,7 @@ struct Record {
     digest: Option<ElementDigest>,
     /// URLs of the files, each once.
     files: Vec<Uri>,
+    embargo: Embargo,
     origins: Vec<OriginDescription>,
 }
 
@@ -115,7 +122,8 @@ impl Dialect for OaiPmh {
             })
         };
         let (base_url, prefix) = (header(BASE_URL)?, header(METADATA_PREFIX)?);
-        let Record { header, digest, files, origins } = self.record(message.body)?;
+        let Record { header, digest, files, embargo, origins } = self.record(message.body)?;
+        let dates = embargo.dates();
         let missing = |what: &str| Rejection::unprocessable(Location::Message, format!("the record has no {what}"));
         let RecordHeader { identifier, datestamp, is_deleted } = header.ok_or_else(|| missing("header"))?;
         if identifier.is_empty() {
@@ -132,7 +140,8 @@ impl Dialect for OaiPmh {
             Some(digest) => {
                 let files = files.into_iter().filter(|url| *url != address).map(ContentLocation::at);
                 let present = |file: ContentLocation| {
-                    DraftItem::new(file.url.clone(), DraftChange::Present { content: Some(file), state: None })
+                    let change = DraftChange::Present { content: Some(file.clone()), state: None };
+                    DraftItem::new(file.url, change).dated(dates)
                 };
                 std::iter::once(metadata_item(&address, fetch_url, &digest)).chain(files.map(present)).collect()
             }
@@ -151,7 +160,10 @@ impl Dialect for OaiPmh {
             items: DraftItems::Complete(items),
             report: None,
             lookup: DraftLookup::default(),
-            reading: Reading::default(),
+            reading: Reading {
+                dropped: embargo.is_unreadable().then_some(DroppedPart::VisibilityDate).into_iter().collect(),
+                ..Reading::default()
+            },
         }))
     }
 }
@@ -173,8 +185,12 @@ impl OaiPmh {
                     if record.digest.is_some() {
                         return Err(metadata.unprocessable("the metadata has more than one element"));
                     }
-                    record.digest =
-                        Some(document.digest(&metadata, &mut |text| self.add_file(text, &mut record.files))?);
+                    let Record { files, embargo, .. } = &mut record;
+                    let digest = document.digest(&metadata, &mut |place, text| {
+                        self.add_file(text, files);
+                        embargo.read(place, text);
+                    })?;
+                    record.digest = Some(digest);
                 }
             } else if child.is(NAMESPACE, "about") {
                 origins(&mut document, &mut record.origins)?;

@@ -18,7 +18,7 @@ use quick_xml::{Reader, events::BytesRef};
 use super::{Limits, Location, MessageLimit, Rejection, utf8::utf8};
 
 use attributes::{AttributeIndex, TagAttributes};
-pub(super) use digest::ElementDigest;
+pub(super) use digest::{ElementDigest, TextPlace};
 pub(super) use element::Element;
 use namespace::{Scopes, prefix};
 use token::Token;

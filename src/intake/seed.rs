@@ -11,7 +11,7 @@ use crate::{
         DraftOutcome, DuplicatePolicy, JournalError, Submission,
         registry::ObjectState,
         seed::{CrawlPart, CrawlPartOutcome, CrawlProgress},
-        settle::settle,
+        settle::{ReceiptClock, settle},
         store::{EventIdentity, event_key},
     },
     model::{
@@ -125,7 +125,7 @@ impl Source {
     /// Settles a draft against the state of its object without writing. Returns the change that it would make.
     #[must_use]
     pub fn preview(&self, draft: Draft, registered: &ObjectState) -> Option<ContentObjectModification> {
-        let settled = settle(draft, &self.policy, Timestamp::now(), registered);
+        let settled = settle(draft, &self.policy, ReceiptClock::at(Timestamp::now()), registered);
         settled.change.map(|(modification, _)| modification)
     }
 }

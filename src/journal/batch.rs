@@ -19,7 +19,7 @@ use super::{
     json_of,
     registry::ObjectState,
     seed::{CrawlPart, CrawlPartOutcome, CrawlProgress, RegistryDelta},
-    settle::{SettledDraft, SourcePolicy, settle},
+    settle::{ReceiptClock, SettledDraft, SourcePolicy, settle},
     store::{
         EventKey, FirstChange, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows,
         Seed, StoreError, WriteBatch,
@@ -166,7 +166,7 @@ impl SourceProgress {
 /// State of a batch while its drafts are settled.
 struct BatchSettler {
     head: Seq,
-    received: Timestamp,
+    clock: ReceiptClock,
     /// First change of each event that the store or this batch has.
     first_changes: HashMap<EventKey, (Seq, Option<FirstChange>)>,
     /// Keys of events without effect, from the store and from this batch.
@@ -213,7 +213,7 @@ impl BatchSettler {
         let (new_unchanged, completed, seeds, crawls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self {
             head,
-            received,
+            clock: ReceiptClock { received, now },
             first_changes,
             unchanged,
             used_ids,
@@ -299,7 +299,7 @@ impl BatchSettler {
     /// Applies the new facts about a crawled object; returns whether there were any.
     fn seed(&mut self, source: &SourceName, crawled: &CrawledObject) -> bool {
         let object = self.objects.entry(crawled.object.clone()).or_default();
-        let delta = RegistryDelta::from_crawl(source, crawled, self.received, &object.state);
+        let delta = RegistryDelta::from_crawl(source, crawled, self.clock.received, &object.state);
         if delta.is_empty() {
             return false;
         }
@@ -337,7 +337,7 @@ impl BatchSettler {
         draft.id = draft.id.filter(|id| !self.used_ids.contains(id));
         let object = self.objects.entry(draft.object.clone()).or_default();
         let missing = draft.lookup.missing;
-        let settled = settle(draft, policy, self.received, &object.state);
+        let settled = settle(draft, policy, self.clock, &object.state);
         if let Some(earlier) = earlier.filter(|_| !is_news(&settled, duplicate_policy, &object.state)) {
             outcomes.push(earlier);
             return Ok(());
@@ -354,7 +354,7 @@ impl BatchSettler {
             let is_incomplete = missing != MissingFacts::Nothing && settlement.lookup == Some(LookupMark::Incomplete);
             let incomplete = Some(missing).filter(|_| is_incomplete && part == last);
             let key = key.map(|key| if part == 0 { key } else { key.part(part) });
-            let change = Change { seq: self.head, received: self.received, modification, settlement };
+            let change = Change { seq: self.head, received: self.clock.received, modification, settlement };
             outcomes.push(self.append(key, change, &visibility, incomplete));
         }
         Ok(())
@@ -398,7 +398,8 @@ impl BatchSettler {
             ObjectUpdate { uri, object_changed, state, changed_items, item_count }
         };
         let objects = changed.into_iter().map(update).collect();
-        let Self { changes, new_unchanged: unchanged, received, completed, seeds, crawls, .. } = self;
+        let received = self.clock.received;
+        let Self { changes, new_unchanged: unchanged, completed, seeds, crawls, .. } = self;
         let rows = WriteBatch { changes, unchanged, objects, cursors, completed, ..WriteBatch::nothing(received) };
         let writes = WriteBatch { seeds, crawls, harvests, positions, jobs, ..rows };
         SettledBatch { writes, outcomes, crawl_outcomes }
@@ -418,6 +419,7 @@ impl ObjectInBatch {
         let part = |(modification, settlement)| {
             let before = VisibilityBefore::of(state, &modification, &settlement);
             self.object_changed |= state.is_changed_by(&modification, &settlement);
+            self.changed_items.extend(state.unscheduled_by(&settlement));
             state.apply(ordering_time, &modification, &settlement);
             let visibility = before.compare(state, &modification, &settlement)?;
             self.changed_items.extend(modification.items.iter().map(|item| item.uri.clone()));

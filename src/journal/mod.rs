@@ -27,7 +27,7 @@
 //!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
 //!   `publisher` (committed changes for the readers of this node), `writable` (whether a message can be written at
 //!   present), `outages` (log of failed reads and writes), `threads` (start and end of the threads);
-//! * facts: [`registry`], [`seed`] (facts from crawls), [`harvest`] (positions and runs), [`sources`] (times of events), `raw_content` (unparsed content locations);
+//! * facts: [`registry`], [`seed`] (facts from crawls), [`harvest`] (positions and runs), [`sources`] (times of events), [`due`] (announced dates), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * several nodes: [`nodes`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
@@ -35,6 +35,7 @@
 mod batch;
 mod bounds;
 mod command;
+pub mod due;
 mod error;
 pub mod harvest;
 pub mod ingest;

@@ -59,6 +59,12 @@ impl DutyName {
         Self("audits".into())
     }
 
+    /// Returns the duty of appending the changes that come due.
+    #[must_use]
+    pub fn due() -> Self {
+        Self("due".into())
+    }
+
     /// Returns the duty of owning the name on D-Bus.
     #[must_use]
     pub fn dbus() -> Self {

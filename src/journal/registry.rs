@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::raw_content::RawContentLocation;
 use crate::model::{
     Aspect, AspectSet, Change, ContentObjectModification, DraftItems, ItemChange, ItemNotes, Settlement, SourceName,
-    State, Timestamp, Uri,
+    State, Timestamp, Uri, VisibilityDates,
 };
 
 /// Clock of a fact: the time at which it was set, and the latest time at which it was confirmed.
@@ -79,6 +79,20 @@ pub struct ItemRecord {
     pub initial_state: Option<InitialState>,
     /// Whether the state comes from a crawl, and no change has reported it.
     pub unannounced: bool,
+    /// What was announced together with the state.
+    pub schedule: Schedule,
+}
+
+/// When the visibility of an item changes. It belongs to the state: whatever sets the state replaces it. An item that does not
+/// exist has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// Dates that have not come.
+    pub dates: VisibilityDates,
+    /// The announced date that has set the present state, as no source has reported one since.
+    pub came: Option<Timestamp>,
+    /// The announced date that had set a state before, if the source has said another date afterwards.
+    pub denied: Option<Timestamp>,
 }
 
 /// Facts about one object, with some or all of its items.
@@ -112,6 +126,14 @@ pub struct Confirmations {
 pub struct Registry {
     /// State of each object.
     pub objects: BTreeMap<Uri, ObjectState>,
+}
+
+impl Schedule {
+    /// Returns the two dates, the one that came and the one that was denied.
+    #[must_use]
+    pub(super) fn times(self) -> [Option<Timestamp>; 4] {
+        [self.dates.from(), self.dates.until(), self.came, self.denied]
+    }
 }
 
 impl Registry {
@@ -168,6 +190,24 @@ impl ObjectState {
     #[must_use]
     pub fn is_unannounced(&self, item: &Uri) -> bool {
         self.items.get(item).is_some_and(|record| record.unannounced)
+    }
+
+    /// Returns when the visibility of the item changes.
+    #[must_use]
+    pub fn schedule(&self, item: &Uri) -> Schedule {
+        self.items.get(item).map(|record| record.schedule).unwrap_or_default()
+    }
+
+    /// Returns the earliest time at which a source has announced the dates of one of these items.
+    pub(super) fn announced(&self, items: &DraftItems) -> Option<Timestamp> {
+        let records = items.listed().iter().filter_map(|item| self.items.get(&item.uri));
+        records.filter_map(|record| record.state_clock().latest()).min()
+    }
+
+    /// Returns the items that lose their dates with the purge of this settlement.
+    pub(super) fn unscheduled_by(&self, settlement: &Settlement) -> Vec<Uri> {
+        let items = self.items.iter().filter(|(_, record)| settlement.purge && record.schedule != Schedule::default());
+        items.map(|(uri, _)| uri.clone()).collect()
     }
 
     /// Returns the parent of the object, if an event since the last purge reported it.
@@ -265,10 +305,15 @@ impl ObjectState {
             self.types.set(modification.types.clone(), time);
         }
         for (index, item) in modification.items.iter().enumerate() {
-            self.items.entry(item.uri.clone()).or_default().apply(time, &item.change, &settlement.item(index));
+            let came = settlement.due.then_some(modification.time);
+            self.items.entry(item.uri.clone()).or_default().apply(time, &item.change, &settlement.item(index), came);
         }
         if settlement.purge {
             self.purged.set(time);
+            // Not by confirmations, because a replay does not know them.
+            let purged = self.purged.at;
+            let outdated = self.items.values_mut().filter(|record| record.state.clock.at < purged);
+            outdated.for_each(|record| record.schedule = Schedule::default());
         }
     }
 
@@ -331,7 +376,7 @@ impl ObjectState {
 }
 
 impl ItemRecord {
-    fn apply(&mut self, time: Timestamp, change: &ItemChange, notes: &ItemNotes) {
+    fn apply(&mut self, time: Timestamp, change: &ItemChange, notes: &ItemNotes, came: Option<Timestamp>) {
         let on_time = |aspect| !notes.late.contains(aspect);
         let is_delete = matches!(change, ItemChange::Delete { .. });
         if on_time(Aspect::Existence) {
@@ -346,6 +391,7 @@ impl ItemRecord {
         if (replaces_all || reports_state) && on_time(Aspect::State) {
             self.state.set(change.after().cloned(), time);
             self.unannounced = false;
+            self.schedule = Schedule { dates: notes.dates, came, denied: notes.denies };
         }
         let has_newer = self.initial_state.as_ref().is_some_and(|initial| initial.at > time);
         if let Some(state) = notes.initial_state.clone().filter(|_| !has_newer) {

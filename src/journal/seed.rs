@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     Submission,
     command::DraftOutcome,
-    registry::{ItemRecord, ObjectState, Registry, ordering_time},
+    registry::{ItemRecord, ObjectState, Registry, Schedule, ordering_time},
 };
 use crate::model::{Aspect, ContentLocation, CrawledItem, CrawledObject, SourceName, State, Timestamp, Uri};
 
@@ -215,6 +215,7 @@ impl ItemRecord {
         if let Some(state) = &delta.state {
             self.state.set(Some(state.clone()), delta.at);
             self.unannounced = !delta.announced;
+            self.schedule = Schedule::default();
         }
     }
 }

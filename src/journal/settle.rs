@@ -3,6 +3,8 @@
 //! Settling has no side effects: it compares a draft with the registry and returns the change to append and the
 //! facts to confirm. The writer stores both in one transaction.
 
+mod due;
+mod follow_up;
 mod object_facts;
 
 use std::collections::BTreeSet;
@@ -12,7 +14,7 @@ use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
     DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, LookupMark, NonEmpty,
-    Origin, OriginalContent, Settlement, SourceName, State, Timestamp, Uri,
+    Origin, OriginalContent, Settlement, SourceName, State, Timestamp, Uri, VisibilityDates,
 };
 
 /// Settings of a source that apply to all its drafts.
@@ -23,6 +25,23 @@ pub struct SourcePolicy {
     /// Whether a change of properties alone becomes an UPDATE without content; otherwise it is acknowledged and not
     /// journaled.
     pub metadata_changes: bool,
+}
+
+/// Time at which drafts are settled, by the journal's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiptClock {
+    /// Time of receipt of the changes, which never decreases.
+    pub received: Timestamp,
+    /// What the clock says. It is earlier than the time of receipt after the clock was set back.
+    pub now: Timestamp,
+}
+
+impl ReceiptClock {
+    /// Returns a clock that was never set back.
+    #[must_use]
+    pub fn at(now: Timestamp) -> Self {
+        Self { received: now, now }
+    }
 }
 
 /// Result of settling one draft.
@@ -37,9 +56,10 @@ pub struct SettledDraft {
 }
 
 /// Settles one draft against the state of its object with the items that the draft names (all items for a purge).
-/// `received` is the time of receipt by the gateway's clock.
+/// `clock` has the time of receipt.
 #[must_use]
-pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, registered: &ObjectState) -> SettledDraft {
+pub fn settle(draft: Draft, policy: &SourcePolicy, clock: ReceiptClock, registered: &ObjectState) -> SettledDraft {
+    let ReceiptClock { received, now } = clock;
     let relayed = match &draft.items {
         DraftItems::Relayed { settlement, .. } => (**settlement).clone(),
         DraftItems::Listed(_) | DraftItems::Complete(_) | DraftItems::Purge => Settlement::default(),
@@ -52,6 +72,7 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
             Some(as_of) => Some(registered.newest(&draft.items).map_or(as_of, |newest| newest.max(as_of))),
             None => registered.newest_covered_by(time, &draft.items),
         },
+        DraftTime::Due(_) => registered.announced(&draft.items),
     };
     let order = ordering_time(as_of.unwrap_or(time), received);
     let purge = draft.items == DraftItems::Purge || relayed.purge;
@@ -62,8 +83,11 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
     let mut settler = DraftSettler {
         registered,
         order,
+        now,
+        time,
         dated,
         object_news,
+        dates: VisibilityDates::NONE,
         policy,
         confirmations: Confirmations::default(),
         items: Vec::new(),
@@ -85,8 +109,9 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
         return SettledDraft { change: None, confirmations, ordering_time: order };
     };
 
+    let due = relayed.due || matches!(draft.time, DraftTime::Due(_));
     let (filled, lookup) = (relayed.filled, draft.lookup.mark);
-    let mut settlement = Settlement { filled, late: AspectSet::EMPTY, purge, as_of, lookup, items: notes };
+    let mut settlement = Settlement { filled, late: AspectSet::EMPTY, purge, as_of, lookup, due, items: notes };
     let parent =
         draft.parent.or_else(|| registered.parent().cloned().inspect(|_| settlement.filled.insert(Aspect::Parent)));
     let mut types = draft.types;
@@ -126,7 +151,7 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
 /// Settles a draft against an empty registry: the change that the message would make by itself.
 #[must_use]
 pub fn settle_without_registry(draft: Draft, policy: &SourcePolicy) -> Option<ContentObjectModification> {
-    let settled = settle(draft, policy, Timestamp::now(), &ObjectState::default());
+    let settled = settle(draft, policy, ReceiptClock::at(Timestamp::now()), &ObjectState::default());
     settled.change.map(|(modification, _)| modification)
 }
 
@@ -135,10 +160,16 @@ struct DraftSettler<'a> {
     registered: &'a ObjectState,
     /// The time by which the registry orders the event.
     order: Timestamp,
+    /// What the clock says, by which dates come. The time of receipt can be ahead for years, and would end an embargo.
+    now: Timestamp,
+    /// The time that the change shows.
+    time: Timestamp,
     /// Whether the source reported the time of the event.
     dated: bool,
     /// Whether the draft has facts about the object itself that the registry lacks, and that no item has carried yet.
     object_news: bool,
+    /// Dates to come that the item of the draft has together with its state.
+    dates: VisibilityDates,
     policy: &'a SourcePolicy,
     confirmations: Confirmations,
     items: Vec<ContentItemModification>,
@@ -175,6 +206,8 @@ impl DraftSettler<'_> {
             DraftChange::FollowUp(change) => self.follow_up(id, uri, change, None),
             DraftChange::FollowUpTo { reported, change } => self.follow_up(id, uri, change, Some(&reported)),
             DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
+            DraftChange::Dated { change, dates } => self.dated(id, uri, *change, dates),
+            DraftChange::Due => self.due(id, uri),
             DraftChange::Properties { after } => self.properties(id, uri, after),
         }
     }
@@ -184,6 +217,10 @@ impl DraftSettler<'_> {
         let is_unannounced = |state: &State| *state == after && self.registered.is_unannounced(&uri);
         let known_before = self.state_before(&uri).filter(|before| !is_unannounced(before));
         let reports_no_change = reported_before.as_ref() == Some(&after);
+        if self.has_other_dates(&uri) {
+            let before = reported_before.or(known_before);
+            return self.push(id, uri, ItemChange::State { before, after }, ItemNotes::default());
+        }
         if known_before.as_ref() == Some(&after) && (reported_before.is_none() || reports_no_change) {
             return self.confirm(uri, &[Aspect::Existence, Aspect::State]);
         }
@@ -234,11 +271,13 @@ impl DraftSettler<'_> {
             return self.push(id, uri, ItemChange::Add { content, after: state }, ItemNotes::default());
         }
         let before = self.state_before(&uri);
+        let state = state.or_else(|| self.state_without_dates(&uri));
         let aspects: &[_] = match state {
             Some(_) => &[Aspect::Existence, Aspect::Content, Aspect::State],
             None => &[Aspect::Existence, Aspect::Content],
         };
-        let after = state.filter(|state| before.as_ref() != Some(state));
+        let has_other_dates = self.has_other_dates(&uri);
+        let after = state.filter(|state| has_other_dates || before.as_ref() != Some(state));
         let content = content.filter(|content| !self.has_content(&uri, content));
         let change = match (content, after) {
             (None, None) => return self.confirm(uri, aspects),
@@ -264,13 +303,16 @@ impl DraftSettler<'_> {
         }
         let before = self.state_before(&uri);
         let was_unavailable = before == Some(State::UNAVAILABLE);
+        // The state says nothing about access, so the dates stay.
+        let notes = ItemNotes { dates: self.registered.schedule(&uri).dates, ..ItemNotes::default() };
         match copy {
             Some(copy) => {
                 let after = was_unavailable.then_some(State::ACTIVE);
-                self.push(id, uri, ItemChange::Update { content: Some(copy), before, after }, ItemNotes::default());
+                let notes = if was_unavailable { notes } else { ItemNotes::default() };
+                self.push(id, uri, ItemChange::Update { content: Some(copy), before, after }, notes);
             }
             None if before.as_ref().is_none_or(|before| *before == State::ACTIVE) => {
-                self.push(id, uri, ItemChange::State { before, after: State::UNAVAILABLE }, ItemNotes::default());
+                self.push(id, uri, ItemChange::State { before, after: State::UNAVAILABLE }, notes);
             }
             None => {}
         }
@@ -313,35 +355,6 @@ impl DraftSettler<'_> {
         }
     }
 
-    /// Drops facts that the registry has already, or has newer. If only facts about the object are left, the first
-    /// unchanged item carries them as an UPDATE without content.
-    /// `reported` is what an event without a time said: its follow-up is outdated if another event has changed that.
-    fn follow_up(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange, reported: Option<&ItemChange>) {
-        let is_late = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
-        let is_outdated = is_late || reported.is_some_and(|reported| !self.still_says(&uri, reported));
-        let exists = self.registered.is_live(&uri);
-        let is_same = change.content().is_none_or(|content| exists && self.has_content(&uri, content));
-        let change = match change {
-            ItemChange::Delete { before, after } if !is_outdated => return self.delete(id, uri, before, after),
-            _ if is_outdated || is_same || matches!(change, ItemChange::State { .. }) => {
-                if !std::mem::take(&mut self.object_news) {
-                    return;
-                }
-                ItemChange::Update { content: None, before: self.state_before(&uri), after: None }
-            }
-            ItemChange::Add { content, .. } if exists => {
-                ItemChange::Update { content, before: self.state_before(&uri), after: None }
-            }
-            ItemChange::Update { content, before, after } => {
-                let before = before.or_else(|| self.state_before(&uri));
-                ItemChange::Update { content, before, after }
-            }
-            add => add,
-        };
-        self.object_news = false;
-        self.push(id, uri, change, ItemNotes::default());
-    }
-
     fn properties(&mut self, id: Option<ItemId>, uri: Uri, after: Option<State>) {
         let before = self.state_before(&uri);
         match after {
@@ -380,7 +393,11 @@ impl DraftSettler<'_> {
     fn relayed(&mut self, items: NonEmpty<DraftItem>, settlement: &Settlement) {
         for (index, DraftItem { id, uri, change }) in items.into_vec().into_iter().enumerate() {
             match change {
-                DraftChange::Reported(change) => self.push(id, uri, change, settlement.item(index)),
+                // The other gateway makes the changes that come due.
+                DraftChange::Reported(change) => {
+                    let notes = settlement.item(index);
+                    self.push(id, uri, change, ItemNotes { dates: VisibilityDates::NONE, denies: None, ..notes });
+                }
                 change => self.item(DraftItem { id, uri, change }),
             }
         }
@@ -389,7 +406,11 @@ impl DraftSettler<'_> {
     /// Adds an item to the change. Facts that are older than those of the registry are late, besides those of the notes.
     fn push(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange, notes: ItemNotes) {
         let late = aspects_of(&change).filter(|aspect| self.is_late(&uri, *aspect));
-        let late = late.chain(notes.late.iter()).collect();
+        let late: AspectSet = late.chain(notes.late.iter()).collect();
+        let has_dates = change.after().is_some() && !self.dates.is_empty();
+        let dates = if has_dates { self.dates } else { notes.dates };
+        let denies = self.denied_by(&uri, &change).filter(|_| !late.contains(Aspect::State));
+        let notes = ItemNotes { dates, denies, ..notes };
         self.items.push(ContentItemModification { id: id.unwrap_or_else(ItemId::mint), uri, change });
         self.notes.push(ItemNotes { late, ..notes });
     }
@@ -403,15 +424,6 @@ impl DraftSettler<'_> {
     fn state_before(&self, uri: &Uri) -> Option<State> {
         let state = self.registered.state(uri).filter(|_| !self.is_late(uri, Aspect::State));
         state.cloned()
-    }
-
-    /// Returns whether the registry still has what an event said about an item.
-    fn still_says(&self, uri: &Uri, reported: &ItemChange) -> bool {
-        if matches!(reported, ItemChange::Delete { .. }) {
-            return self.registered.is_gone(uri);
-        }
-        let is_same = |content: &ContentLocation| self.registered.content(uri).is_some_and(|known| known == content);
-        self.registered.is_live(uri) && reported.content().is_none_or(is_same)
     }
 
     /// Returns whether the registry has exactly this content location for the item, or a copy of it.

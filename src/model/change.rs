@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Aspect, AspectSet, ContentItemModification, ContentObjectModification, LookupMark, NonEmpty, State, Timestamp,
+    VisibilityDates,
 };
 
 /// Number of a change in the journal: 1 for the first change, and one more for each next change.
@@ -63,10 +64,11 @@ impl Change {
             origin: origin.clone(),
             items: NonEmpty::try_from(chosen).ok()?,
         };
-        let Settlement { filled, late, purge, as_of, lookup, items: notes } = &self.settlement;
+        let Settlement { filled, late, purge, as_of, lookup, due, items: notes } = &self.settlement;
         let notes = notes.iter().skip(range.start).take(range.len()).cloned().collect();
         let (filled, late, lookup) = (*filled, *late, *lookup);
-        let settlement = Settlement { filled, late, purge: *purge, as_of: *as_of, lookup, items: notes };
+        let (purge, as_of, due) = (*purge, *as_of, *due);
+        let settlement = Settlement { filled, late, purge, as_of, lookup, due, items: notes };
         Some(Self { seq: self.seq, received: self.received, modification, settlement })
     }
 
@@ -104,6 +106,8 @@ pub struct Settlement {
     pub as_of: Option<Timestamp>,
     /// Result of the lookup; `None` if no lookup was made or the repository answered completely.
     pub lookup: Option<LookupMark>,
+    /// Whether the gateway made the change at a time that a source had announced before.
+    pub due: bool,
     /// Notes about each item, in order of the items. The list may be shorter than the list of items; the missing
     /// notes are empty.
     pub items: Vec<ItemNotes>,
@@ -118,6 +122,11 @@ pub struct ItemNotes {
     pub inferred: bool,
     /// Default state of a new item, valid until a source reports a state.
     pub initial_state: Option<State>,
+    /// Dates at which the visibility of the item will change, as announced together with the state.
+    pub dates: VisibilityDates,
+    /// Time at which the gateway had changed the visibility of the item because it was announced, if the source now says
+    /// another date.
+    pub denies: Option<Timestamp>,
 }
 
 impl Settlement {

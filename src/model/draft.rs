@@ -3,6 +3,7 @@
 use super::{
     ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Digest, DraftLookup, EventId,
     ItemChange, ItemId, NonEmpty, OriginalContent, Reading, Report, Settlement, State, Text, Timestamp, Uri, User,
+    VisibilityDates,
 };
 
 /// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of
@@ -51,6 +52,9 @@ pub enum DraftTime {
     /// change shows this time. The registry orders the event by it, or by the newest time that it has for the object,
     /// so that the event is never late: a record may change without a new date.
     Observed(Timestamp),
+    /// Time that has come, and at which a source has announced a change. The change shows this time. The registry orders it
+    /// as the announcement, because whatever its source has said since is newer.
+    Due(Timestamp),
 }
 
 impl From<Option<Timestamp>> for DraftTime {
@@ -64,7 +68,7 @@ impl DraftTime {
     #[must_use]
     pub fn reported(self) -> Option<Timestamp> {
         match self {
-            Self::Reported(time) | Self::Observed(time) => Some(time),
+            Self::Reported(time) | Self::Observed(time) | Self::Due(time) => Some(time),
             Self::Arrival => None,
         }
     }
@@ -204,6 +208,17 @@ pub enum DraftChange {
         /// The same with the result of the lookup.
         change: ItemChange,
     },
+    /// A change with announced dates of the item's visibility. The dates belong to the state: whatever reports a state
+    /// replaces them.
+    Dated {
+        /// The change. It is not dated itself.
+        change: Box<Self>,
+        /// The dates.
+        dates: VisibilityDates,
+    },
+    /// Change of visibility that a source has announced for the time of the draft ([`DraftTime::Due`]). No change unless the
+    /// registry still has that date for the item.
+    Due,
     /// Change of properties, actual or possible, without new content.
     Properties {
         /// State that the event set together with the properties.
@@ -223,7 +238,8 @@ impl DraftChange {
             | Self::Crawled { content, .. } => content.as_ref(),
             Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_ref(),
-            Self::Absent | Self::Activity { .. } | Self::Properties { .. } => None,
+            Self::Dated { change, .. } => change.content(),
+            Self::Absent | Self::Activity { .. } | Self::Due | Self::Properties { .. } => None,
         }
     }
 
@@ -241,17 +257,28 @@ impl DraftChange {
             | Self::Crawled { content, .. } => content.as_mut(),
             Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_mut(),
+            Self::Dated { change, .. } => change.content_mut(),
             Self::Reported(_)
             | Self::FollowUp(_)
             | Self::FollowUpTo { .. }
             | Self::Absent
             | Self::Activity { .. }
+            | Self::Due
             | Self::Properties { .. } => None,
         }
     }
 }
 
 impl DraftItem {
+    /// Adds announced dates of the item's visibility, if there are any.
+    #[must_use]
+    pub fn dated(self, dates: VisibilityDates) -> Self {
+        match self.change {
+            change if dates.is_empty() => Self { change, ..self },
+            change => Self { change: DraftChange::Dated { change: Box::new(change), dates }, ..self },
+        }
+    }
+
     /// Returns an item whose part of the change gets its identifier from the journal.
     #[must_use]
     pub fn new(uri: Uri, change: DraftChange) -> Self {

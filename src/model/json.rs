@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 
 use super::{
     AspectSet, Change, ChangeId, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification,
-    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DroppedPart, EventId, ItemChange, ItemChangeError, ItemId,
-    ItemNotes, LookupMark, NonEmpty, Origin, Reading, Report, Seq, Settlement, SourceName, State, Text, Timestamp, Uri,
-    User,
+    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DroppedPart, EventId, InvalidVisibilityDates, ItemChange,
+    ItemChangeError, ItemId, ItemNotes, LookupMark, NonEmpty, Origin, Reading, Report, Seq, Settlement, SourceName,
+    State, Text, Timestamp, Uri, User, VisibilityDates, deserialize_str,
     lenient::{ReportedTime, null_is_missing},
 };
 
@@ -90,6 +90,9 @@ pub(super) struct Wire<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = LookupMark)]
     lookup: Option<LookupMark>,
+    /// Whether the gateway made the change at a time that the source had announced before.
+    #[serde(default, deserialize_with = "null_is_missing", skip_serializing_if = "std::ops::Not::not")]
+    due: bool,
     /// Modified items, in order.
     #[serde(default, deserialize_with = "null_is_missing")]
     #[schema(value_type = Vec<WireItemParts>, required = true, min_items = 1)]
@@ -116,6 +119,12 @@ struct WireItem<'a> {
     inferred: bool,
     #[serde(rename = "beginsIn", skip_serializing_if = "Option::is_none")]
     initial_state: Option<State>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visible_from: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visible_until: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denies: Option<Timestamp>,
 }
 
 /// An item's change by reference for writing, by value after reading.
@@ -159,6 +168,38 @@ struct WireItemParts {
     #[serde(default, rename = "beginsIn")]
     #[schema(value_type = State)]
     initial_state: Option<State>,
+    /// Time to come from which the public may see the item.
+    #[serde(default)]
+    #[schema(value_type = Timestamp)]
+    visible_from: Option<TimeOrDay>,
+    /// Time to come until which the public may see the item.
+    #[serde(default)]
+    #[schema(value_type = Timestamp)]
+    visible_until: Option<TimeOrDay>,
+    /// Time at which the gateway had changed the visibility of the item as announced, if the source now says another date.
+    #[serde(default)]
+    #[schema(value_type = Timestamp)]
+    denies: Option<TimeOrDay>,
+}
+
+/// A time, or a day, which stands for its begin in UTC. A message with another text is refused: without its date an item
+/// under embargo would become public.
+#[derive(Clone, Copy)]
+struct TimeOrDay(Timestamp);
+
+impl<'de> Deserialize<'de> for TimeOrDay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_str(deserializer, Timestamp::parse_or_day).map(Self)
+    }
+}
+
+/// Error for parts of an item that contradict each other.
+#[derive(Debug, thiserror::Error)]
+enum InvalidItem {
+    #[error(transparent)]
+    Change(#[from] ItemChangeError),
+    #[error(transparent)]
+    Dates(#[from] InvalidVisibilityDates),
 }
 
 impl Serialize for WireItemChange<'_> {
@@ -183,9 +224,12 @@ impl Serialize for WireItemChange<'_> {
 }
 
 impl TryFrom<WireItemParts> for WireItem<'_> {
-    type Error = ItemChangeError;
+    type Error = InvalidItem;
 
-    fn try_from(parts: WireItemParts) -> Result<Self, ItemChangeError> {
+    fn try_from(parts: WireItemParts) -> Result<Self, InvalidItem> {
+        let time = |date: Option<TimeOrDay>| date.map(|TimeOrDay(time)| time);
+        let (visible_from, visible_until) = (time(parts.visible_from), time(parts.visible_until));
+        VisibilityDates::new(visible_from, visible_until)?;
         let has_state = parts.state_before.is_some() || parts.state_after.is_some();
         let is_undecided = parts.change.is_none() && parts.content.is_some() && !has_state;
         let change = if is_undecided { Some(ChangeType::Update) } else { parts.change };
@@ -198,6 +242,9 @@ impl TryFrom<WireItemParts> for WireItem<'_> {
             late: parts.late,
             inferred: parts.inferred,
             initial_state: parts.initial_state,
+            visible_from,
+            visible_until,
+            denies: time(parts.denies),
         })
     }
 }
@@ -212,11 +259,20 @@ impl<'a> WireItem<'a> {
             late: notes.late,
             inferred: notes.inferred,
             initial_state: notes.initial_state,
+            visible_from: notes.dates.from(),
+            visible_until: notes.dates.until(),
+            denies: notes.denies,
         }
     }
 
     fn notes(&self) -> ItemNotes {
-        ItemNotes { late: self.late, inferred: self.inferred, initial_state: self.initial_state.clone() }
+        let initial_state = self.initial_state.clone();
+        ItemNotes { late: self.late, inferred: self.inferred, initial_state, dates: self.dates(), denies: self.denies }
+    }
+
+    fn dates(&self) -> VisibilityDates {
+        // They are in order, because an item is read with its dates in order, and written from such dates.
+        VisibilityDates::new(self.visible_from, self.visible_until).unwrap_or_default()
     }
 }
 
@@ -242,6 +298,7 @@ impl<'a> Wire<'a> {
             late: settlement.late,
             as_of: settlement.as_of,
             lookup: settlement.lookup,
+            due: settlement.due,
             items: items.map(|(index, item)| WireItem::of(item, settlement.item(index))).collect(),
         }
     }
@@ -253,6 +310,7 @@ impl<'a> Wire<'a> {
             purge: self.purge,
             as_of: self.as_of,
             lookup: self.lookup,
+            due: self.due,
             items: self.items.iter().map(WireItem::notes).collect(),
         };
         let items = self.items.into_iter().map(|item| {
@@ -325,15 +383,15 @@ impl<'de> Deserialize<'de> for Change {
 impl<'de> Deserialize<'de> for Draft {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = Wire::deserialize(deserializer)?;
-        let items = wire.items.into_iter().map(|item| DraftItem {
-            id: item.id,
-            uri: item.uri,
-            change: match item.change.0.into_owned() {
+        let items = wire.items.into_iter().map(|item| {
+            let dates = item.dates();
+            let change = match item.change.0.into_owned() {
                 ItemChange::Update { content, .. } if item.is_undecided => {
                     DraftChange::AddOrUpdate { content, initial_state: None }
                 }
                 change => DraftChange::Reported(change),
-            },
+            };
+            DraftItem { id: item.id, uri: item.uri, change }.dated(dates)
         });
         let items = match NonEmpty::try_from(items.collect::<Vec<_>>()) {
             Ok(items) => DraftItems::Listed(items),

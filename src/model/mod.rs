@@ -30,6 +30,7 @@ mod time;
 mod uri;
 mod url_pattern;
 mod visibility;
+mod visibility_dates;
 
 pub use aspect::{Aspect, AspectSet};
 pub use change::{Change, ItemNotes, Seq, Settlement};
@@ -57,3 +58,4 @@ pub use time::{InvalidTimestamp, Timestamp};
 pub use uri::{InvalidUri, Uri};
 pub use url_pattern::{InvalidUrlPattern, UrlPattern};
 pub use visibility::{ItemVisibility, UnlistedItem, VisibilityChange, VisibilityNotes, is_public};
+pub use visibility_dates::{InvalidVisibilityDates, VisibilityDates};

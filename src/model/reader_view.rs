@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AspectSet, Change, ContentItemModification, ContentLocation, ContentObjectModification, ItemChange, ItemNotes,
-    Origin, Settlement, SourceName, State, Text, Uri, UriPrefix, User, visibility::is_public,
+    Origin, Settlement, SourceName, State, Text, Uri, UriPrefix, User, VisibilityDates, visibility::is_public,
 };
 
 /// Part of the journal that a reader may see: the changes of some sources and objects, as they are or as the public sees
@@ -70,16 +70,19 @@ impl Change {
             origin: Origin { source, event_id: _, software_version: _ },
             items,
         } = modification;
-        let Settlement { filled, late, purge, as_of: _, lookup: _, items: notes } = settlement;
+        let Settlement { filled, late, purge, as_of: _, lookup: _, due: _, items: notes } = settlement;
         let item = |ContentItemModification { id, uri, change }| ContentItemModification {
             id,
             uri,
             change: anonymous_item(change),
         };
-        let note = |ItemNotes { late, inferred, initial_state }: &ItemNotes| ItemNotes {
+        let note = |ItemNotes { late, inferred, initial_state, dates: _, denies: _ }: &ItemNotes| ItemNotes {
             late: *late,
             inferred: *inferred,
             initial_state: initial_state.clone().filter(|state| is_public(Some(state))),
+            // Hidden items and future withdrawals are nobody's business.
+            dates: VisibilityDates::NONE,
+            denies: None,
         };
         let modification = ContentObjectModification {
             id: *id,
@@ -95,7 +98,8 @@ impl Change {
         };
         let (filled, late): (AspectSet, AspectSet) = (*filled, *late);
         let notes = notes.iter().map(note).collect();
-        let settlement = Settlement { filled, late, purge: *purge, as_of: None, lookup: None, items: notes };
+        let purge = *purge;
+        let settlement = Settlement { filled, late, purge, as_of: None, lookup: None, due: false, items: notes };
         Self { seq: *seq, received: *received, modification, settlement }
     }
 }

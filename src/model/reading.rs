@@ -21,6 +21,8 @@ named_values! {
         Time = "time",
         /// A link, or another optional URI.
         Uri = "uri",
+        /// The end of an embargo in a form that the dialect does not read.
+        VisibilityDate = "visibility-date",
     }
 }
 

@@ -26,6 +26,10 @@ impl State {
     pub const DELETED: Self = Self(Cow::Borrowed("DELETED"));
     /// State of content that the gateway could not copy so far. It says nothing about access, so the content stays public.
     pub const UNAVAILABLE: Self = Self(Cow::Borrowed("UNAVAILABLE"));
+    /// State of content that the public may see from a date that is still to come.
+    pub const EMBARGOED: Self = Self(Cow::Borrowed("EMBARGOED"));
+    /// State of content that the public could see until a date that has come.
+    pub const EXPIRED: Self = Self(Cow::Borrowed("EXPIRED"));
 
     /// State of a requested activity.
     pub const REQUESTED: Self = Self(Cow::Borrowed("REQUESTED"));

@@ -11,6 +11,7 @@ mod crawl;
 mod delivery;
 mod dialects;
 mod documents;
+mod due;
 mod feed;
 mod formats;
 mod harvest;

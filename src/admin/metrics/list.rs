@@ -28,7 +28,7 @@ pub const METRICS: [Metric; 60] = [
         name: intake::DROPPED_PARTS,
         kind: Kind::Counter,
         labels: &["source", "part"],
-        about: "Optional parts of messages that could not be read: time or uri. The events were accepted without them.",
+        about: "Optional parts of messages that could not be read: time, uri or visibility-date. The events were accepted without them.",
     },
     Metric {
         name: journal::FORMER_SPELLINGS,

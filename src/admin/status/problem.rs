@@ -32,6 +32,8 @@ named_values! {
         CountDiffers = "count-differs",
         /// An audit has found differences between a repository and the registry.
         AuditDiffers = "audit-differs",
+        /// A source has denied that an announced date had come.
+        DueDenied = "due-denied",
         /// Datasets of a source cannot be archived, for a reason that a later attempt would meet too.
         DatasetFails = "dataset-fails",
         /// The repository of a source does not answer lookups.
@@ -127,6 +129,7 @@ impl ProblemKind {
             | Self::SourceWarning
             | Self::CountDiffers
             | Self::AuditDiffers
+            | Self::DueDenied
             | Self::DatasetFails
             | Self::LookupForeign
             | Self::Quarantine
@@ -153,6 +156,7 @@ impl ProblemKind {
             Self::HarvestOverdue => "has not been harvested completely for too long",
             Self::CountDiffers => "announces another number of records than the journal has",
             Self::AuditDiffers => "differs from its repository",
+            Self::DueDenied => "says another date for items whose announced date had come",
             Self::DatasetFails => "has datasets that cannot be archived",
             Self::LookupUnanswered => "gets no answers from its repository",
             Self::LookupForeign => "looks nothing up, because no object is in the repository that is asked",
@@ -197,6 +201,9 @@ impl ProblemKind {
             }
             Self::AuditDiffers => {
                 "see the differences with `tidings audit --source NAME`, and correct the registry with `tidings audit --source NAME --repair`"
+            }
+            Self::DueDenied => {
+                "the items were public for a time, so tell readers if that matters; let the source announce another date before the first one comes"
             }
             Self::DatasetFails => {
                 "read the reasons in GET /filesets?state=failed and ?state=blocked, and try a dataset with `tidings ingest`; then request it again, or cancel its job with DELETE /filesets/ID"

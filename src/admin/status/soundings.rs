@@ -12,6 +12,7 @@ use super::{StatusParts, archive::ArchiveFacts};
 use crate::{
     journal::{
         Journal, JournalError,
+        due::DeniedItems,
         quarantine::{QuarantineReason, QuarantineShare, QuarantineSize},
         store::sqlite,
     },
@@ -51,6 +52,8 @@ pub(super) struct Soundings {
     pub(super) files_disk: Option<FilesDisk>,
     /// Archived datasets and stored files.
     pub(super) archive: ArchiveFacts,
+    /// Items whose sources have denied that their date had come.
+    pub(super) denied: Vec<DeniedItems>,
     /// Size of the quarantine for which the shares were read.
     shares_size: QuarantineSize,
     /// Size of the quarantine for which the reasons were read.
@@ -145,10 +148,16 @@ impl Soundings {
         // The journal notes a failure as its outage, which is a problem by itself.
         let _ = self.count_quarantine(journal).await;
         let _ = self.archive.take(journal, &sources.harvests).await;
+        let _ = self.find_denied(journal).await;
         if journal.outage().is_some() {
             // A probe before the first failure would prove less than a message, and make the gateway ready without one.
             let _ = journal.check_writable().await;
         }
+    }
+
+    async fn find_denied(&mut self, journal: &Journal) -> Result<(), JournalError> {
+        self.denied = journal.denied_items().await?;
+        Ok(())
     }
 
     async fn count_quarantine(&mut self, journal: &Journal) -> Result<(), JournalError> {

@@ -16,7 +16,7 @@ use crate::{
     delivery::{SubscriptionHealth, SubscriptionState},
     harvest::{Harvest, status::HarvestState},
     intake::EnrichmentStatus,
-    journal::{sources::SourceRecord, subscriptions::MadeBy},
+    journal::{due::DeniedItems, sources::SourceRecord, subscriptions::MadeBy},
     model::{SourceName, Timestamp},
     text,
     web::EXPIRES_SOON,
@@ -60,6 +60,7 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     found.extend(quarantine(soundings));
     found.extend(parts.sources.harvests.list().iter().flat_map(|listed| harvest(listed, now)));
     found.extend(parts.audits.results().into_iter().map(audit));
+    found.extend(denied(soundings));
     found.extend(datasets(soundings));
     found.extend(nodes(parts));
     found.extend(parts.subscriptions.health().iter().flat_map(subscription));
@@ -202,6 +203,14 @@ fn audit((source, result): (SourceName, AuditResult)) -> Finding {
     let AuditResult { at, missing, different, extra } = result;
     let facts = format!("{missing} missing, {different} different and {extra} extra items at {at}");
     Finding::new(ProblemKind::AuditDiffers, Thing::Source(source.to_string()), facts)
+}
+
+/// Finds the sources that say another date for what has happened at the announced one.
+fn denied(soundings: &Soundings) -> impl Iterator<Item = Finding> {
+    soundings.denied.iter().map(|DeniedItems { source, items, example }| {
+        let facts = format!("{}, such as {example}", number(*items, "item"));
+        Finding::new(ProblemKind::DueDenied, Thing::Source(source.to_string()), facts)
+    })
 }
 
 /// Finds the sources with jobs that an administrator should see. The jobs are in the journal, so each node finds them.

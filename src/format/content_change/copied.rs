@@ -44,6 +44,7 @@ impl<'a> Feed<'a> {
             purge: self.is_purge(),
             as_of: as_of.transpose()?,
             lookup: self.mark(),
+            due: change.and_then(|change| change.attribute("due")).is_some_and(|said| is_true(&said)),
             items: self.entries.iter().map(Entry::item_notes).collect::<Result<_, _>>()?,
         })
     }
@@ -59,6 +60,7 @@ impl Entry<'_> {
             late: self.late.as_ref().map(|(_, names)| AspectSet::of_names(names)).unwrap_or_default(),
             inferred: attribute("inferred").is_some_and(|(_, said)| is_true(&said)),
             initial_state: initial_state.transpose()?,
+            ..ItemNotes::default()
         })
     }
 }
@@ -121,6 +123,7 @@ mod tests {
             late: [Aspect::Content, Aspect::State].into_iter().collect(),
             inferred: true,
             initial_state: Some(State::ACTIVE),
+            ..ItemNotes::default()
         };
         let expected = Settlement {
             filled: [Aspect::Types].into_iter().collect(),
@@ -128,6 +131,7 @@ mod tests {
             purge: true,
             as_of: Some(Timestamp::parse("2024-05-06T07:08:10Z").unwrap()),
             lookup: Some(LookupMark::Gone),
+            due: false,
             items: vec![item.clone(), item],
         };
         assert_eq!((items.len(), *settlement), (2, expected));

@@ -18,14 +18,14 @@ impl<'a> Document<'a> {
     /// Prefixes, the order of attributes, comments, processing instructions, white space between elements and locations of
     /// schemas do not count, and neither does the order of the elements in `oai_dc:dc`, which has none. (Canonical XML keeps
     /// prefixes and white space, which repositories change without a change of content.)
-    /// `visit` gets each text and each value of an attribute.
+    /// `visit` gets each text and each value of an attribute, with its place.
     ///
     /// # Errors
     /// Fails if the document is malformed or truncated here, or exceeds a limit.
     pub(in crate::format) fn digest(
         &mut self,
         element: &Element<'a>,
-        visit: &mut dyn FnMut(&str),
+        visit: &mut dyn FnMut(TextPlace<'_>, &str),
     ) -> Result<ElementDigest, Rejection> {
         let outside = self.depth.saturating_sub(1);
         let mut canonical = CanonicalHash::new(element.is(OAI_DC, "dc"), visit);
@@ -89,6 +89,19 @@ impl<'a> Document<'a> {
     }
 }
 
+/// Place of a text in an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::format) struct TextPlace<'t> {
+    /// Namespace of the innermost element; empty if it has none, or other elements in it come before the text.
+    pub(in crate::format) namespace: &'t str,
+    /// Local name of this element; empty if other elements in it come before the text.
+    pub(in crate::format) element: &'t str,
+    /// Number of the element in the order of the begins.
+    pub(in crate::format) number: usize,
+    /// Local name of the attribute; `None` for the text of the element.
+    pub(in crate::format) attribute: Option<&'t str>,
+}
+
 /// Digests of an element, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::format) struct ElementDigest {
@@ -116,24 +129,34 @@ struct CanonicalHash<'v> {
     children: Vec<[u8; 32]>,
     /// Text since the last tag.
     text: String,
+    /// Namespace and local name of the element that has begun last; empty if it has ended.
+    element: (String, String),
+    /// Number of elements that have begun.
+    elements: usize,
     /// Called with each text and each value of an attribute.
-    visit: &'v mut dyn FnMut(&str),
+    visit: &'v mut dyn FnMut(TextPlace<'_>, &str),
 }
 
 impl<'v> CanonicalHash<'v> {
-    fn new(is_unordered: bool, visit: &'v mut dyn FnMut(&str)) -> Self {
+    fn new(is_unordered: bool, visit: &'v mut dyn FnMut(TextPlace<'_>, &str)) -> Self {
         let (hash, former, child) = (Sha256::default(), Sha256::default(), Sha256::default());
-        Self { hash, former, is_unordered, depth: 0, child, children: Vec::new(), text: String::new(), visit }
+        let (text, element) = (String::new(), (String::new(), String::new()));
+        Self { hash, former, is_unordered, depth: 0, child, children: Vec::new(), text, element, elements: 0, visit }
     }
 
     fn start(&mut self, namespace: &str, local: &str) {
         self.flush();
         self.depth += 1;
+        self.elements += 1;
+        namespace.clone_into(&mut self.element.0);
+        local.clone_into(&mut self.element.1);
         self.part(b'<', &[namespace, local]);
     }
 
     fn end(&mut self) {
         self.flush();
+        self.element.0.clear();
+        self.element.1.clear();
         self.update(b">");
         if self.is_unordered && self.depth == 2 {
             self.children.push(std::mem::take(&mut self.child).finalize().into());
@@ -149,7 +172,8 @@ impl<'v> CanonicalHash<'v> {
         match text.trim() {
             "" => {}
             text => {
-                (self.visit)(text);
+                let (namespace, element) = (&*self.element.0, &*self.element.1);
+                (self.visit)(TextPlace { namespace, element, number: self.elements, attribute: None }, text);
                 self.part(b'T', &[text]);
             }
         }
@@ -157,7 +181,8 @@ impl<'v> CanonicalHash<'v> {
 
     /// Adds an attribute, whose location of a schema counts only in the former digest.
     fn attribute(&mut self, namespace: &str, local: &str, value: &str) {
-        (self.visit)(value);
+        let (of, element) = (&*self.element.0, &*self.element.1);
+        (self.visit)(TextPlace { namespace: of, element, number: self.elements, attribute: Some(local) }, value);
         let (kind, texts) = (b'@', [namespace, local, value]);
         if namespace == SCHEMA_INSTANCE && SCHEMA_LOCATIONS.contains(&local) {
             add_part(&mut |bytes| self.former.update(bytes), kind, &texts);
@@ -201,7 +226,7 @@ mod tests {
     fn digest(body: &str) -> String {
         let mut document = Document::open(body.as_bytes(), Limits::default()).unwrap();
         let root = document.root().unwrap();
-        document.digest(&root, &mut |_| ()).unwrap().digest
+        document.digest(&root, &mut |_, _| ()).unwrap().digest
     }
 
     #[test]
@@ -236,7 +261,7 @@ mod tests {
                     xmlns:x='http://www.w3.org/2001/XMLSchema-instance' x:schemaLocation='a b'><t>a</t></d:dc>";
         let mut document = Document::open(body.as_bytes(), Limits::default()).unwrap();
         let root = document.root().unwrap();
-        let found = document.digest(&root, &mut |_| ()).unwrap().former;
+        let found = document.digest(&root, &mut |_, _| ()).unwrap().former;
         assert_eq!(found, "7c989b09235b7ea3ff61bd870cd12897517452651c322834a50924e331722f7d");
     }
 

@@ -1,11 +1,12 @@
 //! Drafts of one object, settled one after the other.
 
 mod activity;
+mod due;
 mod follow_up;
 
 use super::{
     Aspect, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty,
-    ObjectState, Settlement, SourceName, SourcePolicy, State, Timestamp, Uri, settle,
+    ObjectState, ReceiptClock, Settlement, SourceName, SourcePolicy, State, Timestamp, Uri, settle,
 };
 use crate::model::{ContentLocation, Digest, DigestAlgorithm, DraftLookup, Reading, Text, User};
 
@@ -27,7 +28,7 @@ impl Fixture {
     }
 
     fn settle_draft(&mut self, draft: Draft) -> Option<(ContentObjectModification, Settlement)> {
-        let settled = settle(draft, &self.policy, at(1000), &self.registered);
+        let settled = settle(draft, &self.policy, ReceiptClock::at(at(1000)), &self.registered);
         self.registered.confirm(settled.ordering_time, &settled.confirmations);
         if let Some((modification, settlement)) = &settled.change {
             self.registered.apply(settled.ordering_time, modification, settlement);
@@ -89,12 +90,20 @@ fn an_event_without_a_time_is_ordered_by_the_items_that_it_names() {
         draft(second, DraftItems::Listed(NonEmpty::one(DraftItem::new(uri(name), change))))
     };
     fixture.settle_draft(add(5, "a")).unwrap();
-    let alone =
-        settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &fixture.policy, at(1000), &fixture.registered);
+    let alone = settle(
+        Draft { time: DraftTime::Arrival, ..add(0, "a") },
+        &fixture.policy,
+        ReceiptClock::at(at(1000)),
+        &fixture.registered,
+    );
     // Another draft of the batch has prefetched a newer item.
     fixture.settle_draft(add(9, "b")).unwrap();
-    let beside =
-        settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &fixture.policy, at(1000), &fixture.registered);
+    let beside = settle(
+        Draft { time: DraftTime::Arrival, ..add(0, "a") },
+        &fixture.policy,
+        ReceiptClock::at(at(1000)),
+        &fixture.registered,
+    );
     let as_of = |settled: super::SettledDraft| settled.change.unwrap().1.as_of;
     assert_eq!(as_of(alone), Some(at(5)));
     assert_eq!(as_of(beside), Some(at(5)));

@@ -39,8 +39,8 @@ pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
 pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
 pub use records::{
-    CrawlStore, DeadLetterStore, HarvestStore, IncompleteStore, IngestStore, ListedRecordStore, QuarantineStore,
-    Records, SourceStore, SubscriptionStore,
+    CrawlStore, DeadLetterStore, DueStore, HarvestStore, IncompleteStore, IngestStore, ListedRecordStore,
+    QuarantineStore, Records, SourceStore, SubscriptionStore,
 };
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
@@ -137,6 +137,7 @@ pub fn inspect(location: &StoreLocation, connection: &ConnectionOptions) -> Resu
 pub trait Store:
     SubscriptionStore
     + DeadLetterStore
+    + DueStore
     + HarvestStore
     + SourceStore
     + ListedRecordStore
@@ -162,6 +163,14 @@ pub trait Store:
     /// of every commit.
     fn was_committed(&self, commit: CommitId) -> Result<bool, StoreError> {
         Err(StoreError::Refused(format!("the store has no record of the commit {commit}")))
+    }
+
+    /// Returns the time by the clock that gives the times of receipt.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(Timestamp::now())
     }
 
     /// Returns whether other nodes may write to the same journal.

@@ -5,7 +5,7 @@ use proptest::{prelude::ProptestConfig, prop_assert_eq, proptest};
 use serde_json::Value;
 use tidings::{
     format::{self, Headers, Limits, Message, ParsedMessage},
-    model::{Change, Draft, DraftLookup},
+    model::{Change, Draft, DraftItems, DraftLookup},
 };
 
 use crate::support::arbitrary;
@@ -35,11 +35,15 @@ proptest! {
     fn change_is_read_back_as_its_modification(change in arbitrary::change()) {
         // The result of the lookup is included too.
         let lookup = DraftLookup { mark: change.settlement.lookup, ..DraftLookup::default() };
-        let expected = Draft { lookup, ..Draft::from(change.modification.clone()) };
-        for name in ["atom", "json"] {
+        let in_atom = Draft { lookup, ..Draft::from(change.modification.clone()) };
+        let DraftItems::Listed(items) = in_atom.items.clone() else { unreachable!() };
+        let mut dates = (0..).map(|index| change.settlement.item(index).dates);
+        let items = DraftItems::Listed(items.map(|item| item.dated(dates.next().unwrap())));
+        let in_json = Draft { items, ..in_atom.clone() };
+        for (name, expected) in [("atom", in_atom), ("json", in_json)] {
             let kind = format::format(name).unwrap();
             let body = (kind.write)(&change);
-            prop_assert_eq!(read(&body, kind.media_type), expected.clone(), "{}", name);
+            prop_assert_eq!(read(&body, kind.media_type), expected, "{}", name);
         }
     }
 

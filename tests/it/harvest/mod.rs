@@ -5,6 +5,7 @@ mod buckets;
 mod catalogue;
 mod downloads;
 mod dripping;
+mod embargoes;
 mod example;
 mod feed_documents;
 mod feed_hub;

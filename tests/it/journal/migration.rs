@@ -23,6 +23,12 @@ const VERSION_16: &str = "
     ALTER TABLE items RENAME COLUMN initial_state_at TO begins_in_at;
     ALTER TABLE items RENAME COLUMN initial_state_confirmed TO begins_in_confirmed;
     ALTER TABLE items RENAME COLUMN unannounced TO unheard;
+    DROP INDEX items_by_date;
+    DROP INDEX items_denied;
+    ALTER TABLE items DROP COLUMN visible_from;
+    ALTER TABLE items DROP COLUMN visible_until;
+    ALTER TABLE items DROP COLUMN came;
+    ALTER TABLE items DROP COLUMN denied;
     ALTER TABLE seeds RENAME COLUMN delta TO filled;
     ALTER TABLE quarantine RENAME COLUMN location TO place;
     ALTER TABLE subscriptions RENAME COLUMN made_by TO origin;

@@ -39,7 +39,7 @@ async fn every_counter_is_there_before_its_first_event() {
     let statuses: Vec<_> = statuses.iter().map(String::as_str).chain(["other"]).collect();
     let closed = [
         ("tidings_events_total", "outcome", &["accepted", "duplicate", "unchanged", "quarantined"][..]),
-        ("tidings_dropped_parts_total", "part", &["time", "uri"]),
+        ("tidings_dropped_parts_total", "part", &["time", "uri", "visibility-date"]),
         ("tidings_lookups_total", "outcome", &["answered", "failed"]),
         ("tidings_harvest_runs_total", "outcome", &["completed", "failed"]),
         ("tidings_harvest_records_total", "outcome", &["changed", "unchanged", "quarantined"]),

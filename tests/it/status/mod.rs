@@ -3,6 +3,7 @@
 
 pub(crate) mod access_and_certificates;
 mod datasets;
+mod dates;
 mod nodes;
 mod repositories;
 mod silence;

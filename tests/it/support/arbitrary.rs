@@ -11,7 +11,7 @@ use proptest::{
 use tidings::model::{
     Aspect, AspectSet, Change, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Digest,
     DigestAlgorithm, EventId, ItemChange, ItemId, ItemNotes, LookupMark, MediaType, NonEmpty, Origin, OriginalContent,
-    Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
+    Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User, VisibilityDates,
 };
 use uuid::Uuid;
 
@@ -171,13 +171,13 @@ pub(crate) fn change() -> impl Strategy<Value = Change> {
     (any::<u64>(), time(), modification()).prop_flat_map(|(seq, received, modification)| {
         let notes = vec(item_notes(), 0..=modification.items.len());
         let lookup = option::of(select(LookupMark::ALL.to_vec()));
-        (aspects(), aspects(), any::<bool>(), option::of(time()), lookup, notes).prop_map(
-            move |(filled, late, purge, as_of, lookup, mut items)| {
+        (aspects(), aspects(), any::<bool>(), option::of(time()), lookup, any::<bool>(), notes).prop_map(
+            move |(filled, late, purge, as_of, lookup, due, mut items)| {
                 // Empty notes at the end of the list are omitted.
                 while items.last() == Some(&ItemNotes::default()) {
                     items.pop();
                 }
-                let settlement = Settlement { filled, late, purge, as_of, lookup, items };
+                let settlement = Settlement { filled, late, purge, as_of, lookup, due, items };
                 Change { seq: Seq(seq), received, modification: modification.clone(), settlement }
             },
         )
@@ -185,11 +185,16 @@ pub(crate) fn change() -> impl Strategy<Value = Change> {
 }
 
 fn item_notes() -> impl Strategy<Value = ItemNotes> {
-    (aspects(), any::<bool>(), option::of(state())).prop_map(|(late, inferred, initial_state)| ItemNotes {
-        late,
-        inferred,
-        initial_state,
-    })
+    let announced = (option::of(time()), option::of(time()), option::of(time()));
+    (aspects(), any::<bool>(), option::of(state()), announced).prop_map(
+        |(late, inferred, initial_state, (from, until, denies))| ItemNotes {
+            late,
+            inferred,
+            initial_state,
+            dates: VisibilityDates::new(from, until).unwrap_or_default(),
+            denies,
+        },
+    )
 }
 
 fn aspects() -> BoxedStrategy<AspectSet> {

@@ -53,7 +53,8 @@ const DUMPED: [&str; 18] = [
             source
      FROM objects ORDER BY uri",
     "SELECT o.uri, i.uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, state,
-            state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced
+            state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced,
+            visible_from, visible_until, came, denied
      FROM objects o JOIN items i USING (object) ORDER BY o.uri, i.uri",
     "SELECT * FROM seeds ORDER BY number",
     "SELECT * FROM crawls ORDER BY source",

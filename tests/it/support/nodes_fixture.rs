@@ -20,8 +20,8 @@ use crate::support::{
 /// Lease of the nodes.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// Number of the duties that every journal has: the hub, and the audits.
-pub(crate) const COMMON_DUTIES: usize = 2;
+/// Number of the duties that every journal has: the hub, the audits, and the changes that come due.
+pub(crate) const COMMON_DUTIES: usize = 3;
 
 /// A database, and the configuration that all nodes share.
 pub(crate) struct SharedJournal {

@@ -1,6 +1,10 @@
 //! A process whose clock is wrong. libfaketime shifts the clock that can be set, and leaves the monotonic one alone.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Path of the library below the folder of an architecture, in Debian's package libfaketime.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
@@ -9,6 +13,21 @@ const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 pub(crate) fn shift_clock(command: &mut Command, seconds: i64) {
     command.env("LD_PRELOAD", library()).env("FAKETIME", format!("{seconds:+}"));
     command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+}
+
+/// Runs a command with a clock that [`set_clock`] sets while the command runs.
+pub(crate) fn shift_clock_by_file(command: &mut Command, file: &Path, seconds: i64) {
+    set_clock(file, seconds);
+    command.env("LD_PRELOAD", library()).env("FAKETIME_TIMESTAMP_FILE", file).env("FAKETIME_NO_CACHE", "1");
+    command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+}
+
+/// Sets a clock ahead by so many seconds, or behind if they are negative.
+pub(crate) fn set_clock(file: &Path, seconds: i64) {
+    // Renamed, so that the command never reads a half of it.
+    let new = file.with_extension("new");
+    fs::write(&new, format!("{seconds:+}\n")).unwrap();
+    fs::rename(new, file).unwrap();
 }
 
 fn library() -> PathBuf {

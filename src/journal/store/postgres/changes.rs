@@ -23,6 +23,8 @@ pub(super) const RESTORES: &str = "SELECT head, floor FROM restores ORDER BY hea
 
 const HEAD: &str = "SELECT head, seeds FROM journal_head";
 
+const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
 const NEWEST: &str = "SELECT seq, received FROM changes ORDER BY seq DESC LIMIT 1";
 
 const FIRST: &str = "SELECT seq FROM changes ORDER BY seq LIMIT 1";
@@ -184,6 +186,11 @@ fn read_change(change: &Row, index: usize) -> Result<StoredChange, StoreError> {
     let visibility = visibility.map(|visibility| Bytes::copy_from_slice(visibility.as_bytes()));
     let json = Bytes::copy_from_slice(json.as_bytes());
     rows::check(StoredChange { seq: rows::seq(seq)?, json, visibility }, row::get(change, index + 1)?)
+}
+
+/// Returns the time of the server.
+pub(super) async fn now(session: &Session) -> Result<Timestamp, StoreError> {
+    rows::time(row::get(&session.query_one(NOW, &[]).await?, 0)?)
 }
 
 /// Returns the number of the oldest change.

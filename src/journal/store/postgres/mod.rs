@@ -205,6 +205,10 @@ impl Store for PostgresStore {
         self.seeds.load(Ordering::Acquire)
     }
 
+    fn now(&self) -> Result<Timestamp, StoreError> {
+        self.read(async |session| changes::now(session).await)
+    }
+
     fn head(&self) -> Result<Seq, StoreError> {
         let (head, seeds) = self.read(async |session| changes::head(session).await)?;
         self.note_seeds(seeds);

@@ -84,12 +84,20 @@ CREATE TABLE items (
     state text, state_at bigint, state_confirmed bigint,
     initial_state text, initial_state_at bigint, initial_state_confirmed bigint,
     unannounced boolean NOT NULL,
+    visible_from bigint, visible_until bigint, came bigint, denied bigint,
     PRIMARY KEY (object, uri)
 ) WITH (fillfactor = 80);
+CREATE INDEX items_by_date ON items (coalesce(visible_from, visible_until), object, uri)
+    WHERE coalesce(visible_from, visible_until) IS NOT NULL;
+CREATE INDEX items_denied ON items (denied) WHERE denied IS NOT NULL;
 COMMENT ON TABLE items IS 'The registry: last known state of each item of an object.';
 COMMENT ON COLUMN items.content IS 'JSON: location of the content.';
 COMMENT ON COLUMN items.initial_state IS 'State since the creation of the item, if no source reported one.';
 COMMENT ON COLUMN items.unannounced IS 'Whether the state comes from a crawl, and no change has reported it.';
+COMMENT ON COLUMN items.visible_from IS 'Announced date from which the item is public; null if it has come.';
+COMMENT ON COLUMN items.visible_until IS 'Announced date until which the item is public; null if it has come.';
+COMMENT ON COLUMN items.came IS 'The announced date that has set the state.';
+COMMENT ON COLUMN items.denied IS 'The announced date that had set a state before, if the source has said another date afterwards.';
 
 CREATE TABLE seeds (
     number bigint PRIMARY KEY,

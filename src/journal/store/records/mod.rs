@@ -7,6 +7,7 @@
 
 mod crawls;
 mod dead_letters;
+mod due;
 mod harvests;
 mod incomplete;
 mod ingests;
@@ -18,6 +19,7 @@ mod value;
 
 pub use crawls::CrawlStore;
 pub use dead_letters::DeadLetterStore;
+pub use due::DueStore;
 pub use harvests::HarvestStore;
 pub use incomplete::IncompleteStore;
 pub use ingests::IngestStore;
@@ -57,9 +59,10 @@ macro_rules! statements {
 use statements;
 
 /// All statements of the record tables.
-pub(super) const TEXTS: [&[Sql]; 9] = [
+pub(super) const TEXTS: [&[Sql]; 10] = [
     crawls::TEXTS,
     dead_letters::TEXTS,
+    due::TEXTS,
     harvests::TEXTS,
     incomplete::TEXTS,
     ingests::TEXTS,

@@ -8,7 +8,7 @@ use crate::journal::store::StoreError;
 pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// Version of the tables (`PRAGMA user_version`).
-pub(super) const VERSION: i64 = 18;
+pub(super) const VERSION: i64 = 19;
 
 /// Oldest version that this program opens and converts.
 pub(super) const OLDEST_VERSION: i64 = 16;
@@ -17,7 +17,17 @@ pub(super) const OLDEST_VERSION: i64 = 16;
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// Statements that convert the tables of each older version to those of the next one, from [`OLDEST_VERSION`] on.
-const CONVERSIONS: [&str; 2] = [include_str!("convert_version_16.sql"), include_str!("convert_version_17.sql")];
+const CONVERSIONS: [&str; 3] = [
+    include_str!("convert_version_16.sql"),
+    include_str!("convert_version_17.sql"),
+    include_str!("convert_version_18.sql"),
+];
+
+/// View that gives the items of version 18 and 17 the columns of the current version, for a connection that only reads.
+const ITEMS_OF_VERSION_18: &str = "
+    CREATE TEMP VIEW items AS SELECT *, NULL AS visible_from, NULL AS visible_until, NULL AS came, NULL AS denied
+        FROM main.items;
+";
 
 /// Views that give the tables of version 17 the names of the current version, for a connection that only reads.
 const VIEWS_OF_VERSION_17: &str = "
@@ -31,7 +41,8 @@ const VIEWS_OF_VERSION_16: &str = "
     CREATE TEMP VIEW changes AS SELECT seq, id, received, checksum, json, sight AS visibility, key FROM main.changes;
     CREATE TEMP VIEW items AS SELECT object, uri, existence, existence_at, existence_confirmed, content, content_at,
         content_confirmed, state, state_at, state_confirmed, begins_in AS initial_state, begins_in_at AS initial_state_at,
-        begins_in_confirmed AS initial_state_confirmed, unheard AS unannounced FROM main.items;
+        begins_in_confirmed AS initial_state_confirmed, unheard AS unannounced,
+        NULL AS visible_from, NULL AS visible_until, NULL AS came, NULL AS denied FROM main.items;
     CREATE TEMP VIEW seeds AS SELECT number, seq, object, filled AS delta FROM main.seeds;
     CREATE TEMP VIEW crawls AS SELECT source, hex(id) AS id, part AS parts, place AS position, objects, began AS started,
         moved AS updated, done AS finished FROM main.walks;
@@ -70,7 +81,8 @@ pub(super) fn name_as_current(connection: &Connection, version: i64) -> rusqlite
     match version {
         VERSION => Ok(()),
         OLDEST_VERSION => connection.execute_batch(VIEWS_OF_VERSION_16),
-        _ => connection.execute_batch(VIEWS_OF_VERSION_17),
+        17 => connection.execute_batch(&[VIEWS_OF_VERSION_17, ITEMS_OF_VERSION_18].concat()),
+        _ => connection.execute_batch(ITEMS_OF_VERSION_18),
     }
 }
 

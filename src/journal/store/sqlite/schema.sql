@@ -68,8 +68,13 @@ CREATE TABLE items (
     -- State since the creation of the item, if no source reported one.
     initial_state TEXT, initial_state_at INTEGER, initial_state_confirmed INTEGER,
     unannounced INTEGER NOT NULL DEFAULT 0, -- whether the state comes from a crawl, and no change has reported it
+    -- Announced dates that have not come, the one that has set the state, and the one that the source has denied.
+    visible_from INTEGER, visible_until INTEGER, came INTEGER, denied INTEGER,
     PRIMARY KEY (object, uri)
 ) WITHOUT ROWID;
+CREATE INDEX items_by_date ON items (coalesce(visible_from, visible_until))
+    WHERE coalesce(visible_from, visible_until) IS NOT NULL;
+CREATE INDEX items_denied ON items (denied) WHERE denied IS NOT NULL;
 
 -- Facts from crawls that no change contains, each ordered after the change seq and before the next one.
 CREATE TABLE seeds (

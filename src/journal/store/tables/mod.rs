@@ -269,4 +269,8 @@ const ITEM_COLUMNS: &[Column] = &[
     ("initial_state_at", Integer),
     ("initial_state_confirmed", Integer),
     ("unannounced", Boolean),
+    ("visible_from", Integer),
+    ("visible_until", Integer),
+    ("came", Integer),
+    ("denied", Integer),
 ];

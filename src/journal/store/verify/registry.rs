@@ -11,13 +11,13 @@ use super::Report;
 use crate::{
     journal::{
         RawContentLocation,
-        registry::{Clock, InitialState, ItemRecord, ObjectState, Register, Registry},
+        registry::{Clock, InitialState, ItemRecord, ObjectState, Register, Registry, Schedule},
         store::{
             StoreError, rows,
             tables::{Row, Table, TableReader, TableRows},
         },
     },
-    model::{State, Uri},
+    model::{State, Uri, VisibilityDates},
 };
 
 /// Compares the objects for which `belongs` is true with the rebuilt registry.
@@ -123,6 +123,12 @@ fn read_item(item: &Row) -> Result<(Uri, Box<ItemRecord>), StoreError> {
         state: Register { value: state("state")?, clock: clock(item, "state_at", "state_confirmed")? },
         initial_state,
         unannounced: item.boolean("unannounced")?,
+        schedule: Schedule {
+            dates: VisibilityDates::new(item.optional_time("visible_from")?, item.optional_time("visible_until")?)
+                .map_err(rows::damaged)?,
+            came: item.optional_time("came")?,
+            denied: item.optional_time("denied")?,
+        },
     };
     Ok((rows::uri(item.text("uri")?)?, Box::new(record)))
 }
@@ -150,6 +156,8 @@ fn differences(expected: &ObjectState, stored: &ObjectState, complete: bool) -> 
         note(differs(&expected.content, &stored.content, complete), &format!("item {uri}: its content"));
         let unannounced = expected.state.clock.at.is_some() && expected.unannounced != stored.unannounced;
         note(unannounced || differs(&expected.state, &stored.state, complete), &format!("item {uri}: its state"));
+        let schedule = (complete || expected.state.clock.at.is_some()) && expected.schedule != stored.schedule;
+        note(schedule, &format!("item {uri}: its dates of visibility"));
         note(initial_state_differs(expected, stored, complete), &format!("item {uri}: its initial state"));
     }
     for uri in stored.items.keys().filter(|uri| complete && !expected.items.contains_key(*uri)) {

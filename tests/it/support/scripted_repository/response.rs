@@ -335,10 +335,12 @@ pub(crate) fn record_xml(identifier: &str, record: &ScriptedRecord) -> String {
     format!("<record>{header}{metadata}{}</record>", record.about)
 }
 
+/// Returns the metadata. Each line of the title is a title of its own.
 fn metadata(title: &str) -> String {
+    let titles: String = title.split('\n').map(|title| format!("<dc:title>{title}</dc:title>")).collect();
     format!(
         "<metadata><oai_dc:dc xmlns:oai_dc=\"http://www.openarchives.org/OAI/2.0/oai_dc/\" \
-         xmlns:dc=\"http://purl.org/dc/elements/1.1/\"><dc:title>{title}</dc:title></oai_dc:dc></metadata>"
+         xmlns:dc=\"http://purl.org/dc/elements/1.1/\">{titles}</oai_dc:dc></metadata>"
     )
 }
 

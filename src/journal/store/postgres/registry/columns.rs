@@ -8,10 +8,10 @@ use super::super::row::get;
 use crate::{
     journal::{
         RawContentLocation,
-        registry::{Clock, InitialState, ItemRecord, ObjectState, Register},
+        registry::{Clock, InitialState, ItemRecord, ObjectState, Register, Schedule},
         store::{StoreError, rows},
     },
-    model::{State, Timestamp, Uri},
+    model::{State, Timestamp, Uri, VisibilityDates},
 };
 
 /// JSON of an empty list of types, as in most rows.
@@ -28,7 +28,8 @@ macro_rules! object_columns {
 macro_rules! item_columns {
     () => {
         "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
-         state, state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced"
+         state, state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced, \
+         visible_from, visible_until, came, denied"
     };
 }
 
@@ -62,6 +63,7 @@ pub(super) fn item(row: &Row, index: usize) -> Result<(Uri, Box<ItemRecord>), St
         state: Register { value: state(row, index + 7)?, clock: clock(row, index + 8)? },
         initial_state: initial_state(row, index + 10)?,
         unannounced: get(row, index + 13)?,
+        schedule: schedule(row, index + 14)?,
     };
     Ok((uri, Box::new(record)))
 }
@@ -69,6 +71,12 @@ pub(super) fn item(row: &Row, index: usize) -> Result<(Uri, Box<ItemRecord>), St
 fn initial_state(row: &Row, index: usize) -> Result<Option<InitialState>, StoreError> {
     let (Some(state), Some(at)) = (state(row, index)?, time(row, index + 1)?) else { return Ok(None) };
     Ok(Some(InitialState { state, at, confirmed: time(row, index + 2)? }))
+}
+
+/// Reads the four columns of a schedule, the first of them at `index`.
+fn schedule(row: &Row, index: usize) -> Result<Schedule, StoreError> {
+    let dates = VisibilityDates::new(time(row, index)?, time(row, index + 1)?).map_err(rows::damaged)?;
+    Ok(Schedule { dates, came: time(row, index + 2)?, denied: time(row, index + 3)? })
 }
 
 /// Reads the columns `<fact>_at` and `<fact>_confirmed`.

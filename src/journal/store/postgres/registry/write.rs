@@ -42,7 +42,7 @@ pub(in super::super) const PUT_ITEMS: &str = concat!(
     item_columns!(),
     " FROM unnest($1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[],
                   $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
-                  $15::boolean[])
+                  $15::boolean[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[])
           AS n(owner, ",
     item_columns!(),
     ") ON CONFLICT (object, uri) DO UPDATE SET
@@ -53,7 +53,9 @@ pub(in super::super) const PUT_ITEMS: &str = concat!(
          (state, state_at, state_confirmed) = (excluded.state, excluded.state_at, excluded.state_confirmed),
          (initial_state, initial_state_at, initial_state_confirmed) =
              (excluded.initial_state, excluded.initial_state_at, excluded.initial_state_confirmed),
-         unannounced = excluded.unannounced"
+         unannounced = excluded.unannounced,
+         (visible_from, visible_until, came, denied) =
+             (excluded.visible_from, excluded.visible_until, excluded.came, excluded.denied)"
 );
 
 /// Objects to write, one array per column.
@@ -84,6 +86,8 @@ struct ItemColumns<'b> {
     initial_state: Vec<Option<&'b str>>,
     initial_state_clock: ClockColumns,
     unannounced: Vec<bool>,
+    /// The columns `visible_from`, `visible_until`, `came` and `denied`.
+    schedule: [Vec<Option<i64>>; 4],
 }
 
 /// The columns `<fact>_at` and `<fact>_confirmed`.
@@ -167,7 +171,7 @@ impl<'b> ObjectColumns<'b> {
 
 impl<'b> ItemColumns<'b> {
     fn push(&mut self, object: &'b Uri, uri: &'b Uri, record: &'b ItemRecord) {
-        let ItemRecord { existence, content, state, initial_state, unannounced } = record;
+        let ItemRecord { existence, content, state, initial_state, unannounced, schedule } = record;
         self.object.push(object.as_str());
         self.uri.push(uri.as_str());
         self.existence.push(existence.value);
@@ -180,6 +184,9 @@ impl<'b> ItemColumns<'b> {
         self.initial_state.push(initial_state.as_ref().map(|initial| initial.state.as_str()));
         self.initial_state_clock.push(initial_state.as_ref().map(clock).unwrap_or_default());
         self.unannounced.push(*unannounced);
+        for (column, time) in self.schedule.iter_mut().zip(schedule.times()) {
+            column.push(time.map(Timestamp::millis));
+        }
     }
 
     async fn write(&self, session: &Session) -> Result<(), StoreError> {
@@ -202,6 +209,10 @@ impl<'b> ItemColumns<'b> {
             &self.initial_state_clock.at,
             &self.initial_state_clock.confirmed,
             &self.unannounced,
+            &self.schedule[0],
+            &self.schedule[1],
+            &self.schedule[2],
+            &self.schedule[3],
         ];
         // An item without a row of its object would violate the constraint of the column `object`.
         session.execute(PUT_ITEMS, values).await.map(drop)

@@ -7,10 +7,10 @@ use super::super::rows;
 use crate::{
     journal::{
         RawContentLocation,
-        registry::{Clock, InitialState, ItemRecord, ObjectState, Register},
+        registry::{Clock, InitialState, ItemRecord, ObjectState, Register, Schedule},
         store::StoreError,
     },
-    model::{State, Timestamp, Uri},
+    model::{State, Timestamp, Uri, VisibilityDates},
 };
 
 /// The columns of an object after its number.
@@ -24,7 +24,8 @@ macro_rules! object_columns {
 macro_rules! item_columns {
     () => {
         "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
-         state, state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced"
+         state, state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced, \
+         visible_from, visible_until, came, denied"
     };
 }
 
@@ -57,6 +58,7 @@ pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> 
         state: Register { value: text(row, 7)?.map(state).transpose()?, clock: clock(row, 8)? },
         initial_state: initial_state(row, 10)?,
         unannounced: row.get(13)?,
+        schedule: schedule(row, 14)?,
     };
     Ok((uri, Box::new(record)))
 }
@@ -65,6 +67,12 @@ pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> 
 fn initial_state(row: &Row<'_>, index: usize) -> Result<Option<InitialState>, StoreError> {
     let (Some(name), Some(at)) = (text(row, index)?, time(row, index + 1)?) else { return Ok(None) };
     Ok(Some(InitialState { state: state(name)?, at, confirmed: time(row, index + 2)? }))
+}
+
+/// Reads the four columns of a schedule, the first of them at `index`.
+fn schedule(row: &Row<'_>, index: usize) -> Result<Schedule, StoreError> {
+    let dates = VisibilityDates::new(time(row, index)?, time(row, index + 1)?).map_err(rows::damaged)?;
+    Ok(Schedule { dates, came: time(row, index + 2)?, denied: time(row, index + 3)? })
 }
 
 /// Returns the values of the three columns of an initial state.

@@ -25,7 +25,7 @@ const UPDATE_OBJECT: &str =
 const PUT_ITEM: &str = concat!(
     "INSERT OR REPLACE INTO items (object, ",
     item_columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// Prepared statements that write objects and items.
@@ -62,7 +62,8 @@ impl<'c> RegistryWriter<'c> {
 
     /// Inserts or replaces an item of the object with this row number.
     pub(in super::super) fn put_item(&mut self, number: i64, uri: &Uri, record: &ItemRecord) -> Result<(), StoreError> {
-        let ItemRecord { existence, content, state, initial_state, unannounced } = record;
+        let ItemRecord { existence, content, state, initial_state, unannounced, schedule } = record;
+        let [visible_from, visible_until, came, denied] = schedule.times().map(|time| time.map(Timestamp::millis));
         let [existence_at, existence_confirmed] = times(existence.clock);
         let [content_at, content_confirmed] = times(content.clock);
         let [state_at, state_confirmed] = times(state.clock);
@@ -83,6 +84,10 @@ impl<'c> RegistryWriter<'c> {
             initial_at,
             initial_confirmed,
             unannounced,
+            visible_from,
+            visible_until,
+            came,
+            denied,
         ])?;
         Ok(())
     }

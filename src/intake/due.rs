@@ -1,0 +1,110 @@
+//! Changes that come due: at a date that a source has announced, the visibility of an item changes, although the source sends
+//! no event.
+//!
+//! The registry has the dates, and settling decides whether a date has come and is still announced, in the transaction
+//! that also removes it. So each date makes one change, whoever submits it and however often, before and after a crash.
+//! A worker on one node submits them in time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    journal::{
+        DraftOutcome, DuplicatePolicy, Journal, JournalError, Submission,
+        due::{DueItem, DuePosition},
+        settle::SourcePolicy,
+    },
+    model::{Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, NonEmpty, Reading, Text, Uri, User},
+};
+
+/// Maximum number of items in a transaction.
+const PAGE: usize = 500;
+
+/// Pause after a failure, and between two looks at the dates because of new changes.
+const SHORT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum pause between two looks at the dates, because a clock that is set forward wakes nobody.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Appends the changes that come due, until `stop` is cancelled.
+pub async fn append_due_changes(journal: Journal, stop: CancellationToken) {
+    let _ = stop.run_until_cancelled(run(&journal)).await;
+}
+
+async fn run(journal: &Journal) {
+    let mut head = journal.watch();
+    loop {
+        head.mark_unchanged();
+        let pause = append_due(journal).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "cannot append the changes that have come due; retrying");
+            SHORT_PAUSE
+        });
+        // A new change may have an earlier date.
+        let new_dates = async {
+            match head.changed().await {
+                Ok(()) => sleep(SHORT_PAUSE).await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = new_dates => {}
+        }
+    }
+}
+
+/// Appends the changes whose dates have come; returns the time until the next look.
+async fn append_due(journal: &Journal) -> Result<Duration, JournalError> {
+    loop {
+        let due = journal.due(journal.now().await?, PAGE).await?;
+        if due.is_empty() {
+            break;
+        }
+        let outcomes = journal.append_all(submissions(&due)).await?;
+        let accepted = outcomes.iter().flatten().filter(|outcome| matches!(outcome, DraftOutcome::Accepted { .. }));
+        match accepted.count() {
+            // The clock was set back meanwhile.
+            0 => return Ok(SHORT_PAUSE),
+            changes => tracing::info!(changes, "announced changes of visibility have come due"),
+        }
+    }
+    let Some(next) = journal.next_due().await? else { return Ok(LONGEST_PAUSE) };
+    let left = next.millis().saturating_sub(journal.now().await?.millis());
+    let left = u64::try_from(left).unwrap_or(0);
+    Ok(Duration::from_millis(left).min(LONGEST_PAUSE))
+}
+
+/// Returns a submission for each object and date.
+fn submissions(due: &[DueItem]) -> Vec<Submission> {
+    let same = |one: &DueItem, other: &DueItem| (&one.object, one.position.at) == (&other.object, other.position.at);
+    due.chunk_by(same).filter_map(submission).collect()
+}
+
+fn submission(due: &[DueItem]) -> Option<Submission> {
+    let DueItem { position: DuePosition { at, .. }, object, source, .. } = due.first()?;
+    let items = due.iter().filter_map(|item| Uri::parse(&item.position.item).ok());
+    let items = NonEmpty::try_from(items.map(|uri| DraftItem::new(uri, DraftChange::Due)).collect::<Vec<_>>()).ok()?;
+    let draft = Draft {
+        id: None,
+        event_id: None,
+        software_version: None,
+        user: User::unknown(),
+        time: DraftTime::Due(*at),
+        object: object.clone(),
+        parent: None,
+        types: Vec::new(),
+        description: Text::new("an announced date has come"),
+        report: None,
+        items: DraftItems::Listed(items),
+        lookup: DraftLookup::default(),
+        reading: Reading::default(),
+    };
+    Some(Submission {
+        policy: Arc::new(SourcePolicy { name: source.clone(), metadata_changes: false }),
+        drafts: vec![(None, draft)],
+        duplicate_policy: DuplicatePolicy::RememberChanges,
+        completes: None,
+    })
+}

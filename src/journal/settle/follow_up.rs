@@ -1,0 +1,50 @@
+//! Results of later lookups for events that the journal has already.
+
+use super::DraftSettler;
+use crate::model::{Aspect, ContentLocation, ItemChange, ItemId, ItemNotes, Uri};
+
+impl DraftSettler<'_> {
+    /// Drops facts that the registry has already, or has newer. If only facts about the object are left, the first
+    /// unchanged item carries them as an UPDATE without content.
+    /// `reported` is what an event without a time said: its follow-up is outdated if another event has changed that.
+    pub(super) fn follow_up(
+        &mut self,
+        id: Option<ItemId>,
+        uri: Uri,
+        change: ItemChange,
+        reported: Option<&ItemChange>,
+    ) {
+        let is_late = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
+        let is_outdated = is_late || reported.is_some_and(|reported| !self.still_says(&uri, reported));
+        let exists = self.registered.is_live(&uri);
+        let is_same = change.content().is_none_or(|content| exists && self.has_content(&uri, content));
+        let change = match change {
+            ItemChange::Delete { before, after } if !is_outdated => return self.delete(id, uri, before, after),
+            _ if is_outdated || is_same || matches!(change, ItemChange::State { .. }) => {
+                if !std::mem::take(&mut self.object_news) {
+                    return;
+                }
+                ItemChange::Update { content: None, before: self.state_before(&uri), after: None }
+            }
+            ItemChange::Add { content, .. } if exists => {
+                ItemChange::Update { content, before: self.state_before(&uri), after: None }
+            }
+            ItemChange::Update { content, before, after } => {
+                let before = before.or_else(|| self.state_before(&uri));
+                ItemChange::Update { content, before, after }
+            }
+            add => add,
+        };
+        self.object_news = false;
+        self.push(id, uri, change, ItemNotes::default());
+    }
+
+    /// Returns whether the registry still has what an event said about an item.
+    fn still_says(&self, uri: &Uri, reported: &ItemChange) -> bool {
+        if matches!(reported, ItemChange::Delete { .. }) {
+            return self.registered.is_gone(uri);
+        }
+        let is_same = |content: &ContentLocation| self.registered.content(uri).is_some_and(|known| known == content);
+        self.registered.is_live(uri) && reported.content().is_none_or(is_same)
+    }
+}
