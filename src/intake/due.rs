@@ -16,7 +16,10 @@ use crate::{
         due::{DueItem, DuePosition},
         settle::SourcePolicy,
     },
-    model::{Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, NonEmpty, Reading, Text, Uri, User},
+    model::{
+        Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, NonEmpty, Reading, Text, Timestamp, Uri,
+        User,
+    },
 };
 
 /// Maximum number of items in a transaction.
@@ -70,10 +73,14 @@ async fn append_due(journal: &Journal) -> Result<Duration, JournalError> {
             changes => tracing::info!(changes, "announced changes of visibility have come due"),
         }
     }
-    let Some(next) = journal.next_due().await? else { return Ok(LONGEST_PAUSE) };
-    let left = next.millis().saturating_sub(journal.now().await?.millis());
-    let left = u64::try_from(left).unwrap_or(0);
-    Ok(Duration::from_millis(left).min(LONGEST_PAUSE))
+    let next = journal.next_due().await?;
+    Ok(pause_until(next, journal.now().await?))
+}
+
+/// Returns the time until the next look at the dates.
+fn pause_until(next: Option<Timestamp>, now: Timestamp) -> Duration {
+    let left = next.map(|next| u64::try_from(next.millis().saturating_sub(now.millis())).unwrap_or(0));
+    left.map_or(LONGEST_PAUSE, |left| Duration::from_millis(left).min(LONGEST_PAUSE))
 }
 
 /// Returns a submission for each object and date.
@@ -107,4 +114,17 @@ fn submission(due: &[DueItem]) -> Option<Submission> {
         duplicate_policy: DuplicatePolicy::RememberChanges,
         completes: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Timestamp, pause_until};
+
+    #[test]
+    fn worker_looks_at_the_next_date_and_every_ten_seconds() {
+        let at = |millis| Timestamp::from_millis(millis).unwrap();
+        for (next, expected) in [(None, 10_000), (Some(900), 0), (Some(1_700), 700), (Some(99_999_999), 10_000)] {
+            assert_eq!(pause_until(next.map(at), at(1_000)), Duration::from_millis(expected), "{next:?}");
+        }
+    }
 }
