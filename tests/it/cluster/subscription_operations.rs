@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{
     gateway::Gateway,
     http_receiver::{ReceivedRequest, Receiver, Reply},
-    nodes_fixture::{COMMON_DUTIES, SharedJournal, holder_and_other, until},
+    nodes_fixture::{SharedJournal, holder_and_other, until},
     subscription_fixture::post,
 };
 
