@@ -170,6 +170,7 @@ mod tests {
                 "_streams",
                 "_subscriptions",
                 "_crawlers",
+                "_differences",
                 "_duties",
                 "_problems",
                 "_paused",

@@ -9,6 +9,7 @@ mod object_facts;
 
 use std::collections::BTreeSet;
 
+pub use self::due::ReceiptClock;
 use self::object_facts::{carrier_item, has_new_object_facts};
 use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
@@ -25,23 +26,6 @@ pub struct SourcePolicy {
     /// Whether a change of properties alone becomes an UPDATE without content; otherwise it is acknowledged and not
     /// journaled.
     pub metadata_changes: bool,
-}
-
-/// Time at which drafts are settled, by the journal's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceiptClock {
-    /// Time of receipt of the changes, which never decreases.
-    pub received: Timestamp,
-    /// What the clock says. It is earlier than the time of receipt after the clock was set back.
-    pub now: Timestamp,
-}
-
-impl ReceiptClock {
-    /// Returns a clock that was never set back.
-    #[must_use]
-    pub fn at(now: Timestamp) -> Self {
-        Self { received: now, now }
-    }
 }
 
 /// Result of settling one draft.

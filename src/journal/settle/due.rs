@@ -10,6 +10,23 @@ use crate::model::{
     Timestamp, Uri, VisibilityDates, is_public,
 };
 
+/// Time at which drafts are settled, by the journal's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiptClock {
+    /// Time of receipt of the changes, which never decreases.
+    pub received: Timestamp,
+    /// What the clock says. It is earlier than the time of receipt after the clock was set back.
+    pub now: Timestamp,
+}
+
+impl ReceiptClock {
+    /// Returns a clock that was never set back.
+    #[must_use]
+    pub fn at(now: Timestamp) -> Self {
+        Self { received: now, now }
+    }
+}
+
 impl DraftSettler<'_> {
     /// Settles an item with dates: as the same item with the state that it has at present.
     pub(super) fn dated(&mut self, id: Option<ItemId>, uri: Uri, change: DraftChange, dates: VisibilityDates) {

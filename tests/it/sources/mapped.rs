@@ -65,7 +65,7 @@ async fn alma_gets_its_challenge_back() {
     assert_eq!(answer, (200, json!({ "challenge": "a \"b\"<" })));
     let long = format!("/hooks/alma?challenge={}", "x".repeat(257));
     for (path, status) in
-        [("/hooks/fedora3?challenge=x", 404), ("/hooks/none?challenge=x", 404), ("/hooks/alma", 400), (&long, 400)]
+        [("/hooks/fedora3?challenge=x", 404), ("/hooks/none?challenge=x", 404), ("/hooks/alma", 405), (&long, 400)]
     {
         assert_eq!(ask(path).await.0, status, "{path}");
     }
