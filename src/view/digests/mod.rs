@@ -122,7 +122,7 @@ struct RangesBody {
     ranges: Vec<RangeBody>,
     /// Maximum number of parts of each range, 2 to 256. Default: 16.
     #[serde(default)]
-    #[schema(required = false, nullable = false)]
+    #[schema(required = false)]
     parts: Option<usize>,
     /// Facts that the digests contain. Default: all.
     #[serde(default)]
@@ -141,11 +141,11 @@ struct RangesBody {
 struct RangeBody {
     /// URI after which it begins. Default: the beginning.
     #[serde(default)]
-    #[schema(required = false, nullable = false)]
+    #[schema(required = false)]
     after: Option<Uri>,
     /// Last URI. Default: no end.
     #[serde(default)]
-    #[schema(required = false, nullable = false)]
+    #[schema(required = false)]
     through: Option<Uri>,
 }
 
