@@ -97,7 +97,8 @@ def compare(copy, gateway):
     """Yields each object that differs, and how."""
     ranges, parts = [{}], FIRST_PARTS
     while ranges:
-        asked, ranges = ranges[:RANGES], ranges[RANGES:]
+        asked, rest = ranges[:RANGES], ranges[RANGES:]
+        ranges = []
         for divided in gateway.divide(asked, parts):
             after, through = divided.get("after"), divided.get("through")
             if "objects" in divided:
@@ -111,7 +112,8 @@ def compare(copy, gateway):
                     ends = {"after": after, "through": through}
                     ranges.append({name: end for name, end in ends.items() if end is not None})
                 after = through
-        parts = PARTS
+        # In the order of the URIs, as the gateway demands it.
+        ranges, parts = ranges + rest, PARTS
 
 
 def differences(own, registered):

@@ -55,7 +55,7 @@ pub(super) struct AuditStop {
 }
 
 /// Result of the look at an object.
-enum Found {
+enum LookResult {
     Present(Box<CrawledObject>),
     Gone,
     Outside,
@@ -224,7 +224,7 @@ impl Walk {
         let is_first = u64::from(self.progress.audit.report.phase != Phase::Deletions);
         for (object, found) in self.request(objects).await? {
             match found {
-                Found::Present(found) => {
+                LookResult::Present(found) => {
                     if self.forgotten > 0 {
                         // The list has had it.
                         self.forgotten -= 1;
@@ -234,28 +234,28 @@ impl Walk {
                     }
                     self.compare(*found).await?;
                 }
-                Found::Gone => {
+                LookResult::Gone => {
                     self.progress.audit.report.objects += is_first;
                     self.progress.audit.pending.push(object);
                 }
-                Found::Outside => self.progress.audit.report.outside += is_first,
-                Found::Unanswered => self.progress.audit.report.unanswered += is_first,
+                LookResult::Outside => self.progress.audit.report.outside += is_first,
+                LookResult::Unanswered => self.progress.audit.report.unanswered += is_first,
             }
         }
         Ok(())
     }
 
-    async fn request(&self, objects: Vec<Uri>) -> Result<Vec<(Uri, Found)>, WalkError> {
+    async fn request(&self, objects: Vec<Uri>) -> Result<Vec<(Uri, LookResult)>, WalkError> {
         let mut all = Vec::with_capacity(objects.len());
         for part in objects.chunks(LOOKS) {
             for (object, look) in part.iter().zip(join_all(part.iter().map(|object| self.crawler.look(object))).await) {
                 let found = match look {
-                    Ok(Look::Present(found)) => Found::Present(found),
-                    Ok(Look::Gone) => Found::Gone,
-                    Ok(Look::Outside) => Found::Outside,
+                    Ok(Look::Present(found)) => LookResult::Present(found),
+                    Ok(Look::Gone) => LookResult::Gone,
+                    Ok(Look::Outside) => LookResult::Outside,
                     Err(error) if error.is_of_one_resource() => {
                         tracing::debug!(source = %self.progress.source.name(), %object, %error, "an audit has no answer about an object");
-                        Found::Unanswered
+                        LookResult::Unanswered
                     }
                     Err(error) => return Err(error.into()),
                 };
@@ -292,12 +292,12 @@ impl Walk {
             let registered = self.progress.registered(&object).await?;
             let id = self.progress.audit.report.id;
             let (draft, is_gone) = match found {
-                Found::Present(found) => (compare::draft_of_present(id, *found, &registered), false),
+                LookResult::Present(found) => (compare::draft_of_present(id, *found, &registered), false),
                 // It was deleted after it had been listed, and its message is on its way.
-                Found::Gone if self.progress.audit.report.phase == Phase::Repository => (None, true),
-                Found::Gone => (compare::draft_of_absent(id, &object, &registered), true),
-                Found::Outside => (None, false),
-                Found::Unanswered => {
+                LookResult::Gone if self.progress.audit.report.phase == Phase::Repository => (None, true),
+                LookResult::Gone => (compare::draft_of_absent(id, &object, &registered), true),
+                LookResult::Outside => (None, false),
+                LookResult::Unanswered => {
                     self.progress.audit.report.unanswered += 1;
                     (None, false)
                 }

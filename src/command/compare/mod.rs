@@ -185,8 +185,9 @@ impl Compare {
         self.print(&differences)?;
         let count = |kind| differences.iter().filter(|one| one.difference == kind).count();
         say(&format!(
-            "compared {} objects with the registry at change {head} in {requests} requests: {} missing, {} extra, {} different",
-            copy.sum(None, None).objects,
+            "compared {} with the registry at change {head} in {}: {} missing, {} extra, {} different",
+            counted(copy.sum(None, None).objects, "object"),
+            counted(requests, "request"),
             count(Kind::Missing),
             count(Kind::Extra),
             count(Kind::Different)
@@ -248,7 +249,7 @@ impl Compare {
 struct Comparison<'c> {
     copy: &'c Copy,
     differences: Vec<Difference>,
-    requests: usize,
+    requests: u64,
     head: u64,
 }
 
@@ -314,6 +315,12 @@ impl Comparison<'_> {
     }
 }
 
+/// Returns a number with its noun.
+fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 /// Asks for digests, again while the gateway reads its registry or cannot be reached for a short time.
 async fn request_patiently(gateway: &Gateway, body: &Value) -> Result<Value, GatewayError> {
     let (mut failures, mut passes) = (0, 0);
@@ -356,8 +363,9 @@ async fn send_again(
         }
     }
     say(&format!(
-        "{sent} changes of {} objects are sent to the subscription {name} again, marked as repeats",
-        differences.len()
+        "{} of {} sent to the subscription {name} again, marked as repeats",
+        counted(sent, "change"),
+        counted(differences.len() as u64, "object")
     ));
     Ok(())
 }

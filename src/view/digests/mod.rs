@@ -3,6 +3,7 @@
 
 mod ranges;
 mod selection;
+mod wire;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,13 +11,14 @@ use std::{
 };
 
 use axum::{extract::State, response::Response};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use self::{
     ranges::{Piece, Progress, Ranges, read_range},
     selection::{Digests, Selection, SelectionFilter},
+    wire::{DigestsQuery, DigestsView, ObjectView, PartView, RangeBody, RangeView, RangesBody},
 };
 use super::{
     json_response,
@@ -25,7 +27,7 @@ use super::{
 };
 use crate::{
     journal::{Journal, JournalError},
-    model::{DigestSum, Filter, Seq, Uri, UriPrefix},
+    model::{DigestSum, Filter, Uri},
     web::{Body, Problem, ProblemCode, Query, ReadPermit, Spool, problems},
 };
 
@@ -45,6 +47,9 @@ const LISTED_OBJECTS: u64 = 8;
 /// Number of selections whose ranges stay in memory.
 const SELECTIONS: usize = 4;
 
+/// Number of requests that read the registry at a time.
+const READERS: usize = 2;
+
 /// Maximum time that a request reads the registry, before it says how far it has come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -54,6 +59,8 @@ pub struct RegistryDigests {
     journal: Journal,
     spool: Spool,
     selections: Arc<Mutex<Vec<SharedRanges>>>,
+    /// Permits to read the registry.
+    reading: Arc<Semaphore>,
 }
 
 /// Ranges that all requests with the same filter share. One request at a time brings them up to date.
@@ -72,148 +79,6 @@ pub enum Facts {
     All,
     /// Which items the objects have.
     Existence,
-}
-
-/// The query of `GET /registry/digests`.
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct DigestsQuery {
-    /// URI after which the range begins. Default: the beginning.
-    #[serde(default)]
-    #[param(value_type = Uri, required = false)]
-    after: Option<String>,
-    /// Last URI of the range. Default: no end.
-    #[serde(default)]
-    #[param(value_type = Uri, required = false)]
-    through: Option<String>,
-    /// Maximum number of parts into which the range is divided, 2 to 256.
-    #[serde(default)]
-    #[param(value_type = u64, required = false, minimum = 2, maximum = 256)]
-    parts: Option<usize>,
-    /// Facts that the digests contain. Default: all.
-    #[serde(default)]
-    #[param(inline, required = false)]
-    facts: Facts,
-    /// The URI of the object begins with one of these.
-    #[serde(default)]
-    #[param(max_items = 50)]
-    object: Vec<UriPrefix>,
-    /// The object belongs to one of these.
-    #[serde(default)]
-    #[param(max_items = 50)]
-    parent: Vec<Uri>,
-    /// The object has one of these types.
-    #[serde(default, rename = "type")]
-    #[param(max_items = 50)]
-    types: Vec<Uri>,
-    /// `true`: what the public sees, without states.
-    #[serde(default)]
-    #[param(value_type = bool, required = false)]
-    visibility: Option<bool>,
-}
-
-/// Ranges to compare.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = DigestRanges)]
-struct RangesBody {
-    /// The ranges, at most 256.
-    ranges: Vec<RangeBody>,
-    /// Maximum number of parts of each range, 2 to 256. Default: 16.
-    #[serde(default)]
-    #[schema(required = false)]
-    parts: Option<usize>,
-    /// Facts that the digests contain. Default: all.
-    #[serde(default)]
-    #[schema(required = false)]
-    facts: Facts,
-    /// Conditions `objects`, `parents`, `types` and `visibility` of the subscriber.
-    #[serde(default)]
-    #[schema(required = false)]
-    filter: Filter,
-}
-
-/// A range of objects.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = DigestRange)]
-struct RangeBody {
-    /// URI after which it begins. Default: the beginning.
-    #[serde(default)]
-    #[schema(required = false)]
-    after: Option<Uri>,
-    /// Last URI. Default: no end.
-    #[serde(default)]
-    #[schema(required = false)]
-    through: Option<Uri>,
-}
-
-/// Digests of the ranges that were asked for.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Digests)]
-struct DigestsView {
-    /// Identity of the journal.
-    #[schema(value_type = String)]
-    journal: Uuid,
-    /// Number of the newest change that the digests contain. Listed objects can contain later ones.
-    head: Seq,
-    /// Number of additions by crawls that the digests contain.
-    seeds: u64,
-    /// The ranges, in the order of the request.
-    ranges: Vec<RangeView>,
-}
-
-/// A range: its parts or, if it has at most 8 objects, the objects.
-#[derive(Serialize, ToSchema)]
-#[schema(as = DividedRange)]
-struct RangeView {
-    /// URI after which it begins.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false, nullable = false)]
-    after: Option<Uri>,
-    /// Last URI; absent if it has no end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false, nullable = false)]
-    through: Option<Uri>,
-    /// Parts, in the order of their URIs. Each begins after the end of the one before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false, nullable = false)]
-    parts: Option<Vec<PartView>>,
-    /// The objects, in the order of their URIs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false, nullable = false)]
-    objects: Option<Vec<ObjectView>>,
-}
-
-/// Part of a range.
-#[derive(Serialize, ToSchema)]
-#[schema(as = DigestPart)]
-struct PartView {
-    /// Last URI; absent if it has no end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false, nullable = false)]
-    through: Option<Uri>,
-    /// Number of objects.
-    objects: u64,
-    /// Number of items.
-    items: u64,
-    /// Sum of the digests of the items.
-    #[schema(value_type = String)]
-    digest: DigestSum,
-}
-
-/// An object.
-#[derive(Serialize, ToSchema)]
-#[schema(as = ObjectDigest)]
-struct ObjectView {
-    /// URI.
-    uri: Uri,
-    /// Number of items.
-    items: u64,
-    /// Sum of the digests of the items.
-    #[schema(value_type = String)]
-    digest: DigestSum,
 }
 
 problems!(Problems: InvalidQuery, Forbidden, Unavailable, DamagedObject);
@@ -290,7 +155,7 @@ impl RegistryDigests {
     /// Creates the state.
     #[must_use]
     pub fn new(journal: Journal, spool: Spool) -> Self {
-        Self { journal, spool, selections: Arc::default() }
+        Self { journal, spool, selections: Arc::default(), reading: Arc::new(Semaphore::new(READERS)) }
     }
 
     async fn respond(
@@ -306,13 +171,21 @@ impl RegistryDigests {
             let detail = format!("parts is {parts}; give 2 to {MAX_PARTS}.");
             return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "parts"));
         }
+        if !are_in_order(&ranges) {
+            let detail = "The ranges overlap or are not in the order of their URIs. Each must begin at the end of the one \
+                          before or later.";
+            return Err(Problem::new(ProblemCode::BadRequest, detail));
+        }
         let selection = Selection::new(filter, permit)?;
         let sight = RegistryView::of(permit)?;
-        let page_permit = self.spool.page_permit().await;
+        // Only readers of digests wait for those who read the registry. The semaphore is never closed.
+        let reading = self.reading.acquire().await;
         let view = self.view(ranges, parts, facts, &selection).await.map_err(|failed| match failed {
             Failed::Passing(objects) => passing(objects),
             Failed::Journal(error) => sight.problem(error),
         })?;
+        drop(reading);
+        let page_permit = self.spool.page_permit().await;
         let spool = self.spool.clone();
         Spool::blocking(page_permit, move || json_response(&spool, &view)).await
     }
@@ -418,6 +291,19 @@ fn grouped(units: Vec<(Option<Uri>, Digests)>, parts: usize, through: Option<&Ur
     views
 }
 
+/// Returns whether ranges follow each other. So all of them together have each object at most once, however many they are.
+fn are_in_order(ranges: &[RangeBody]) -> bool {
+    let is_forward = |range: &RangeBody| match (&range.after, &range.through) {
+        (Some(after), Some(through)) => after <= through,
+        _ => true,
+    };
+    let follows = |pair: &[RangeBody]| match (&pair[0].through, &pair[1].after) {
+        (Some(end), Some(after)) => end <= after,
+        _ => false,
+    };
+    ranges.iter().all(is_forward) && ranges.windows(2).all(follows)
+}
+
 impl Facts {
     fn of(self, digests: &Digests) -> DigestSum {
         match self {
@@ -445,5 +331,5 @@ fn passing(objects: u64) -> Problem {
         "The registry is being read for these digests for the first time: {objects} objects so far. Send the request again; \
          it continues there."
     );
-    Problem::new(ProblemCode::Unavailable, detail).with("objects", objects)
+    Problem::new(ProblemCode::Unavailable, detail).with("objects", objects).retry_after(Duration::from_secs(1))
 }

@@ -183,7 +183,7 @@ async fn comparison_finds_exactly_what_differs() {
             let file = write(folder.path(), &mirror, &mut rng);
             let (code, out, error) = compare(&gateway, &file, options);
             assert_eq!((code, out.as_str()), (0, ""), "{error}");
-            assert!(error.contains(" in 1 requests: 0 missing, 0 extra, 0 different"), "{error}");
+            assert!(error.contains(" in 1 request: 0 missing, 0 extra, 0 different"), "{error}");
             let differences = [0, 1, 5, 100][rng.usize(..4)];
             let expected = damage(&mut mirror, &mut rng, differences);
             let file = write(folder.path(), &mirror, &mut rng);
@@ -239,7 +239,7 @@ async fn difference_is_sent_again_and_nothing_else() {
     let file = write(folder.path(), &mirror, &mut rng);
     let (code, out, error) = compare(&gateway, &file, &["--send", "mirror"]);
     assert_eq!((code, out), (1, format!("missing    {lost}\n")), "{error}");
-    assert!(error.contains("changes of 1 objects are sent to the subscription mirror again"), "{error}");
+    assert!(error.contains("of 1 object sent to the subscription mirror again"), "{error}");
     let expected = gateway.json("/changes?limit=1000&visibility=true").await;
     let of_object = |change: &&Value| change["object"] == lost.as_str();
     let expected: Vec<_> = expected["changes"].as_array().unwrap().iter().filter(of_object).cloned().collect();
@@ -299,6 +299,9 @@ async fn wrong_questions_are_refused_with_the_parameter() {
         (json!({ "ranges": [{}], "filter": { "states": ["ACTIVE"] } }), "\"state\" selects changes"),
         (json!({ "ranges": vec![json!({}); 257] }), "There are 257 ranges"),
         (json!({ "range": [] }), "unknown field `range`"),
+        (json!({ "ranges": [{}, {}] }), "overlap"),
+        (json!({ "ranges": [{ "through": "http://h/2" }, { "after": "http://h/1" }] }), "overlap"),
+        (json!({ "ranges": [{ "after": "http://h/2", "through": "http://h/1" }] }), "overlap"),
     ] {
         let (status, answer) = gateway.ask("POST", "/registry/digests", Some(body)).await;
         assert_eq!(status, 400, "{answer}");

@@ -14,6 +14,7 @@ use axum::http::{
     header::{CONTENT_TYPE, HOST},
 };
 use bytes::Bytes;
+use chrono::Utc;
 use serde_json::{Value, json};
 
 use self::table::Each;
@@ -21,7 +22,7 @@ pub(super) use self::table::{RequestTable, redacted};
 use super::Request;
 use crate::{
     delivery::DeliveryOutcome,
-    http_client::{Authorization, BoundedResponse, OutboundUrl, RequestHeaders},
+    http_client::{Authorization, BoundedResponse, OutboundUrl, RequestHeaders, retry_after},
     template::{Condition, Facts, Template, TemplateError},
     web::Secret,
 };
@@ -29,7 +30,7 @@ use crate::{
 /// Maximum number of requests for one message.
 const MAX_REQUESTS: usize = 50_000;
 
-/// Maximum number of bytes of the bodies of a message.
+/// Maximum number of bytes of the requests of a message: bodies, URLs and headers.
 const MAX_BODY_BYTES: usize = 8 << 20;
 
 /// Maximum number of bytes of a path or a header.
@@ -113,8 +114,8 @@ impl Shape {
                 Some(subject) => facts.with(&Facts::new(&subject)),
                 None => facts.clone(),
             };
-            let Some(request) = self.request(&facts, to)? else { continue };
-            bytes += request.body.len();
+            let Some((request, header_bytes)) = self.request(&facts, to)? else { continue };
+            bytes += request.body.len() + request.to.expose().as_str().len() + header_bytes;
             if bytes > MAX_BODY_BYTES {
                 return Err(ShapeError::TooManyBytes);
             }
@@ -155,8 +156,8 @@ impl Shape {
         if subjects.len() > MAX_REQUESTS { Err(ShapeError::TooManyRequests) } else { Ok(subjects) }
     }
 
-    /// Makes one request; `None` if its method is empty, or its body although there is a template.
-    fn request(&self, facts: &Facts, to: &OutboundUrl) -> Result<Option<Request>, ShapeError> {
+    /// Makes one request, with the size of its headers; `None` if its method is empty, or its body although there is a template.
+    fn request(&self, facts: &Facts, to: &OutboundUrl) -> Result<Option<(Request, usize)>, ShapeError> {
         let render = |part: &str, template: &Template, max_bytes| {
             let rendered = template.render(facts, max_bytes);
             rendered.map_err(|error| ShapeError::Template { part: part.to_owned(), error })
@@ -189,8 +190,9 @@ impl Shape {
             }
             headers.insert(CONTENT_TYPE, self.content_type.clone());
         }
+        let header_bytes = headers.values().map(HeaderValue::len).sum();
         let headers = RequestHeaders::from(headers).with_authorization(&self.authorizations);
-        Ok(Some(Request { method, to, headers, body }))
+        Ok(Some((Request { method, to, headers, body }, header_bytes)))
     }
 
     /// Returns whether a request is made for a whole message, so that a message takes one response.
@@ -218,7 +220,10 @@ impl Shape {
             match condition.as_ref().map(|condition| condition.holds(&facts)) {
                 None | Some(Ok(false)) => {}
                 Some(Ok(true)) if key == "refuse_if" => return Some(DeliveryOutcome::Refused { reason: reason(key) }),
-                Some(Ok(true)) => return Some(DeliveryOutcome::Retry { reason: reason(key), after: None }),
+                Some(Ok(true)) => {
+                    let after = retry_after(&answer.headers, Utc::now());
+                    return Some(DeliveryOutcome::Retry { reason: reason(key), after });
+                }
                 Some(Err(error)) => {
                     let reason = format!("request.{key}: {error}");
                     return Some(DeliveryOutcome::Retry { reason, after: None });

@@ -121,6 +121,9 @@ impl Shape {
             self.headers.push((name, template));
             return Ok(());
         }
+        if setting.json().as_str().is_some_and(|text| text.contains("{{")) {
+            return Err(place.invalid("its name says that it is a secret, which cannot be a template").into());
+        }
         let secret = secret_url::read_secret(place, setting, context)?;
         self.secrets.push(secret.clone());
         let authorization = Origin::of(to.expose()).and_then(|origin| Authorization::in_header(origin, name, &secret));

@@ -60,13 +60,15 @@ impl Choose for Each {
     const WHAT: &'static str = "value";
 }
 
-/// Parts of the names of headers whose values are credentials.
-const SECRET_NAMES: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
+/// Words in the names of headers whose values are credentials, and their ends, as in `x-apikey`.
+const SECRET_WORDS: [&str; 4] = ["auth", "authentication", "authorization", "cookie"];
+const SECRET_ENDS: [&str; 5] = ["key", "password", "secret", "signature", "token"];
 
 /// Returns whether the value of a header is a secret: its name says so, or it is given as a reference.
 pub(super) fn is_secret_header(name: &str, value: &Value) -> bool {
     let name = name.to_ascii_lowercase();
-    value.is_object() || SECRET_NAMES.iter().any(|part| name.contains(part))
+    let is_secret = |word: &str| SECRET_WORDS.contains(&word) || SECRET_ENDS.iter().any(|end| word.ends_with(end));
+    value.is_object() || name.split(['-', '_']).any(is_secret)
 }
 
 /// Returns the table of a shape as people may see it: without the values of headers, which may be secrets.

@@ -113,6 +113,10 @@ fn wrong_shapes_are_refused_with_the_key_and_the_change() {
             json!({ "headers": { "content-length": "1" } }),
             "request.headers.content-length: the gateway sets this header",
         ),
+        (
+            json!({ "headers": { "x-key": "{{ change.id }}" } }),
+            "request.headers.x-key: its name says that it is a secret",
+        ),
         (json!({ "headers": { "x": 7 } }), "request.headers.x: give a template"),
         (json!({ "retry_if": "response.(" }), "request.retry_if: line 1 of the template: syntax error"),
         (json!({ "refuse_if": "response.status|shout" }), "request.refuse_if: line 1 of the template: unknown filter"),
@@ -133,7 +137,7 @@ fn wrong_shapes_are_refused_with_the_key_and_the_change() {
 /// Headers whose names say that they are credentials are secrets, and a definition over HTTP cannot give them by value.
 #[test]
 fn credentials_in_headers_are_secrets() {
-    for name in ["authorization", "Fastly-Key", "x-api-token", "cookie", "x-auth"] {
+    for name in ["authorization", "Fastly-Key", "x-apikey", "x-api-token", "cookie", "x-auth"] {
         let by_value = json!({ "headers": { name: "hush" } });
         let error = read(MadeBy::Api, URL, &by_value, 1).err().unwrap();
         assert!(error.contains("it would be stored in the journal") && !error.contains("hush"), "{error}");
@@ -148,8 +152,10 @@ fn credentials_in_headers_are_secrets() {
             assert_eq!(shown["headers"][name], "(hidden)");
         }
     }
-    let shown = super::redacted(&Setting::definition(json!({ "headers": { "host": "{{ uri|authority }}" } })));
-    assert_eq!(shown["headers"]["host"], "{{ uri|authority }}");
+    for plain in ["host", "x-author", "x-monkeys", "authority"] {
+        let shown = super::redacted(&Setting::definition(json!({ "headers": { plain: "{{ uri|authority }}" } })));
+        assert_eq!(shown["headers"][plain], "{{ uri|authority }}");
+    }
 }
 
 #[test]
