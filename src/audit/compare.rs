@@ -17,7 +17,7 @@ use crate::{
     model::{
         Aspect, ContentItemModification, ContentLocation, ContentObjectModification, CrawledItem, CrawledObject, Draft,
         DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId, ItemChange, NonEmpty, OriginalContent,
-        Reading, Text, Uri, User,
+        Reading, State, Text, Uri, User, is_public,
     },
 };
 
@@ -57,7 +57,11 @@ fn present(item: CrawledItem, registered: &ObjectState) -> Option<DraftItem> {
             Some(known) => contradicts(known, content) || (is_newer && !is_same_version(known, content)),
             None => is_newer,
         });
-        let state = state.filter(|state| registered.state(&uri).is_some_and(|known| known != state));
+        // A repository that does not know the dates of an item says that it is active before they come, and after they end.
+        let schedule = registered.schedule(&uri);
+        let is_of_dates = !schedule.dates.is_empty() || schedule.came.is_some();
+        let is_other = |state: &State, known: &State| known != state && !(is_of_dates && is_public(Some(state)));
+        let state = state.filter(|state| registered.state(&uri).is_some_and(|known| is_other(state, known)));
         // The content is newer, although the registry has the same facts about it.
         let is_known = |content: &ContentLocation| known.as_ref().is_some_and(|known| says_all_of(known, content));
         let change = match (content, state) {

@@ -141,7 +141,9 @@ impl Dialect for OaiPmh {
                 let files = files.into_iter().filter(|url| *url != address).map(ContentLocation::at);
                 let present = |file: ContentLocation| {
                     let change = DraftChange::Present { content: Some(file.clone()), state: None };
-                    DraftItem::new(file.url, change).dated(dates)
+                    let item = DraftItem::new(file.url, change);
+                    // A date that cannot be read is no sign that there is none.
+                    if embargo.is_unreadable() { item.dated(dates) } else { item.with_all_dates(dates) }
                 };
                 std::iter::once(metadata_item(&address, fetch_url, &digest)).chain(files.map(present)).collect()
             }

@@ -255,7 +255,6 @@ impl DraftSettler<'_> {
             return self.push(id, uri, ItemChange::Add { content, after: state }, ItemNotes::default());
         }
         let before = self.state_before(&uri);
-        let state = state.or_else(|| self.state_without_dates(&uri));
         let aspects: &[_] = match state {
             Some(_) => &[Aspect::Existence, Aspect::Content, Aspect::State],
             None => &[Aspect::Existence, Aspect::Content],
@@ -391,7 +390,9 @@ impl DraftSettler<'_> {
     fn push(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange, notes: ItemNotes) {
         let late = aspects_of(&change).filter(|aspect| self.is_late(&uri, *aspect));
         let late: AspectSet = late.chain(notes.late.iter()).collect();
-        let has_dates = change.after().is_some() && !self.dates.is_empty();
+        // A deleted item has no dates, whatever its source says of the state: they would bring it back.
+        let is_delete = matches!(change, ItemChange::Delete { .. });
+        let has_dates = !is_delete && change.after().is_some() && !self.dates.is_empty();
         let dates = if has_dates { self.dates } else { notes.dates };
         let denies = self.denied_by(&uri, &change).filter(|_| !late.contains(Aspect::State));
         let notes = ItemNotes { dates, denies, ..notes };

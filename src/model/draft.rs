@@ -279,6 +279,12 @@ impl DraftItem {
         }
     }
 
+    /// Adds all dates of the item's visibility that its source knows. Without any, those that were announced have lapsed.
+    #[must_use]
+    pub fn with_all_dates(self, dates: VisibilityDates) -> Self {
+        Self { change: DraftChange::Dated { change: Box::new(self.change), dates }, ..self }
+    }
+
     /// Returns an item whose part of the change gets its identifier from the journal.
     #[must_use]
     pub fn new(uri: Uri, change: DraftChange) -> Self {

@@ -42,8 +42,10 @@ impl DraftSettler<'_> {
                 let after = state(Some(after.clone())).unwrap_or(after);
                 DraftChange::Reported(ItemChange::State { before, after })
             }
+            // Only a source that says all dates of an item says, without one to come, that none is left.
             DraftChange::Present { content, state: reported } => {
-                DraftChange::Present { content, state: state(reported) }
+                let state = state(reported).or_else(|| self.state_without_dates(&uri));
+                DraftChange::Present { content, state }
             }
             DraftChange::AddOrUpdate { content, initial_state } => match state(None) {
                 Some(after) => return self.add_or_update_dated(id, uri, content, after, dates),

@@ -45,7 +45,8 @@ fn add(dates: VisibilityDates) -> DraftItems {
 }
 
 fn present(dates: VisibilityDates) -> DraftItems {
-    dated(DraftChange::Present { content: None, state: None }, dates)
+    let item = DraftItem::new(uri("a"), DraftChange::Present { content: None, state: None });
+    DraftItems::Listed(NonEmpty::one(item.with_all_dates(dates)))
 }
 
 impl Life {
@@ -375,4 +376,33 @@ proptest! {
         prop_assert!(life.schedule().dates.is_empty());
         life.check_replay();
     }
+}
+
+/// A listing or a relayed change that says nothing about states and dates leaves them as they are.
+#[test]
+fn source_that_knows_no_dates_ends_none() {
+    let mut life = Life::new();
+    life.now = 1;
+    life.event(add(from(10))).unwrap();
+    life.now = 2;
+    assert!(life.event(item("a", DraftChange::Present { content: None, state: None })).is_none());
+    assert_eq!((life.state(), life.schedule().dates), (Some("EMBARGOED"), from(10)));
+    life.event(present(VisibilityDates::NONE)).expect("all dates have lapsed");
+    assert_eq!((life.state(), life.schedule().dates), (Some("ACTIVE"), VisibilityDates::NONE));
+    life.check_replay();
+}
+
+/// A sender can name a state and a date in the message about a deletion.
+#[test]
+fn deleted_item_does_not_come_back_at_a_date() {
+    let mut life = Life::new();
+    life.now = 1;
+    life.event(add(from(10))).unwrap();
+    life.now = 2;
+    let delete = ItemChange::Delete { before: None, after: Some(State::parse("DELETED").unwrap()) };
+    life.event(dated(DraftChange::Reported(delete), from(30))).unwrap();
+    assert_eq!(life.schedule().dates, VisibilityDates::NONE);
+    life.now = 40;
+    assert!(life.due(30).is_none() && life.run_due() == 0 && !life.is_visible());
+    life.check_replay();
 }
