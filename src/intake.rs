@@ -41,7 +41,7 @@ pub use enrichment::{EnrichmentStatus, INCOMPLETE, WAITING};
 pub use follow_up::FollowUp;
 pub use message_sets::MessageSet;
 pub use receipt::{AcceptedChange, IngestResponse, Outcome, Receipt};
-pub use seed::SeedError;
+pub use seed::{Corrections, SeedError};
 
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, ParsedMessage, Redaction, Rejection},

@@ -146,10 +146,9 @@ impl Audits {
     pub async fn report(&self, name: &SourceName) -> Result<Option<AuditReport>, AuditError> {
         self.check(name)?;
         let Some(request) = self.0.request(name).await? else { return Ok(None) };
-        let report = self.0.stored(name).await?.map(|stored| stored.report);
-        let report = report.filter(|report| report.id == request.id);
+        let stored = self.0.stored(name).await?;
         self.0.journal.until_published().await?;
-        Ok(Some(report.unwrap_or_else(|| request.report())))
+        Ok(Some(request.report_of(stored)))
     }
 
     /// Starts an audit, or continues one with the same options that has not ended. Returns its report.
@@ -184,7 +183,7 @@ impl Audits {
         };
         let request = match before.filter(|before| state(before) != AuditState::Complete && !options.restart) {
             Some(before) if before.has_options_of(&fresh) => {
-                AuditRequest { attempt: before.attempt + 1, stop: false, ..before }
+                AuditRequest { attempt: before.attempt + 1, stop: false, pause: fresh.pause, ..before }
             }
             Some(before) if !before.stop && state(&before) != AuditState::Failed => {
                 return Err(AuditError::Running(name.clone()));
@@ -192,8 +191,7 @@ impl Audits {
             _ => fresh,
         };
         self.0.write_request(name, &request).await?;
-        let report = stored.map(|stored| stored.report).filter(|report| report.id == request.id);
-        Ok(report.unwrap_or_else(|| request.report()))
+        Ok(request.report_of(stored))
     }
 
     /// Stops the audit of a source, if one runs. It can be continued.
@@ -233,6 +231,11 @@ impl AuditsState {
             sources.entry(harvest.source.name().clone()).or_insert_with(made);
         }
         sources
+    }
+
+    /// Forgets the results of sources.
+    pub(super) fn forget(&self, is_gone: impl Fn(&SourceName) -> bool) {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| !is_gone(name));
     }
 
     /// Publishes the result of an audit, if it is complete and no sample.

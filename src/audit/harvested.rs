@@ -14,13 +14,14 @@ use std::{
 
 use super::{
     compare,
+    deletions::implausible_deletions,
     progress::{Progress, WalkError},
     report::Phase,
     seen::SeenObjects,
     walk::AuditStop,
 };
 use crate::{
-    harvest::{HarvestError, HarvestedRecord, Harvester, Page, PageEnd, Sight, implausibility},
+    harvest::{HarvestError, HarvestedRecord, Harvester, Page, PageEnd, Sight},
     journal::harvest::{ListedCounts, ListedRecords},
     model::{Draft, DraftItems, Timestamp, Uri},
     retry::Backoff,
@@ -285,7 +286,7 @@ impl HarvestWalk {
             return Ok(());
         }
         let counts = ListedCounts { all: self.progress.audit.report.registered, missing: self.progress.audit.gone };
-        if let Some(reason) = implausibility(counts, self.max_deleted_percent, "objects") {
+        if let Some(reason) = implausible_deletions(counts, self.max_deleted_percent, 0) {
             self.progress.audit.report.reason = Some(reason);
             return Ok(());
         }

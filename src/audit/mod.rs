@@ -18,6 +18,7 @@
 mod audits;
 mod bound;
 mod compare;
+mod deletions;
 mod harvested;
 pub mod metrics;
 mod progress;

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     harvest::SetupError,
     http_client::ClientError,
-    intake::{Intake, SeedError, Source},
+    intake::{Corrections, Intake, SeedError, Source},
     journal::{Journal, JournalError, harvest::SourcePosition, registry::ObjectState},
     lookup::crawl::CrawlError,
     model::{Draft, SourceName, Timestamp, Uri},
@@ -66,6 +66,8 @@ pub(super) struct Progress {
     pub(super) source: Arc<Source>,
     /// The audit as the journal has it, or will have it.
     pub(super) audit: StoredAudit,
+    /// The audit as it was written last. Its numbers belong to its position, while those of `audit` are ahead of it.
+    written: StoredAudit,
     saved: Instant,
     /// Number of objects of the report that was written last.
     saved_objects: u64,
@@ -73,7 +75,8 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(journal: Journal, source: Arc<Source>, audit: StoredAudit) -> Self {
-        Self { intake: Intake::new(journal.clone()), journal, source, audit, saved: Instant::now(), saved_objects: 0 }
+        let (intake, written) = (Intake::new(journal.clone()), audit.clone());
+        Self { intake, journal, source, audit, written, saved: Instant::now(), saved_objects: 0 }
     }
 
     /// Writes that the audit runs.
@@ -85,6 +88,10 @@ impl Progress {
 
     /// Writes how the audit has ended. `goes_on` is true if it was interrupted and continues by itself.
     pub(super) async fn end(mut self, walked: Result<(), WalkError>, goes_on: bool) -> Result<(), WalkError> {
+        if walked.is_err() {
+            // What was counted since the last position is counted again from there.
+            self.audit = self.written.clone();
+        }
         let report = &mut self.audit.report;
         match &walked {
             Ok(()) => {
@@ -115,7 +122,7 @@ impl Progress {
         report.differences.clear();
         self.audit.pending.clear();
         self.audit.counted.clear();
-        (self.audit.listed, self.audit.gone) = (0, 0);
+        (self.audit.listed, self.audit.gone, self.audit.deleted) = (0, 0, 0);
     }
 
     /// Returns whether the source has reported the object first, and the object exists.
@@ -130,7 +137,15 @@ impl Progress {
 
     /// Appends corrections, and counts their changes.
     pub(super) async fn correct(&mut self, drafts: Vec<Draft>) -> Result<(), WalkError> {
-        self.audit.report.corrections += self.intake.correct(&self.source, drafts).await?;
+        let Corrections { changes, refused } = self.intake.correct(&self.source, drafts).await?;
+        let report = &mut self.audit.report;
+        report.corrections += changes;
+        report.refused += refused;
+        if refused > 0 {
+            let reason =
+                "corrections were refused, because a limit or a rule of the journal forbids them; the log has them";
+            report.reason = Some(format!("{} {reason}", report.refused));
+        }
         Ok(())
     }
 
@@ -144,6 +159,7 @@ impl Progress {
     pub(super) async fn save(&mut self) -> Result<(), WalkError> {
         save(&self.journal, self.source.name(), &mut self.audit).await?;
         (self.saved, self.saved_objects) = (Instant::now(), self.audit.report.objects);
+        self.written = self.audit.clone();
         Ok(())
     }
 }

@@ -121,6 +121,9 @@ pub struct AuditReport {
     pub differing_objects: u64,
     /// Number of changes that the audit has made.
     pub corrections: u64,
+    /// Number of corrections that were refused.
+    #[serde(default)]
+    pub refused: u64,
     /// Upper bound of the share of differing objects, in percent, with a confidence of 95 %; absent for a complete audit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -157,6 +160,9 @@ pub(super) struct StoredAudit {
     pub(super) listed: u64,
     /// Number of objects that the repository does not have.
     pub(super) gone: u64,
+    /// Number of objects that were deleted.
+    #[serde(default)]
+    pub(super) deleted: u64,
     /// Number of the attempt.
     pub(super) attempt: u32,
     /// Hashes of the first objects whose differences count already: after a kill, an object may be compared again.
@@ -165,6 +171,17 @@ pub(super) struct StoredAudit {
 }
 
 impl AuditRequest {
+    /// Returns the report of the requested audit. An attempt that no runner has begun yet has not failed.
+    pub(super) fn report_of(&self, stored: Option<StoredAudit>) -> AuditReport {
+        let stored = stored.filter(|stored| stored.report.id == self.id);
+        let Some(StoredAudit { mut report, attempt, .. }) = stored else { return self.report() };
+        let has_ended = matches!(report.state, AuditState::Stopped | AuditState::Failed);
+        if has_ended && !self.stop && attempt < self.attempt {
+            (report.state, report.reason) = (AuditState::Requested, None);
+        }
+        report
+    }
+
     /// Returns whether another request is about the same audit.
     pub(super) fn has_options_of(&self, other: &Self) -> bool {
         let options = |request: &Self| {
@@ -194,6 +211,7 @@ impl AuditRequest {
             extra: 0,
             differing_objects: 0,
             corrections: 0,
+            refused: 0,
             at_most_percent: None,
             differences: Vec::new(),
         }
@@ -209,6 +227,7 @@ impl StoredAudit {
             pending: Vec::new(),
             listed: 0,
             gone: 0,
+            deleted: 0,
             attempt: request.attempt,
             counted: BTreeSet::new(),
         }
@@ -236,6 +255,9 @@ impl AuditReport {
         let Self { missing, different, extra, .. } = *self;
         let is_of_all = self.state == AuditState::Complete && self.sample.is_none();
         let result = match (self.repair, &self.reason) {
+            (true, _) if self.refused > 0 || self.unanswered > 0 => {
+                AuditResult { at: self.updated, missing, different, extra }
+            }
             (true, None) => AuditResult { at: self.updated, missing: 0, different: 0, extra: 0 },
             // The extra objects were not deleted.
             (true, Some(_)) => AuditResult { at: self.updated, missing: 0, different: 0, extra },

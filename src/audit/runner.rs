@@ -99,6 +99,8 @@ async fn run_tenure(audits: &Audits, tenure: &Tenure, mut revisions: Option<watc
     }
     // The audits save their positions.
     while running.tasks.join_next().await.is_some() {}
+    // Another node shows the results from now on.
+    audits.0.forget(|_| true);
 }
 
 /// Starts the audits that are requested or due, and stops those that shall stop.
@@ -108,7 +110,11 @@ async fn look(
     running: &mut Running,
     stop: &CancellationToken,
 ) -> Result<(), JournalError> {
-    for (name, audited) in &audits.0.sources() {
+    let sources = audits.0.sources();
+    // A harvest can be removed while its audit runs.
+    running.stops.iter().filter(|(name, _)| !sources.contains_key(*name)).for_each(|(_, stop)| stop.cancel());
+    audits.0.forget(|name| !sources.contains_key(name));
+    for (name, audited) in &sources {
         let request = audits.0.request(name).await?;
         if let Some(stop) = running.stops.get(name) {
             if request.is_some_and(|request| request.stop) {
@@ -177,6 +183,10 @@ fn scheduled(every: Option<Duration>, stored: Option<&StoredAudit>) -> Option<Au
     let Some(StoredAudit { report, attempt, .. }) = stored else { return Some(fresh) };
     match report.state {
         AuditState::Complete => is_over(report.started, every).then_some(fresh),
+        // Nobody has asked the schedule for corrections or a sample, so it continues neither.
+        AuditState::Failed if (report.repair || report.sample.is_some()) => {
+            is_over(report.updated, TRY_AGAIN.min(every)).then_some(fresh)
+        }
         AuditState::Failed if is_over(report.updated, TRY_AGAIN.min(every)) => {
             Some(AuditRequest { id: report.id, requested: report.started, attempt: attempt + 1, ..fresh })
         }
@@ -248,4 +258,44 @@ impl Task {
 enum Begun {
     Yes(WalkError),
     No(WalkError),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::{AuditRequest, AuditState, PAUSE, StoredAudit, Timestamp, scheduled};
+
+    fn failed(sample: Option<u32>, repair: bool) -> StoredAudit {
+        let (id, requested) = (Uuid::new_v4(), Timestamp::EPOCH);
+        let request = AuditRequest {
+            id,
+            requested,
+            sample,
+            repair,
+            max_deleted_percent: 20,
+            pause: PAUSE,
+            attempt: 3,
+            stop: false,
+        };
+        let mut stored = StoredAudit::of(&request);
+        (stored.report.state, stored.report.updated) = (AuditState::Failed, Timestamp::EPOCH);
+        stored
+    }
+
+    /// Corrections and samples are an administrator's decision.
+    #[test]
+    fn schedule_continues_only_its_own_audits() {
+        let every = Some(Duration::from_secs(3600));
+        let next = |stored: &StoredAudit| scheduled(every, Some(stored)).unwrap();
+        let own = failed(None, false);
+        assert_eq!((next(&own).id, next(&own).attempt), (own.report.id, 4));
+        for other in [failed(None, true), failed(Some(10), false)] {
+            let fresh = next(&other);
+            assert!(fresh.id != other.report.id && !fresh.repair && fresh.sample.is_none());
+        }
+        assert!(scheduled(None, Some(&own)).is_none());
+    }
 }

@@ -1,6 +1,6 @@
 //! An audit of a repository: walks its list, and then the registry.
 
-use std::{pin::pin, time::Duration};
+use std::{ops::ControlFlow, pin::pin, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time::sleep;
@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     compare,
+    deletions::implausible_deletions,
     progress::{Progress, SAVE_EVERY, WalkError},
     report::{AuditRequest, Phase},
     seen::SeenObjects,
 };
 use crate::{
-    harvest::implausibility,
     journal::{harvest::ListedCounts, registry::ObjectState},
     lookup::{
         Repository, RepositorySettings,
@@ -118,8 +118,9 @@ impl Walk {
                 self.compare(object).await?;
             }
             self.progress.audit.position = part.position;
-            if self.progress.audit.pending.len() >= PENDING || part.done {
-                self.look_again().await?;
+            let is_time = self.progress.audit.pending.len() >= PENDING || part.done;
+            if is_time && self.look_again().await?.is_break() {
+                return Ok(());
             }
             if part.done {
                 return self.begin(Phase::Registry).await;
@@ -166,18 +167,20 @@ impl Walk {
             }
             self.look_at(unseen).await?;
             self.progress.audit.position = last;
-            if self.progress.audit.pending.len() >= PENDING {
-                self.look_again().await?;
+            if self.progress.audit.pending.len() >= PENDING && self.look_again().await?.is_break() {
+                return Ok(());
             }
             self.progress.save_sometimes().await?;
         }
-        self.look_again().await?;
+        if self.look_again().await?.is_break() {
+            return Ok(());
+        }
         if self.progress.audit.report.repair
             && self.progress.audit.report.phase == Phase::Registry
             && self.progress.audit.gone > 0
         {
             let counts = ListedCounts { all: self.progress.audit.report.registered, missing: self.progress.audit.gone };
-            match implausibility(counts, self.max_deleted_percent, "objects") {
+            match implausible_deletions(counts, self.max_deleted_percent, 0) {
                 Some(reason) => self.progress.audit.report.reason = Some(reason),
                 None => self.begin(Phase::Deletions).await?,
             }
@@ -212,7 +215,9 @@ impl Walk {
         }
         for part in sample.chunks(PENDING) {
             self.look_at(part.to_vec()).await?;
-            self.look_again().await?;
+            if self.look_again().await?.is_break() {
+                return Ok(());
+            }
             self.progress.save_sometimes().await?;
         }
         Ok(())
@@ -281,10 +286,11 @@ impl Walk {
         self.progress.source.preview(draft.clone(), registered).map(|_| draft)
     }
 
-    /// Looks at the noted objects a second time. The differences that are still there count.
-    async fn look_again(&mut self) -> Result<(), WalkError> {
+    /// Looks at the noted objects a second time. The differences that are still there count. Ends the audit if too many objects
+    /// would be deleted.
+    async fn look_again(&mut self) -> Result<ControlFlow<()>, WalkError> {
         if self.progress.audit.pending.is_empty() {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         sleep(self.pause).await;
         let mut corrections = Vec::new();
@@ -316,10 +322,24 @@ impl Walk {
                 corrections.push(draft);
             }
         }
+        if self.progress.audit.report.phase == Phase::Deletions {
+            let audit = &mut self.progress.audit;
+            let deletions = corrections.len() as u64;
+            let counts = ListedCounts { all: audit.report.registered, missing: audit.deleted + deletions };
+            // The repository may have lost its objects since the number was judged.
+            if let Some(reason) = implausible_deletions(counts, self.max_deleted_percent, audit.deleted) {
+                audit.report.reason = Some(reason);
+                audit.pending.clear();
+                self.progress.save().await?;
+                return Ok(ControlFlow::Break(()));
+            }
+            audit.deleted += deletions;
+        }
         if !corrections.is_empty() {
             self.progress.correct(corrections).await?;
         }
         self.progress.audit.pending.clear();
-        self.progress.save().await
+        self.progress.save().await?;
+        Ok(ControlFlow::Continue(()))
     }
 }

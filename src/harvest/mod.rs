@@ -46,7 +46,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::deletions::implausibility;
+pub(crate) use self::deletions::is_plausible;
 pub use self::{
     announcements::HarvestsHandle,
     client::{SharedClients, Timeouts},

@@ -81,14 +81,22 @@ impl Intake {
     }
 }
 
-/// Corrections of the registry.
+/// What became of corrections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Corrections {
+    /// Number of changes that were made.
+    pub changes: u64,
+    /// Number of corrections that were refused.
+    pub refused: u64,
+}
+
 impl Intake {
-    /// Appends drafts that an audit made, each with its event identifier. Returns the number of changes. On return they are
-    /// on disk.
+    /// Appends drafts that an audit made, each with its event identifier. On return they are on disk. A draft that is refused
+    /// costs no other.
     ///
     /// # Errors
-    /// As [`Intake::seed`].
-    pub async fn correct(&self, source: &Source, drafts: Vec<Draft>) -> Result<u64, SeedError> {
+    /// Fails if the journal fails.
+    pub async fn correct(&self, source: &Source, drafts: Vec<Draft>) -> Result<Corrections, SeedError> {
         let keyed = |draft: Draft| {
             let key = draft.event_id.as_ref().map(|id| event_key(source.name(), EventIdentity::Id(id.as_str()), 0));
             (key, draft)
@@ -99,15 +107,28 @@ impl Intake {
             duplicate_policy: DuplicatePolicy::RememberChanges,
             completes: None,
         };
-        let submissions: Vec<_> = drafts.into_iter().map(submission).collect();
-        submissions.iter().try_for_each(|submission| source.check(&submission.drafts))?;
-        let outcomes = self.journal.append_batch(submissions).await?;
-        let refused = outcomes.iter().flatten().filter(|outcome| outcome.is_refusal()).count();
-        if refused > 0 {
-            tracing::warn!(source = %source.name(), refused, "the journal refuses corrections of an audit");
+        let (mut submissions, mut refused) = (Vec::new(), 0_u64);
+        for submission in drafts.into_iter().map(submission) {
+            match source.check(&submission.drafts) {
+                Ok(()) => submissions.push(submission),
+                Err(error) => {
+                    refused += 1;
+                    tracing::warn!(source = %source.name(), %error, "a correction of an audit is refused");
+                }
+            }
         }
-        let accepted = |outcome: &&DraftOutcome| matches!(outcome, DraftOutcome::Accepted { .. });
-        Ok(outcomes.iter().flatten().filter(accepted).count() as u64)
+        if submissions.is_empty() {
+            return Ok(Corrections { changes: 0, refused });
+        }
+        let mut changes = 0;
+        for outcome in self.journal.append_batch(submissions).await?.iter().flatten() {
+            if outcome.is_refusal() {
+                refused += 1;
+                tracing::warn!(source = %source.name(), ?outcome, "the journal refuses a correction of an audit");
+            }
+            changes += u64::from(matches!(outcome, DraftOutcome::Accepted { .. }));
+        }
+        Ok(Corrections { changes, refused })
     }
 }
 

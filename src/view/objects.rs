@@ -15,7 +15,7 @@ use super::{
     store_problem,
 };
 use crate::{
-    journal::{RawContentLocation, registry::ObjectState, store::StoreError},
+    journal::{JournalError, RawContentLocation, registry::ObjectState, store::StoreError},
     model::{ContentLocation, Seq, SourceName, State as ContentState, Timestamp, Uri},
     web::{Problem, ProblemCode, Query, ReadPermit, Spool, negotiated_media_type, problems},
 };
@@ -128,11 +128,20 @@ pub async fn one(
         .map_err(|error| Problem::new(ProblemCode::InvalidQuery, format!("uri: {error}.")).with("parameter", "uri"))?;
     let sight = RegistryView::of(&permit)?;
     let page_permit = view.readers.spool().page_permit().await;
-    let state = view.journal.object(uri.clone()).await.map_err(journal_problem)?;
-    let state = state.filter(|state| sight.shows(&uri, state)).ok_or_else(|| {
+    let unknown = || {
         let detail = format!("The registry has no object {uri}. An object is registered by its first change.");
         Problem::new(ProblemCode::NotFound, detail)
-    })?;
+    };
+    let state = match view.journal.object(uri.clone()).await {
+        // Whether a damaged object may be seen is unknown.
+        Err(JournalError::Store(error @ (StoreError::DamagedObject { .. } | StoreError::Damaged(_))))
+            if !sight.is_whole() =>
+        {
+            return Err(unknown().because(error));
+        }
+        read => read.map_err(journal_problem)?,
+    };
+    let state = state.filter(|state| sight.shows(&uri, state)).ok_or_else(unknown)?;
     let spool = view.readers.spool().clone();
     if chosen == view_html::HTML {
         let page = Spool::blocking(page_permit, move || {

@@ -105,7 +105,7 @@ impl Reader<'_> {
         let mut types = Vec::new();
         for value in &self.settings.map.types {
             let texts = self.element.texts("types", &value.0)?;
-            self.explain("types", &value.0, Some(texts.join(", ")).filter(|texts| !texts.is_empty()));
+            self.explain("types", &value.0, || Some(texts.join(", ")).filter(|texts| !texts.is_empty()));
             types.extend(texts.iter().filter_map(|text| reading.keep(DroppedPart::Uri, Uri::parse(text))));
         }
         Ok(types)
@@ -193,14 +193,17 @@ impl Reader<'_> {
     fn text(&self, member: &str, value: Option<&Value>) -> Result<Option<String>, Rejection> {
         let Some(value) = value else { return Ok(None) };
         let text = self.element.text(member, value)?;
-        self.explain(member, value, text.clone());
+        self.explain(member, value, || text.clone());
         Ok(text)
     }
 
     /// Notes the origin of a member.
-    fn explain(&self, member: &str, value: &Value, text: Option<String>) {
+    fn explain(&self, member: &str, value: &Value, text: impl FnOnce() -> Option<String>) {
+        if self.explained.is_none() {
+            return;
+        }
         let preset = self.settings.preset_of(member).map(|name| format!("preset {name}, ")).unwrap_or_default();
-        self.note(member, text, format!("{preset}{} {}", value.what(), value.written()));
+        self.note(member, text(), format!("{preset}{} {}", value.what(), value.written()));
     }
 
     fn note(&self, member: &str, value: Option<String>, origin: String) {

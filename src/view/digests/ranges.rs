@@ -176,7 +176,10 @@ impl Ranges {
         let Some(last) = changes.last().map(|change| change.seq()) else { return Ok(false) };
         let mut touched = BTreeSet::new();
         for change in &changes {
-            touched.insert(self.position(change.change()?.modification.object.as_str()));
+            let object = &change.change()?.modification.object;
+            if self.selection.can_have(object) {
+                touched.insert(self.position(object.as_str()));
+            }
         }
         // From the end, because reading a range again can divide or remove it.
         for at in touched.into_iter().rev() {

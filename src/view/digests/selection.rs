@@ -82,14 +82,21 @@ impl Selection {
         !self.sight.is_whole()
     }
 
+    /// Returns whether an object of this URI can be selected, whatever its state is.
+    pub(super) fn can_have(&self, object: &Uri) -> bool {
+        let prefixes = &self.filter.objects;
+        let is_covered = self.filter.view.as_ref().is_none_or(|view| view.covers_object(object));
+        is_covered && (prefixes.is_empty() || prefixes.iter().any(|prefix| prefix.is_prefix_of(object)))
+    }
+
     /// Returns the digests of an object; `None` if it is not selected, or has no item that the subscriber has.
     ///
     /// # Errors
     /// Fails if the object is damaged.
     pub(super) fn digests(&self, object: &Uri, state: &ObjectState) -> Result<Option<Digests>, StoreError> {
-        let SelectionFilter { objects, parents, types, is_public: public_only, .. } = &*self.filter;
-        let is_selected = self.sight.shows(object, state)
-            && (objects.is_empty() || objects.iter().any(|prefix| prefix.is_prefix_of(object)))
+        let SelectionFilter { parents, types, is_public: public_only, .. } = &*self.filter;
+        let is_selected = self.can_have(object)
+            && self.sight.shows(object, state)
             && (parents.is_empty() || state.parent().is_some_and(|parent| parents.contains(parent)))
             && (types.is_empty() || state.types().iter().any(|one| types.contains(one)));
         if !is_selected {

@@ -96,3 +96,20 @@ async fn implausible_deletions_need_an_option() {
     assert_eq!(code, 0, "{stderr}");
     assert_eq!(gateway.changes().await.len(), 60);
 }
+
+/// The repository loses everything after the audit has found little to delete.
+#[tokio::test(flavor = "multi_thread")]
+async fn repository_that_is_lost_meanwhile_empties_nothing() {
+    let repository = CrawledRepository::start(Fedora3::with(60)).await;
+    let fixture = CrawlFixture::of(&repository);
+    let gateway = fixture.gateway();
+    fixture.seed_successfully("fedora3", &[]).await;
+    // The list lacks twelve, and a fifth of sixty may be deleted.
+    let lost: Vec<String> = (1..=12).map(|number| format!("demo:{number}")).collect();
+    repository.change(|contents| lost.iter().for_each(|pid| drop(contents.objects.remove(pid))));
+    let options = ["--repair", "--yes", "--max-deleted-percent", "19"];
+    let (code, _, stderr) = audit(&fixture, "fedora3", &options).await;
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("12 of 60 objects are no longer listed; nothing was deleted"), "{stderr}");
+    assert!(stderr.contains("give a greater one") && gateway.changes().await.is_empty(), "{stderr}");
+}
