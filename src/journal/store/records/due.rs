@@ -31,10 +31,15 @@ statements! {
         "coalesce(i.visible_from, i.visible_until) <= $1
          ORDER BY coalesce(i.visible_from, i.visible_until), i.object, i.uri LIMIT $2"
     );
-    AFTER = due_where!(
-        "coalesce(i.visible_from, i.visible_until) >= $1
-         AND (coalesce(i.visible_from, i.visible_until), i.object, i.uri) > ($1, $2, $3)
-         ORDER BY coalesce(i.visible_from, i.visible_until), i.object, i.uri LIMIT $4"
+    /// Items with the same date after a position. SQLite seeks in an index by a comparison of several values only if the first
+    /// of them is no expression. So the date has a condition of its own, and the later dates have a query of their own.
+    AFTER_SAME = due_where!(
+        "coalesce(i.visible_from, i.visible_until) = $1 AND (i.object, i.uri) > ($2, $3)
+         ORDER BY i.object, i.uri LIMIT $4"
+    );
+    AFTER_DATE = due_where!(
+        "coalesce(i.visible_from, i.visible_until) > $1
+         ORDER BY coalesce(i.visible_from, i.visible_until), i.object, i.uri LIMIT $2"
     );
     NEXT = "SELECT coalesce(visible_from, visible_until) FROM items
         WHERE coalesce(visible_from, visible_until) IS NOT NULL ORDER BY coalesce(visible_from, visible_until) LIMIT 1";
@@ -58,7 +63,10 @@ pub trait DueStore: Records {
     /// Fails if the storage fails.
     fn due_after(&self, after: &DuePosition, limit: usize) -> Result<Vec<DueItem>, StoreError> {
         let DuePosition { at, object, item } = after;
-        read_all(self, &[Statement::new(AFTER, values![*at, *object, item.as_str(), limit])], read)
+        let same = Statement::new(AFTER_SAME, values![*at, *object, item.as_str(), limit]);
+        let mut items = read_all(self, &[same, Statement::new(AFTER_DATE, values![*at, limit])], read)?;
+        items.truncate(limit);
+        Ok(items)
     }
 
     /// Returns the earliest date.
@@ -92,4 +100,37 @@ fn read(row: Cells<'_>) -> Result<DueItem, StoreError> {
         source: row.source(7)?,
         announced: row.optional_time(8)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::{AFTER_DATE, AFTER_SAME, DUE};
+    use crate::journal::store::{
+        FILE_NAME,
+        sqlite::{SqliteOptions, SqliteStore},
+    };
+
+    /// A page costs its items, however many items have the same date.
+    #[test]
+    fn pages_seek_in_the_index_of_the_dates() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
+        let connection = Connection::open(folder.path().join(FILE_NAME)).unwrap();
+        for (sql, expected) in [
+            (AFTER_SAME, "items_by_date (<expr>=? AND (object,uri)>(?,?))"),
+            (AFTER_DATE, "items_by_date (<expr>>?)"),
+            (DUE, "items_by_date (<expr><?)"),
+        ] {
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text)).unwrap();
+            let mut rows = statement.raw_query();
+            let mut plan = String::new();
+            while let Some(row) = rows.next().unwrap() {
+                plan += &format!("{}\n", row.get::<_, String>(3).unwrap());
+            }
+            assert!(plan.contains(expected) && !plan.contains("TEMP B-TREE"), "{}: {plan}", sql.text);
+        }
+        drop(store);
+    }
 }
