@@ -10,7 +10,7 @@
 //!   and each value of an attribute in the metadata, because every metadata format has its own place for links.
 //! * The end of an embargo concerns the files, because the repository shows the record to everybody. It is the date of
 //!   OpenAIRE (`info:eu-repo/date/embargoEnd/`), the date `Available` of DataCite, or `dcterms:available`; of several, the
-//!   latest.
+//!   latest. If the record is certainly under an embargo, and a date cannot be read, its files are hidden.
 //! * A deleted record is absent with its files, even if it has metadata.
 //! * A container `about` with provenance becomes part of the description. It does not count as a change.
 //!
@@ -22,7 +22,7 @@ mod embargo;
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 
-use self::embargo::Embargo;
+use self::embargo::{Embargo, EmbargoEnd};
 use super::{
     Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, NOT_UNRESERVED, ParsedMessage,
     Rejection, parse_settings,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
-    DroppedPart, MediaType, Reading, Text, Timestamp, Uri, UrlPattern, User,
+    DroppedPart, MediaType, Reading, State, Text, Timestamp, Uri, UrlPattern, User,
 };
 
 /// Namespace of OAI-PMH (section 3.2).
@@ -123,7 +123,6 @@ impl Dialect for OaiPmh {
         };
         let (base_url, prefix) = (header(BASE_URL)?, header(METADATA_PREFIX)?);
         let Record { header, digest, files, embargo, origins } = self.record(message.body)?;
-        let dates = embargo.dates();
         let missing = |what: &str| Rejection::unprocessable(Location::Message, format!("the record has no {what}"));
         let RecordHeader { identifier, datestamp, is_deleted } = header.ok_or_else(|| missing("header"))?;
         if identifier.is_empty() {
@@ -140,10 +139,14 @@ impl Dialect for OaiPmh {
             Some(digest) => {
                 let files = files.into_iter().filter(|url| *url != address).map(ContentLocation::at);
                 let present = |file: ContentLocation| {
-                    let change = DraftChange::Present { content: Some(file.clone()), state: None };
-                    let item = DraftItem::new(file.url, change);
-                    // A date that cannot be read is no sign that there is none.
-                    if embargo.is_unreadable() { item.dated(dates) } else { item.with_all_dates(dates) }
+                    let url = file.url.clone();
+                    let item = |state| DraftItem::new(url, DraftChange::Present { content: Some(file), state });
+                    match embargo.end() {
+                        EmbargoEnd::Known(dates) => item(None).with_all_dates(dates),
+                        // A date that cannot be read is no sign that there is none.
+                        EmbargoEnd::Partial(dates) => item(None).dated(dates),
+                        EmbargoEnd::Unreadable => item(Some(State::EMBARGOED)),
+                    }
                 };
                 std::iter::once(metadata_item(&address, fetch_url, &digest)).chain(files.map(present)).collect()
             }
@@ -158,12 +161,12 @@ impl Dialect for OaiPmh {
             object: address,
             parent: None,
             types: Vec::new(),
-            description: description(&identifier, &origins),
+            description: description(&identifier, &origins, embargo.unreadable_date()),
             items: DraftItems::Complete(items),
             report: None,
             lookup: DraftLookup::default(),
             reading: Reading {
-                dropped: embargo.is_unreadable().then_some(DroppedPart::VisibilityDate).into_iter().collect(),
+                dropped: embargo.unreadable_date().map(|_| DroppedPart::VisibilityDate).into_iter().collect(),
                 ..Reading::default()
             },
         }))
@@ -285,10 +288,13 @@ fn origins(document: &mut Document<'_>, origins: &mut Vec<OriginDescription>) ->
     Ok(())
 }
 
-fn description(identifier: &str, origins: &[OriginDescription]) -> Text {
+fn description(identifier: &str, origins: &[OriginDescription], unreadable_date: Option<&str>) -> Text {
     let mut text = format!("record {identifier}");
     for OriginDescription { base_url, identifier, datestamp } in origins {
         text.push_str(&format!("; from {base_url}: {identifier}, {datestamp}"));
+    }
+    if let Some(date) = unreadable_date {
+        text.push_str(&format!("; the end of the embargo cannot be read: {date:?}"));
     }
     Text::new(&text)
 }

@@ -57,3 +57,36 @@ async fn files_appear_at_the_end_of_the_embargo_and_when_it_is_lifted() {
     assert!(gateway.stop().success());
     verify_ok(&journal_file(&data));
 }
+
+/// Without the end of its embargo, a file would become public.
+#[tokio::test]
+async fn files_are_hidden_while_the_end_of_the_embargo_cannot_be_read() {
+    let repository = ScriptedRepository::start(0).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path(), &repository.url(), "settings.files = 'http://h/.*[.]pdf'");
+    let data = folder.path().join("data");
+    let gateway = Gateway::start_with(&data, &["--config", &config]);
+    let put = |number: usize, end: Option<&str>| repository.put_now(&identifier(number), &title(number, end));
+    let run = async || {
+        run_to_end(&gateway, "scripted").await;
+        let found = states(&gateway).await;
+        [1, 2, 3].map(|number| found[&format!("{number}.pdf")].clone())
+    };
+    put(1, Some("next-spring"));
+    put(2, Some("2999-01-01"));
+    put(3, None);
+    assert_eq!(run().await, ["EMBARGOED".into(), "EMBARGOED".into(), Value::Null]);
+    let description = gateway.changes().await[0]["description"].as_str().unwrap().to_owned();
+    assert!(description.ends_with("the end of the embargo cannot be read: \"next-spring\""), "{description}");
+    put(1, Some("2001-01-01"));
+    put(2, Some("?"));
+    put(3, Some("?"));
+    assert_eq!(run().await, ["ACTIVE", "EMBARGOED", "EMBARGOED"].map(Value::from));
+    assert_eq!(gateway.json("/due").await["due"].as_array().unwrap().len(), 0);
+    put(2, None);
+    put(3, Some("2999-01-01"));
+    assert_eq!(run().await, ["ACTIVE", "ACTIVE", "EMBARGOED"].map(Value::from));
+    assert_eq!(gateway.json("/due").await["due"].as_array().unwrap().len(), 1);
+    assert!(gateway.stop().success());
+    verify_ok(&journal_file(&data));
+}
