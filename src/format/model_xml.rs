@@ -99,6 +99,7 @@ fn item(xml: &mut XmlWriter, item: &ContentItemModification, notes: &ItemNotes) 
     time(xml, "visibleFrom", notes.dates.from());
     time(xml, "visibleUntil", notes.dates.until());
     time(xml, "denies", notes.denies);
+    time(xml, "came", notes.came);
     xml.close("item");
 }
 

@@ -2,7 +2,7 @@
 //! no event.
 //!
 //! The registry has the dates, and settling decides whether a date has come and is still announced, in the transaction
-//! that also removes it. So each date makes one change, whoever submits it and however often, before and after a crash.
+//! that also removes it. So a date makes one change at most, whoever submits it and however often, before and after a crash.
 //! A worker on one node submits them in time.
 
 use std::{sync::Arc, time::Duration};
@@ -11,11 +11,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    journal::{
-        DraftOutcome, DuplicatePolicy, Journal, JournalError, Submission,
-        due::{DueItem, DuePosition},
-        settle::SourcePolicy,
-    },
+    journal::{DraftOutcome, DuplicatePolicy, Journal, JournalError, Submission, due::DueItem, settle::SourcePolicy},
     model::{
         Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, NonEmpty, Reading, Text, Timestamp, Uri,
         User,
@@ -61,14 +57,15 @@ async fn run(journal: &Journal) {
 /// Appends the changes whose dates have come; returns the time until the next look.
 async fn append_due(journal: &Journal) -> Result<Duration, JournalError> {
     loop {
-        let due = journal.due(journal.now().await?, PAGE).await?;
+        let now = journal.now().await?;
+        let due = journal.due(now, PAGE).await?;
         if due.is_empty() {
             break;
         }
-        let outcomes = journal.append_all(submissions(&due)).await?;
+        let outcomes = journal.append_all(submissions(&due, now)).await?;
         let accepted = outcomes.iter().flatten().filter(|outcome| matches!(outcome, DraftOutcome::Accepted { .. }));
         match accepted.count() {
-            // The clock was set back meanwhile.
+            // The clock was set back meanwhile, or the second date of all these items has come.
             0 => return Ok(SHORT_PAUSE),
             changes => tracing::info!(changes, "announced changes of visibility have come due"),
         }
@@ -83,14 +80,18 @@ fn pause_until(next: Option<Timestamp>, now: Timestamp) -> Duration {
     left.map_or(LONGEST_PAUSE, |left| Duration::from_millis(left).min(LONGEST_PAUSE))
 }
 
-/// Returns a submission for each object and date.
-fn submissions(due: &[DueItem]) -> Vec<Submission> {
-    let same = |one: &DueItem, other: &DueItem| (&one.object, one.position.at) == (&other.object, other.position.at);
-    due.chunk_by(same).filter_map(submission).collect()
+/// Returns a submission for each object and date that has come at `now`. If both dates of an item have come, the second one
+/// makes its change.
+fn submissions(due: &[DueItem], now: Timestamp) -> Vec<Submission> {
+    let same = |one: &DueItem, other: &DueItem| {
+        (&one.object, one.dates.latest_come(now)) == (&other.object, other.dates.latest_come(now))
+    };
+    due.chunk_by(same).filter_map(|due| submission(due, now)).collect()
 }
 
-fn submission(due: &[DueItem]) -> Option<Submission> {
-    let DueItem { position: DuePosition { at, .. }, object, source, .. } = due.first()?;
+fn submission(due: &[DueItem], now: Timestamp) -> Option<Submission> {
+    let DueItem { object, source, dates, .. } = due.first()?;
+    let at = dates.latest_come(now)?;
     let items = due.iter().filter_map(|item| Uri::parse(&item.position.item).ok());
     let items = NonEmpty::try_from(items.map(|uri| DraftItem::new(uri, DraftChange::Due)).collect::<Vec<_>>()).ok()?;
     let draft = Draft {
@@ -98,7 +99,7 @@ fn submission(due: &[DueItem]) -> Option<Submission> {
         event_id: None,
         software_version: None,
         user: User::unknown(),
-        time: DraftTime::Due(*at),
+        time: DraftTime::Due(at),
         object: object.clone(),
         parent: None,
         types: Vec::new(),

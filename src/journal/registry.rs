@@ -391,7 +391,7 @@ impl ItemRecord {
         if (replaces_all || reports_state) && on_time(Aspect::State) {
             self.state.set(change.after().cloned(), time);
             self.unannounced = false;
-            self.schedule = Schedule { dates: notes.dates, came, denied: notes.denies };
+            self.schedule = Schedule { dates: notes.dates, came: came.or(notes.came), denied: notes.denies };
         }
         let has_newer = self.initial_state.as_ref().is_some_and(|initial| initial.at > time);
         if let Some(state) = notes.initial_state.clone().filter(|_| !has_newer) {

@@ -3,6 +3,7 @@
 //! Settling has no side effects: it compares a draft with the registry and returns the change to append and the
 //! facts to confirm. The writer stores both in one transaction.
 
+mod copied;
 mod due;
 mod follow_up;
 mod object_facts;
@@ -15,7 +16,7 @@ use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
     DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, LookupMark, NonEmpty,
-    Origin, OriginalContent, Settlement, SourceName, State, Timestamp, Uri, VisibilityDates,
+    Origin, Settlement, SourceName, State, Timestamp, Uri, VisibilityDates,
 };
 
 /// Settings of a source that apply to all its drafts.
@@ -234,7 +235,8 @@ impl DraftSettler<'_> {
         let exists = self.registered.is_live(&uri) || self.is_late(&uri, Aspect::Existence);
         let change = if exists {
             let before = self.state_before(&uri);
-            let after = state.filter(|state| before.as_ref() != Some(state));
+            let has_other_dates = self.has_other_dates(&uri);
+            let after = state.filter(|state| has_other_dates || before.as_ref() != Some(state));
             ItemChange::Update { content, before, after }
         } else {
             ItemChange::Add { content, after: state.or_else(|| initial_state.clone()) }
@@ -278,29 +280,6 @@ impl DraftSettler<'_> {
         registered.items.keys().filter(|uri| !listed.contains(*uri)).for_each(|uri| self.absent(None, uri.clone()));
     }
 
-    /// Replaces the content by its copy. A failed copy sets a state only if the content has none of its source.
-    fn copied(&mut self, id: Option<ItemId>, uri: Uri, original: &OriginalContent, copy: Option<ContentLocation>) {
-        let registered = self.registered.content(&uri).and_then(|content| content.parse().ok());
-        if registered.is_none_or(|content| content.reported() != *original || content.original.is_some()) {
-            return;
-        }
-        let before = self.state_before(&uri);
-        let was_unavailable = before == Some(State::UNAVAILABLE);
-        // The state says nothing about access, so the dates stay.
-        let notes = ItemNotes { dates: self.registered.schedule(&uri).dates, ..ItemNotes::default() };
-        match copy {
-            Some(copy) => {
-                let after = was_unavailable.then_some(State::ACTIVE);
-                let notes = if was_unavailable { notes } else { ItemNotes::default() };
-                self.push(id, uri, ItemChange::Update { content: Some(copy), before, after }, notes);
-            }
-            None if before.as_ref().is_none_or(|before| *before == State::ACTIVE) => {
-                self.push(id, uri, ItemChange::State { before, after: State::UNAVAILABLE }, notes);
-            }
-            None => {}
-        }
-    }
-
     /// Ignores an item that the registry has never had, because no subscriber has heard of it.
     fn absent(&mut self, id: Option<ItemId>, uri: Uri) {
         if self.registered.is_live(&uri) || self.registered.is_gone(&uri) {
@@ -341,7 +320,7 @@ impl DraftSettler<'_> {
     fn properties(&mut self, id: Option<ItemId>, uri: Uri, after: Option<State>) {
         let before = self.state_before(&uri);
         match after {
-            Some(after) if before.as_ref() != Some(&after) => {
+            Some(after) if before.as_ref() != Some(&after) || self.has_other_dates(&uri) => {
                 self.push(id, uri, ItemChange::State { before, after }, ItemNotes::default());
             }
             after if self.policy.metadata_changes => {
@@ -379,7 +358,12 @@ impl DraftSettler<'_> {
                 // The other gateway makes the changes that come due.
                 DraftChange::Reported(change) => {
                     let notes = settlement.item(index);
-                    self.push(id, uri, change, ItemNotes { dates: VisibilityDates::NONE, denies: None, ..notes });
+                    self.push(
+                        id,
+                        uri,
+                        change,
+                        ItemNotes { dates: VisibilityDates::NONE, denies: None, came: None, ..notes },
+                    );
                 }
                 change => self.item(DraftItem { id, uri, change }),
             }
@@ -394,7 +378,7 @@ impl DraftSettler<'_> {
         let is_delete = matches!(change, ItemChange::Delete { .. });
         let has_dates = !is_delete && change.after().is_some() && !self.dates.is_empty();
         let dates = if has_dates { self.dates } else { notes.dates };
-        let denies = self.denied_by(&uri, &change).filter(|_| !late.contains(Aspect::State));
+        let denies = self.denied_by(&uri, &change).filter(|_| !late.contains(Aspect::State)).or(notes.denies);
         let notes = ItemNotes { dates, denies, ..notes };
         self.items.push(ContentItemModification { id: id.unwrap_or_else(ItemId::mint), uri, change });
         self.notes.push(ItemNotes { late, ..notes });

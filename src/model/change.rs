@@ -125,8 +125,11 @@ pub struct ItemNotes {
     /// Dates at which the visibility of the item will change, as announced together with the state.
     pub dates: VisibilityDates,
     /// Time at which the gateway had changed the visibility of the item because it was announced, if the source now says
-    /// another date.
+    /// another date. The result of a download repeats it, because it says nothing about access.
     pub denies: Option<Timestamp>,
+    /// Announced time at which the gateway had changed the visibility of the item, which still holds after the result of a
+    /// download.
+    pub came: Option<Timestamp>,
 }
 
 impl Settlement {

@@ -125,6 +125,8 @@ struct WireItem<'a> {
     visible_until: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     denies: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    came: Option<Timestamp>,
 }
 
 /// An item's change by reference for writing, by value after reading.
@@ -180,6 +182,11 @@ struct WireItemParts {
     #[serde(default)]
     #[schema(value_type = Timestamp)]
     denies: Option<TimeOrDay>,
+    /// Announced time at which the gateway had changed the visibility of the item; only if the change is the result of a
+    /// download, which leaves that as it is.
+    #[serde(default)]
+    #[schema(value_type = Timestamp)]
+    came: Option<TimeOrDay>,
 }
 
 /// A time, or a day, which stands for its begin in UTC. A message with another text is refused: without its date an item
@@ -245,6 +252,7 @@ impl TryFrom<WireItemParts> for WireItem<'_> {
             visible_from,
             visible_until,
             denies: time(parts.denies),
+            came: time(parts.came),
         })
     }
 }
@@ -262,12 +270,20 @@ impl<'a> WireItem<'a> {
             visible_from: notes.dates.from(),
             visible_until: notes.dates.until(),
             denies: notes.denies,
+            came: notes.came,
         }
     }
 
     fn notes(&self) -> ItemNotes {
         let initial_state = self.initial_state.clone();
-        ItemNotes { late: self.late, inferred: self.inferred, initial_state, dates: self.dates(), denies: self.denies }
+        ItemNotes {
+            late: self.late,
+            inferred: self.inferred,
+            initial_state,
+            dates: self.dates(),
+            denies: self.denies,
+            came: self.came,
+        }
     }
 
     fn dates(&self) -> VisibilityDates {

@@ -76,13 +76,14 @@ impl Change {
             uri,
             change: anonymous_item(change),
         };
-        let note = |ItemNotes { late, inferred, initial_state, dates: _, denies: _ }: &ItemNotes| ItemNotes {
+        let note = |ItemNotes { late, inferred, initial_state, dates: _, denies: _, came: _ }: &ItemNotes| ItemNotes {
             late: *late,
             inferred: *inferred,
             initial_state: initial_state.clone().filter(|state| is_public(Some(state))),
             // Hidden items and future withdrawals are nobody's business.
             dates: VisibilityDates::NONE,
             denies: None,
+            came: None,
         };
         let modification = ContentObjectModification {
             id: *id,

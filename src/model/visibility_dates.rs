@@ -55,6 +55,13 @@ impl VisibilityDates {
         self.from.or(self.until)
     }
 
+    /// Returns the later one of the dates that have come: the one that decides about the visibility.
+    #[must_use]
+    pub fn latest_come(self, now: Timestamp) -> Option<Timestamp> {
+        let has_come = |date: &Timestamp| *date <= now;
+        self.until.filter(has_come).or(self.from.filter(has_come))
+    }
+
     /// Returns the dates that are still to come.
     #[must_use]
     pub fn after(self, now: Timestamp) -> Self {
@@ -120,6 +127,10 @@ mod tests {
         assert_eq!((both.next(), both.after(at(9))), (Some(at(10)), both));
         assert_eq!(both.after(at(10)), dates(None, Some(20)));
         assert_eq!(both.after(at(10)).next(), Some(at(20)));
+        assert_eq!(
+            [9, 10, 19, 20].map(|now| both.latest_come(at(now))),
+            [None, Some(at(10)), Some(at(10)), Some(at(20))]
+        );
         assert!(both.after(at(20)).is_empty());
     }
 

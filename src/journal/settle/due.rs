@@ -76,11 +76,12 @@ impl DraftSettler<'_> {
         self.push(id, uri, change, ItemNotes { inferred: true, dates, ..ItemNotes::default() });
     }
 
-    /// Changes the visibility of an item whose date has come, if it still has that date. The change is never late, because
-    /// the order of its draft is that of the announcement.
+    /// Changes the visibility of an item whose date has come, if it still has that date. If both dates have come, the second
+    /// one decides: an item whose time has passed must not appear. The change is never late, because the order of its draft
+    /// is that of the announcement.
     pub(super) fn due(&mut self, id: Option<ItemId>, uri: Uri) {
         let dates = self.registered.schedule(&uri).dates;
-        if dates.next() != Some(self.time) || self.time > self.now {
+        if dates.latest_come(self.now) != Some(self.time) {
             return;
         }
         let before = self.registered.state(&uri).cloned();

@@ -185,14 +185,15 @@ pub(crate) fn change() -> impl Strategy<Value = Change> {
 }
 
 fn item_notes() -> impl Strategy<Value = ItemNotes> {
-    let announced = (option::of(time()), option::of(time()), option::of(time()));
+    let announced = (option::of(time()), option::of(time()), option::of(time()), option::of(time()));
     (aspects(), any::<bool>(), option::of(state()), announced).prop_map(
-        |(late, inferred, initial_state, (from, until, denies))| ItemNotes {
+        |(late, inferred, initial_state, (from, until, denies, came))| ItemNotes {
             late,
             inferred,
             initial_state,
             dates: VisibilityDates::new(from, until).unwrap_or_default(),
             denies,
+            came,
         },
     )
 }

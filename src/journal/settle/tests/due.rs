@@ -1,6 +1,6 @@
 //! Items whose source announces from when or until when the public may see them.
 
-use proptest::{collection::vec, option, prelude::*};
+mod histories;
 
 use super::{Fixture, at, draft, item, uri};
 use crate::{
@@ -81,8 +81,8 @@ impl Life {
     /// Submits all changes whose dates have come; returns their number.
     fn run_due(&mut self) -> usize {
         let mut changes = 0;
-        while let Some(next) = self.schedule().dates.next().filter(|next| *next <= at(self.now)) {
-            self.due(next.millis() / 1000).expect("the date has come");
+        while let Some(come) = self.schedule().dates.latest_come(at(self.now)) {
+            self.due(come.millis() / 1000).expect("the date has come");
             changes += 1;
         }
         changes
@@ -160,11 +160,18 @@ fn date_without_any_state_hides_and_ends() {
 }
 
 #[test]
-fn both_dates_that_have_passed_make_one_change() {
+fn both_dates_that_have_passed_make_one_change_at_the_second() {
     let mut life = Life::new();
     life.event(add(dates(Some(10), Some(20)))).unwrap();
     life.now = 30;
+    assert!(life.due(10).is_none(), "the item would appear after its end");
     assert_eq!((life.run_due(), life.state()), (1, Some("EXPIRED")));
+    assert_eq!((life.schedule().came, life.journal[1].modification.time), (Some(at(20)), at(20)));
+    // What the source denies is the end.
+    life.now = 31;
+    let (_, settlement) = life.event(set_state(State::ACTIVE, dates(None, Some(40)))).unwrap();
+    assert_eq!(settlement.item(0).denies, Some(at(20)));
+    life.check_replay();
 }
 
 #[test]
@@ -293,87 +300,64 @@ fn result_of_a_download_keeps_the_dates() {
     life.check_replay();
 }
 
-/// An event of a source that reports states, or lists what is there.
-#[derive(Clone, Debug)]
-enum Event {
-    State { is_public: bool, dates: VisibilityDates },
-    Present(VisibilityDates),
-    Update,
-    Delete,
+/// Appends the result of a download of `content`.
+fn copied(life: &mut Life, content: &ContentLocation, copy: Option<ContentLocation>) {
+    let change = DraftChange::Copied { original: content.reported(), copy };
+    life.event(item("a", change)).expect("the state changes");
 }
 
-fn any_dates() -> impl Strategy<Value = VisibilityDates> {
-    (option::of(0..40_i64), option::of(0..40_i64))
-        .prop_map(|(from, until)| VisibilityDates::new(from.map(at), until.map(at)).unwrap_or_default())
+#[test]
+fn result_of_a_download_keeps_what_has_become_of_the_dates() {
+    let content = ContentLocation::at(uri("c"));
+    let copy = ContentLocation { original: Some(Box::new(content.reported())), ..ContentLocation::at(uri("copy")) };
+    let mut life = Life::new();
+    let change = DraftChange::Present { content: Some(content.clone()), state: None };
+    life.event(dated(change, from(10))).unwrap();
+    life.now = 10;
+    life.run_due();
+    copied(&mut life, &content, None);
+    assert_eq!((life.state(), life.schedule().came), (Some("UNAVAILABLE"), Some(at(10))));
+    life.now = 11;
+    let (_, settlement) = life.event(set_state(State::ACTIVE, from(30))).unwrap();
+    assert_eq!(settlement.item(0).denies, Some(at(10)), "the source denies the date");
+    // It withdraws the embargo, so only the copy is missing.
+    let unavailable = DraftChange::Present { content: None, state: Some(State::UNAVAILABLE) };
+    life.event(item("a", unavailable)).unwrap();
+    assert_eq!(life.schedule().denied, None);
+    life.check_replay();
+
+    let mut life = Life::new();
+    life.event(dated(DraftChange::Present { content: Some(content.clone()), state: None }, dates(None, Some(10))));
+    life.now = 10;
+    life.run_due();
+    life.now = 11;
+    life.event(set_state(State::ACTIVE, dates(None, Some(30)))).unwrap();
+    assert_eq!(life.schedule().denied, Some(at(10)));
+    copied(&mut life, &content, None);
+    assert_eq!((life.state(), life.schedule().denied), (Some("UNAVAILABLE"), Some(at(10))));
+    copied(&mut life, &content, Some(copy));
+    assert_eq!((life.state(), life.schedule().denied), (Some("ACTIVE"), Some(at(10))));
+    assert_eq!(life.schedule().dates, dates(None, Some(30)));
+    life.check_replay();
 }
 
-fn history() -> impl Strategy<Value = Vec<(Event, i64, bool)>> {
-    let stating = prop_oneof![
-        3 => (any::<bool>(), any_dates()).prop_map(|(is_public, dates)| Event::State { is_public, dates }),
-        1 => Just(Event::Update),
-        1 => Just(Event::Delete),
+#[test]
+fn every_report_of_the_same_state_replaces_the_dates() {
+    let state = || State::ACTIVE;
+    let reports: [fn(State) -> DraftChange; 5] = [
+        |after| DraftChange::Reported(ItemChange::State { before: None, after }),
+        |state| DraftChange::Present { content: None, state: Some(state) },
+        |state| DraftChange::AddOrUpdateWithState { content: None, state },
+        |after| DraftChange::Properties { after: Some(after) },
+        |after| DraftChange::Activity { after, over: &[] },
     ];
-    let listing = prop_oneof![4 => any_dates().prop_map(Event::Present), 1 => Just(Event::Delete)];
-    // Each with the time until the next one, and whether the changes that come due are appended before it.
-    let steps = |event| vec((event, 1..8_i64, any::<bool>()), 1..12);
-    prop_oneof![steps(stating.boxed()), steps(listing.boxed())]
-}
-
-/// What the last statement says about the visibility.
-#[derive(Clone, Copy, Default)]
-struct Statement {
-    is_public: bool,
-    dates: VisibilityDates,
-}
-
-impl Statement {
-    fn is_visible(self, now: i64) -> bool {
-        let has_begun = self.dates.from().map_or(self.is_public, |from| from <= at(now));
-        has_begun && self.dates.until().is_none_or(|until| at(now) < until)
-    }
-}
-
-proptest! {
-    #[test]
-    fn registry_shows_what_the_last_statement_says(history in history()) {
-        let (mut life, mut statement) = (Life::new(), Statement::default());
-        for (event, wait, appends) in history {
-            let now = life.now;
-            match event {
-                Event::State { is_public, dates } => {
-                    life.event(set_state(if is_public { State::ACTIVE } else { State::INACTIVE }, dates));
-                    // A past begin says nothing, and a hidden item has no end.
-                    let from = dates.from().filter(|from| *from > at(now));
-                    let dates = VisibilityDates::new(from, dates.until()).unwrap();
-                    statement = Statement { is_public, dates };
-                }
-                Event::Present(dates) => {
-                    life.event(present(dates));
-                    statement = Statement { is_public: true, dates };
-                }
-                Event::Update => {
-                    let update = ItemChange::Update { content: None, before: None, after: None };
-                    let is_there = life.fixture.registered.is_live(&uri("a"));
-                    if is_there {
-                        life.event(item("a", DraftChange::Reported(update)));
-                    }
-                }
-                Event::Delete => {
-                    life.event(item("a", DraftChange::Absent));
-                    statement = Statement::default();
-                }
-            }
-            life.now += wait;
-            if appends {
-                life.run_due();
-                prop_assert_eq!(life.run_due(), 0);
-                prop_assert_eq!(life.is_visible(), statement.is_visible(life.now));
-            }
-        }
-        life.now = 100;
-        life.run_due();
-        prop_assert_eq!(life.is_visible(), statement.is_visible(100));
-        prop_assert!(life.schedule().dates.is_empty());
+    for report in reports {
+        let mut life = Life::new();
+        life.event(add(dates(None, Some(10)))).unwrap();
+        life.now = 1;
+        let reported = report(state());
+        life.event(item("a", reported.clone())).unwrap();
+        assert_eq!((life.state(), life.schedule().dates), (Some("ACTIVE"), VisibilityDates::NONE), "{reported:?}");
         life.check_replay();
     }
 }
