@@ -31,7 +31,7 @@ use tokio::{
 use self::{
     fetch::{FetchedFile, Fetcher, RobotsCache},
     pool::{Ended, MAX_PENDING, Pool},
-    position::{Download, PendingDownload, Position},
+    position::{Download, NamedFile, PendingDownload, Position},
 };
 use super::{
     HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError, json_message, metrics,
@@ -45,7 +45,10 @@ use crate::{
         Journal, JournalError, RecordedChange,
         list::{Continuation, changes_after, wait_for_change},
     },
-    model::{ContentLocation, Digest, DigestAlgorithm, MediaRange, SourceName, Timestamp, Uri, UrlPattern},
+    model::{
+        ContentLocation, ContentObjectModification, Digest, DigestAlgorithm, MediaRange, SourceName, Timestamp, Uri,
+        UrlPattern,
+    },
     transfer::{TransferError, Transfers},
 };
 
@@ -259,11 +262,13 @@ impl Downloader {
                 return Ok(true);
             }
             for change in changes {
-                for download in self.files(&change)?.into_iter().skip(position.items) {
+                for download in self.downloads(&change).await?.into_iter().skip(position.items) {
                     if !pool.wants_more() {
                         return Ok(false);
                     }
-                    pool.add(PendingDownload { download, attempts: 0 });
+                    if let Some(download) = download {
+                        pool.add(PendingDownload { download, attempts: 0 });
+                    }
                     position.items += 1;
                 }
                 (position.after, position.items) = (change.seq(), 0);
@@ -275,19 +280,52 @@ impl Downloader {
 
     /// Waits until a further change names a file.
     async fn next_file(&self, position: &Position) {
-        wait_for_change(&self.journal, position.after, |change| Ok(!self.files(change)?.is_empty())).await;
+        wait_for_change(&self.journal, position.after, |change| {
+            let named = self.named_files(&change.change()?.modification);
+            Ok(named.iter().any(|file| !matches!(file, NamedFile::None)))
+        })
+        .await;
     }
 
-    /// Returns the files to download of a change.
-    fn files(&self, change: &RecordedChange) -> Result<Vec<Download>, JournalError> {
+    /// Returns for each item of a change the download that it causes.
+    async fn downloads(&self, change: &RecordedChange) -> Result<Vec<Option<Download>>, JournalError> {
         let modification = &change.change()?.modification;
-        let DownloadSettings { of, urls, .. } = &self.fetcher.settings;
-        if !of.contains(&modification.origin.source) {
-            return Ok(Vec::new());
+        let named = self.named_files(modification);
+        let registered = match named.iter().any(|file| matches!(file, NamedFile::Released(_))) {
+            true => self.journal.object(modification.object.clone()).await?,
+            false => None,
+        };
+        let mut downloads = Vec::with_capacity(named.len());
+        for file in named {
+            downloads.push(match file {
+                NamedFile::None => None,
+                NamedFile::Of(download) => Some(download),
+                NamedFile::Released(item) => match registered.as_ref().and_then(|object| object.content(item)) {
+                    Some(content) => {
+                        let (object, time) = (&modification.object, modification.time);
+                        Download::new(object, item, time, &content.parse()?).filter(|download| self.is_wanted(download))
+                    }
+                    None => None,
+                },
+            });
         }
-        let files = modification.items.iter();
-        let files = files.filter_map(|item| Download::of(&modification.object, modification.time, item));
-        Ok(files.filter(|download| urls.is_match(download.original.url.as_str())).collect())
+        Ok(downloads)
+    }
+
+    /// Returns for each item of a change the file that the change names or releases.
+    fn named_files<'m>(&self, modification: &'m ContentObjectModification) -> Vec<NamedFile<'m>> {
+        if !self.fetcher.settings.of.contains(&modification.origin.source) {
+            return Vec::new();
+        }
+        let file = |item| match NamedFile::of(modification, item) {
+            NamedFile::Of(download) if !self.is_wanted(&download) => NamedFile::None,
+            file => file,
+        };
+        modification.items.iter().map(file).collect()
+    }
+
+    fn is_wanted(&self, download: &Download) -> bool {
+        self.fetcher.settings.urls.is_match(download.original.url.as_str())
     }
 
     /// Returns the location of a stored file.

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::model::{ContentItemModification, ContentLocation, OriginalContent, Seq, Timestamp, Uri};
+use crate::model::{
+    ContentItemModification, ContentLocation, ContentObjectModification, OriginalContent, Seq, State, Timestamp, Uri,
+    is_public,
+};
 
 /// Maximum number of downloads that are repeated later.
 const MAX_REPEATS: usize = 1000;
@@ -63,11 +66,38 @@ pub(super) struct Repeat {
     pub(super) next: Timestamp,
 }
 
+/// File of an item that a change names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NamedFile<'m> {
+    /// The change names no file, or one under an embargo: its server would refuse it.
+    None,
+    /// The content of the change.
+    Of(Download),
+    /// The content that the registry has of this item, whose embargo ends.
+    Released(&'m Uri),
+}
+
+impl<'m> NamedFile<'m> {
+    /// Returns the file of an item.
+    pub(super) fn of(modification: &ContentObjectModification, item: &'m ContentItemModification) -> Self {
+        let (before, after) = (item.change.before(), item.change.after());
+        let is_embargoed = |state: Option<&State>| state == Some(&State::EMBARGOED);
+        match item.change.content() {
+            _ if is_embargoed(after.or(before)) => Self::None,
+            Some(content) => {
+                Download::new(&modification.object, &item.uri, modification.time, content).map_or(Self::None, Self::Of)
+            }
+            None if is_embargoed(before) && is_public(after) => Self::Released(&item.uri),
+            None => Self::None,
+        }
+    }
+}
+
 impl Download {
-    /// Returns the download of the content of an item, if it has content that is not a copy.
-    pub(super) fn of(object: &Uri, time: Timestamp, item: &ContentItemModification) -> Option<Self> {
-        let content = item.change.content().filter(|content: &&ContentLocation| content.original.is_none())?;
-        Some(Self { object: object.clone(), item: item.uri.clone(), time, original: content.reported() })
+    /// Returns the download of the content of an item, if it is not a copy.
+    pub(super) fn new(object: &Uri, item: &Uri, time: Timestamp, content: &ContentLocation) -> Option<Self> {
+        let original = content.original.is_none().then(|| content.reported())?;
+        Some(Self { object: object.clone(), item: item.clone(), time, original })
     }
 
     /// Returns the host of the file.

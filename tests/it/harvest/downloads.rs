@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chrono::{SecondsFormat, TimeDelta, Utc};
 use reqwest::{StatusCode, header};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -134,6 +135,39 @@ async fn file_is_copied_served_and_not_downloaded_again() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+}
+
+/// Before the end of an embargo, a server is not asked for the file; afterwards it is, although no change names the file again.
+#[tokio::test]
+async fn embargoed_file_is_downloaded_when_its_embargo_ends() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), FileServer::start().await);
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config(folder.path(), "")]);
+    let send = async |name: &str, item: Value| {
+        let mut item = item;
+        item["uri"] = json!(format!("urn:item:{name}"));
+        let event = json!({ "object": format!("urn:object:{name}"), "items": [item] });
+        let (status, response) = gateway.post("repo", "application/json", event.to_string()).await;
+        assert_eq!(status, 201, "{response}");
+    };
+    let soon = (Utc::now() + TimeDelta::milliseconds(2500)).to_rfc3339_opts(SecondsFormat::Millis, true);
+    for (name, until) in [("dated", &*soon), ("lifted", "2999-01-01"), ("hidden", "2999-01-01")] {
+        let url = server.put(&format!("/{name}.pdf"), "application/pdf", name.as_bytes(), FileResponse::Good);
+        send(name, json!({ "change": "ADD", "content": { "url": url }, "visibleFrom": until })).await;
+    }
+    let newer = server.put("/newer.pdf", "application/pdf", b"newer", FileResponse::Good);
+    send("hidden", json!({ "change": "UPDATE", "content": { "url": newer } })).await;
+    let open = server.put("/open.pdf", "application/pdf", b"open", FileResponse::Good);
+    report(&gateway, "open", &open).await;
+    wait_for_item(&gateway, "open", is_copied).await;
+    for path in ["/dated.pdf", "/lifted.pdf", "/hidden.pdf", "/newer.pdf"] {
+        assert!(server.requests(path).is_empty(), "{path} is under an embargo");
+    }
+    wait_for_item(&gateway, "dated", is_copied).await;
+    send("lifted", json!({ "stateAfter": "ACTIVE" })).await;
+    wait_for_item(&gateway, "lifted", is_copied).await;
+    send("hidden", json!({ "stateAfter": "ACTIVE" })).await;
+    assert_eq!(wait_for_item(&gateway, "hidden", is_copied).await["content"]["original"]["url"], newer);
+    assert!(server.requests("/hidden.pdf").is_empty());
 }
 
 #[tokio::test]
