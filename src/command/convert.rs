@@ -8,10 +8,10 @@ use std::{
 
 use clap::Args;
 use tidings::{
-    config::{Flags, unknown_dialect},
+    config::{Flags, SourceConfig, unknown_dialect},
     format::{
-        DIALECTS, DialectKind, ExplainedElement, ExplainedMember, FORMATS, FormatKind, Headers, Limits, Message,
-        ParsedMessage, Redaction, Rejection, dialect,
+        DIALECTS, Dialect, DialectKind, ExplainedElement, ExplainedMember, FORMATS, FormatKind, Headers, Limits,
+        Message, ParsedMessage, Redaction, Rejection, dialect,
     },
     journal::settle::{SourcePolicy, settle_without_registry},
     model::{Draft, SourceName},
@@ -71,14 +71,10 @@ pub(super) struct Convert {
 impl Convert {
     pub(super) fn run(self) -> Result<(), Failure> {
         let format = known_format(&self.format)?;
-        let (kind, settings) = match (&self.source, &self.dialect) {
-            (Some(name), _) => configured(name, &self.config)?,
-            (None, dialect) => {
-                (known_dialect(dialect.as_deref().unwrap_or_default())?, self.settings.unwrap_or_default())
-            }
+        let Conversion { policy, kind, dialect } = match (&self.source, &self.dialect) {
+            (Some(name), _) => Conversion::configured(name, &self.config)?,
+            (None, dialect) => Conversion::of(dialect.as_deref().unwrap_or_default(), self.settings)?,
         };
-        let dialect = (kind.build)(settings, Limits::default())
-            .map_err(|error| Failure::Usage(format!("--settings: wrong for the dialect {}: {error}", kind.name)))?;
         let body = read(&self.file)?;
         let headers: Headers = self.headers.into_iter().collect();
         let content_type = headers.get("content-type").unwrap_or_else(|| file::media_type(&self.file));
@@ -98,7 +94,7 @@ impl Convert {
         match dialect.read(&message) {
             Ok(ParsedMessage::Drafts(_)) if self.explain => Ok(()),
             Ok(ParsedMessage::Drafts(drafts)) => {
-                drafts.into_vec().into_iter().try_for_each(|draft| match write_change(draft, format)? {
+                drafts.into_vec().into_iter().try_for_each(|draft| match write_change(draft, &policy, format) {
                     Some(written) => print(&Output::Message(&written)),
                     None => {
                         say("nothing changed: the message modifies only properties, not content or state");
@@ -128,15 +124,37 @@ fn explained(elements: &[ExplainedElement]) -> String {
     elements.iter().map(table).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns dialect and settings of a source in the configuration.
-fn configured(name: &str, config: &ConfigFile) -> Result<(&'static DialectKind, serde_json::Value), Failure> {
-    let parts = config.load(&Flags::default())?;
-    let source = SourceName::parse(name).ok().map(|name| parts.source(&name)).transpose()?.flatten();
-    let Some(source) = source else {
-        let known = parts.source_names()?.join(", ");
-        return Err(Failure::Usage(format!("--source: there is no source {name:?}; there are {known}")));
-    };
-    Ok((source.dialect, source.settings))
+/// How the message is read.
+struct Conversion {
+    policy: SourcePolicy,
+    kind: &'static DialectKind,
+    dialect: Box<dyn Dialect>,
+}
+
+impl Conversion {
+    /// Reads as a source of the configuration does, with its limits.
+    fn configured(name: &str, config: &ConfigFile) -> Result<Self, Failure> {
+        let parts = config.load(&Flags::default())?;
+        let parsed = SourceName::parse(name).ok();
+        let source = parsed.clone().map(|name| parts.source(&name)).transpose()?.flatten();
+        let Some((name, source)) = parsed.zip(source) else {
+            let known = parts.source_names()?.join(", ");
+            return Err(Failure::Usage(format!("--source: there is no source {name:?}; there are {known}")));
+        };
+        let SourceConfig { dialect: kind, settings, metadata_changes, .. } = source;
+        let dialect = (kind.build)(settings, parts.limits().message_limits())
+            .map_err(|error| Failure::Usage(format!("sources.{name}.settings: {error}")))?;
+        Ok(Self { policy: SourcePolicy { name, metadata_changes }, kind, dialect })
+    }
+
+    /// Reads in a dialect, with the settings of the command line and the default limits.
+    fn of(dialect: &str, settings: Option<serde_json::Value>) -> Result<Self, Failure> {
+        let kind = known_dialect(dialect)?;
+        let dialect = (kind.build)(settings.unwrap_or_default(), Limits::default())
+            .map_err(|error| Failure::Usage(format!("--settings: wrong for the dialect {}: {error}", kind.name)))?;
+        let name = SourceName::parse("convert").map_err(|error| Failure::Failed(error.to_string()))?;
+        Ok(Self { policy: SourcePolicy { name, metadata_changes: false }, kind, dialect })
+    }
 }
 
 fn cannot_convert(file: &Path, rejection: &Rejection) -> Failure {
@@ -161,16 +179,14 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// Writes one draft as a change in the given format; `None` if the draft changes nothing.
-fn write_change(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Failure> {
-    let name = SourceName::parse("convert").map_err(|error| Failure::Failed(error.to_string()))?;
-    let policy = SourcePolicy { name, metadata_changes: false };
-    Ok(settle_without_registry(draft, &policy).map(|modification| {
+fn write_change(draft: Draft, policy: &SourcePolicy, format: &FormatKind) -> Option<Vec<u8>> {
+    settle_without_registry(draft, policy).map(|modification| {
         let mut written = (format.write_modification)(&modification);
         if !written.ends_with(b"\n") {
             written.push(b'\n');
         }
         written
-    }))
+    })
 }
 
 /// Returns the format with this name. Formats that put facts into headers are excluded, because only the body is

@@ -41,6 +41,8 @@ pub(super) struct Map {
     /// Whether the messages are CloudEvents in structured or binary mode.
     #[serde(default)]
     pub(super) cloudevents: bool,
+    /// Pointer to a text that has the message as JSON, in an envelope.
+    pub(super) unwrap: Option<PointerText>,
     /// Pointer to an array, each of whose elements is an event.
     pub(super) each: Option<PointerText>,
     /// Condition of elements that change nothing.

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     model::{Draft, NonEmpty},
-    template::Facts,
+    template::{Facts, JsonPointer},
 };
 
 /// The dialect `mapped`.
@@ -91,6 +91,10 @@ impl Mapped {
     ) -> Result<Vec<Draft>, Rejection> {
         let map = &self.settings.map;
         let document: Facts = if map.cloudevents { cloud_events::read(message)? } else { json::read(message.body)? };
+        let document = match &map.unwrap {
+            Some(pointer) => unwrapped(&document, &pointer.0)?,
+            None => document,
+        };
         let names = self.names(message, &document);
         let bytes_left = Cell::new(self.limits.change_bytes);
         let read = |facts: &Facts, pointer: &str| {
@@ -140,4 +144,12 @@ impl Mapped {
             Rejection::unprocessable(Location::Pointer(pointer.to_owned()), format!("the condition skip_if: {error}"))
         })
     }
+}
+
+/// Parses the message that an envelope has as a text.
+fn unwrapped(envelope: &Facts, pointer: &JsonPointer) -> Result<Facts, Rejection> {
+    let refused = |reason: String| Rejection::unprocessable(Location::Pointer(pointer.to_string()), reason);
+    let text = envelope.at(pointer).and_then(|text| text.text());
+    let text = text.ok_or_else(|| refused("there is no text, which `unwrap` of the source names".to_owned()))?;
+    json::read(text.as_bytes()).map_err(|error| refused(format!("the text that `unwrap` names: {error}")))
 }

@@ -40,6 +40,26 @@ fn explanation_is_a_table_for_each_element() {
     assert!(out.contains("/Records/3:\n"));
 }
 
+/// A message that the source refuses is refused here, and one that changes only metadata is a change if it is one there.
+#[test]
+fn conversion_for_a_source_has_its_limits_and_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "[limits]\nitems = 2\n[sources.uploads]\ntransport = \"http\"\ndialect = \"mapped\"\n\
+                  metadata_changes = true\nsettings = { object = \"/object\", kind = \"metadata\", each = \"/all\" }\n";
+    let config = configuration(folder.path(), source);
+    let path = folder.path().join("message.json");
+    let convert = |count: usize| {
+        let elements = vec![serde_json::json!({ "object": "urn:x:1" }); count];
+        fs::write(&path, serde_json::json!({ "all": elements }).to_string()).unwrap();
+        let message = path.to_str().unwrap();
+        run(&["convert", "--config", &config, "--source", "uploads", "--format", "json", message])
+    };
+    let (code, out, err) = convert(1);
+    assert!(code == 0 && out.contains(r#""source":"uploads""#) && out.contains(r#""change":"UPDATE""#), "{out}{err}");
+    let (code, out, err) = convert(3);
+    assert!((code, out.as_str()) == (1, "") && err.contains("at most 2 are allowed"), "{err}");
+}
+
 #[test]
 fn explanation_ends_where_the_message_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
