@@ -50,6 +50,7 @@ mod queries;
 mod raw_content;
 mod refusals;
 pub mod registry;
+mod registry_position;
 pub mod retention;
 pub mod seed;
 pub mod settle;
@@ -76,6 +77,7 @@ pub use command::{DraftOutcome, DuplicatePolicy, Submission};
 pub use error::JournalError;
 pub use queries::BlockingQueries;
 pub use raw_content::RawContentLocation;
+pub use registry_position::RegistryPosition;
 pub use tail::{ChangeOutline, RecordedChange, TailBounds, take_within};
 pub use threads::JournalThreads;
 

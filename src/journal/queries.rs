@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use foldhash::HashMap;
 
 use super::{
-    Journal, JournalError, RecordedChange, metrics,
+    Journal, JournalError, RecordedChange, RegistryPosition, metrics,
     quarantine::{QuarantineId, QuarantineReason, QuarantineShare, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
     seed::CrawlProgress,
@@ -177,13 +177,27 @@ impl Journal {
         self.read(move |store| store.object(&object)).await
     }
 
-    /// Returns up to `limit` objects of the registry after `after`, in order of their URIs, from one consistent
+    /// Returns up to `limit` objects of the registry from a position on, in order of their URIs, from one consistent
     /// snapshot. A page may end early; it is empty only if no object is left.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn registry(&self, after: Option<Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, JournalError> {
-        self.read(move |store| store.registry(after.as_ref(), limit)).await
+    pub async fn registry(
+        &self,
+        from: impl Into<RegistryPosition>,
+        limit: usize,
+    ) -> Result<Vec<(Uri, ObjectState)>, JournalError> {
+        let from = from.into();
+        self.read(move |store| store.registry(&from, limit)).await
+    }
+
+    /// Returns the objects of up to `limit` crawled facts after this number, each with the number of its fact. Retention
+    /// removes the oldest ones.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn seeded_after(&self, number: u64, limit: usize) -> Result<Vec<(u64, Uri)>, JournalError> {
+        self.read(move |store| store.seeded_after(number, limit)).await
     }
 
     /// Returns the progress of the newest crawl of a source's repository; `None` if there has been none.
@@ -359,7 +373,8 @@ impl BlockingQueries {
     /// # Errors
     /// Fails if the store fails.
     pub fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, JournalError> {
-        self.0.outages.read(self.0.store.registry(after, limit).map_err(JournalError::from))
+        let from = RegistryPosition::from(after.cloned());
+        self.0.outages.read(self.0.store.registry(&from, limit).map_err(JournalError::from))
     }
 }
 

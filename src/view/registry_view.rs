@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::journal_problem;
 use crate::{
-    journal::{JournalError, registry::ObjectState, store::StoreError},
+    journal::{JournalError, RegistryPosition, registry::ObjectState, store::StoreError},
     model::{ContentLocation, ReaderView, Timestamp, Uri, is_public},
     web::{Problem, ProblemCode, ReadPermit},
 };
@@ -59,14 +58,27 @@ impl RegistryView {
         state.purged.latest().filter(|_| !self.is_public())
     }
 
-    /// Returns the problem of a failed read. It does not name a damaged object that the reader may not see; the log does.
-    pub(super) fn problem(&self, error: JournalError) -> Problem {
+    /// Returns the next position from which the reader may see objects; `None` if there are none.
+    pub(super) fn seek(&self, position: RegistryPosition) -> Option<RegistryPosition> {
+        match &self.0 {
+            Some(view) => position.seek(&view.objects),
+            None => Some(position),
+        }
+    }
+
+    /// Returns the damaged object that a failed read has met, if the reader passes it. A reader who sees only some objects
+    /// passes one that is none of them. The public also passes one that may be hidden: whether it is, is part of the damage.
+    ///
+    /// # Errors
+    /// Returns any other error.
+    pub(super) fn passed(&self, error: JournalError) -> Result<Uri, JournalError> {
+        let is_passed = |object: &Uri| self.0.as_ref().is_some_and(|view| view.public || !view.covers_object(object));
         match error {
-            JournalError::Store(error @ StoreError::DamagedObject { .. }) if !self.is_whole() => {
-                let detail = "The next object of the registry is damaged and cannot be read.";
-                Problem::new(ProblemCode::DamagedObject, detail).because(error)
+            JournalError::Store(StoreError::DamagedObject { uri, what }) if is_passed(&uri) => {
+                tracing::warn!(object = %uri, what, "a damaged object is left out for readers who may not see it");
+                Ok(uri)
             }
-            error => journal_problem(error),
+            error => Err(error),
         }
     }
 }

@@ -18,11 +18,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    changes::Changes, json_response, objects::ObjectView, parameters::outside_view, registry_view::RegistryView,
-    store_problem,
+    changes::Changes, journal_problem, json_response, objects::ObjectView, parameters::outside_view,
+    registry_view::RegistryView, store_problem,
 };
 use crate::{
-    journal::store::StoreError,
+    journal::{RegistryPosition, store::StoreError},
     model::{Seq, Uri},
     web::{Problem, ProblemCode, Query, ReadPermit, Spool, problems},
 };
@@ -99,21 +99,30 @@ pub async fn page(
     }
     let limit = view.limit(query.limit)?;
     let after = query.after.as_deref().map(Uri::parse).transpose();
-    let mut after = after.map_err(|error| {
+    let after = after.map_err(|error| {
         Problem::new(ProblemCode::InvalidQuery, format!("after: {error}.")).with("parameter", "after")
     })?;
     let (head, seeds) = (view.journal.head(), view.journal.seed_count());
     let at_once = if sight.is_whole() { limit } else { limit.max(READ_OBJECTS) };
     // The URI of a hidden object must not be the position of the next page. So the search goes on until an object is found,
-    // however many hidden ones it passes; the time limit of requests bounds it.
+    // however many hidden ones it passes; the time limit of requests bounds it. It skips those outside the reader's prefixes.
+    let mut position = sight.seek(after.into());
     let (page_permit, registry, mut has_more) = loop {
         let page_permit = view.readers.spool().page_permit().await;
-        let mut read = view.journal.registry(after.clone(), at_once).await.map_err(|error| sight.problem(error))?;
+        let Some(from) = position else { break (page_permit, Vec::new(), false) };
+        let mut read = match view.journal.registry(from, at_once).await {
+            Ok(read) => read,
+            Err(error) => {
+                let passed = sight.passed(error).map_err(journal_problem)?;
+                position = sight.seek(RegistryPosition::After(passed));
+                continue;
+            }
+        };
         let last = read.last().map(|(uri, _)| uri.clone());
         read.retain(|(uri, state)| sight.shows(uri, state));
         read.truncate(limit);
         match last {
-            Some(last) if read.is_empty() => after = Some(last),
+            Some(last) if read.is_empty() => position = sight.seek(RegistryPosition::After(last)),
             last => break (page_permit, read, last.is_some()),
         }
     };

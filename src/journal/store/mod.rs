@@ -40,7 +40,7 @@ pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, Pr
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
 pub use records::{
     CrawlStore, DeadLetterStore, DueStore, HarvestStore, IncompleteStore, IngestStore, ListedRecordStore,
-    QuarantineStore, Records, SourceStore, SubscriptionStore,
+    QuarantineStore, Records, SeedStore, SourceStore, SubscriptionStore,
 };
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
@@ -60,6 +60,7 @@ use self::{
     sqlite::{SqliteOptions, SqliteStore},
 };
 use super::{
+    RegistryPosition,
     nodes::{NodeTable, Term, Wake},
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
     registry::ObjectState,
@@ -138,6 +139,7 @@ pub trait Store:
     SubscriptionStore
     + DeadLetterStore
     + DueStore
+    + SeedStore
     + HarvestStore
     + SourceStore
     + ListedRecordStore
@@ -279,12 +281,12 @@ pub trait Store:
     /// Fails if the storage fails.
     fn objects(&self, selected: &ObjectSelection) -> Result<HashMap<Uri, ObjectState>, StoreError>;
 
-    /// Returns up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot. A page
+    /// Returns up to `limit` objects from a position on, in order of their URIs, from one consistent snapshot. A page
     /// may end early if objects have very many items; it is empty only if no object is left.
     ///
     /// # Errors
     /// Fails if the storage fails.
-    fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError>;
+    fn registry(&self, from: &RegistryPosition, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError>;
 
     /// Returns the number of the oldest available change; `None` if there is no change yet.
     ///

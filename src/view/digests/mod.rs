@@ -3,10 +3,11 @@
 
 mod ranges;
 mod selection;
+mod selections;
 mod wire;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -16,14 +17,14 @@ use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use self::{
-    ranges::{Piece, Progress, Ranges, read_range},
-    selection::{Digests, Selection, SelectionFilter},
+    ranges::{Piece, Progress, read_range},
+    selection::{Digests, Selection},
+    selections::Selections,
     wire::{DigestsQuery, DigestsView, ObjectView, PartView, RangeBody, RangeView, RangesBody},
 };
 use super::{
-    json_response,
+    journal_problem, json_response,
     parameters::{permitted, sorted_unique},
-    registry_view::RegistryView,
 };
 use crate::{
     journal::{Journal, JournalError},
@@ -44,30 +45,24 @@ const MAX_RANGES: usize = 256;
 /// Number of objects of a range, up to which they are listed.
 const LISTED_OBJECTS: u64 = 8;
 
-/// Number of selections whose ranges stay in memory.
-const SELECTIONS: usize = 4;
-
 /// Number of requests that read the registry at a time.
 const READERS: usize = 2;
 
-/// Maximum time that a request reads the registry, before it says how far it has come.
+/// Maximum time that a request reads the registry, before it says how far it has come. What it reads afterwards, for the parts
+/// of its ranges, has a bound in number.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Wait that a request is advised to, if there is no room for its selection.
+const BUSY_WAIT: Duration = Duration::from_secs(10);
 
 /// State of the digests: the journal, and the ranges of the last selections.
 #[derive(Clone)]
 pub struct RegistryDigests {
     journal: Journal,
     spool: Spool,
-    selections: Arc<Mutex<Vec<SharedRanges>>>,
+    selections: Arc<Mutex<Selections>>,
     /// Permits to read the registry.
     reading: Arc<Semaphore>,
-}
-
-/// Ranges that all requests with the same filter share. One request at a time brings them up to date.
-#[derive(Clone)]
-struct SharedRanges {
-    filter: Arc<SelectionFilter>,
-    ranges: Arc<tokio::sync::Mutex<Ranges>>,
 }
 
 /// Facts that a digest contains.
@@ -177,12 +172,13 @@ impl RegistryDigests {
             return Err(Problem::new(ProblemCode::BadRequest, detail));
         }
         let selection = Selection::new(filter, permit)?;
-        let sight = RegistryView::of(permit)?;
         // Only readers of digests wait for those who read the registry. The semaphore is never closed.
         let reading = self.reading.acquire().await;
         let view = self.view(ranges, parts, facts, &selection).await.map_err(|failed| match failed {
             Failed::Passing(objects) => passing(objects),
-            Failed::Journal(error) => sight.problem(error),
+            Failed::Following => following(),
+            Failed::NoPlace => no_place(),
+            Failed::Journal(error) => journal_problem(error),
         })?;
         drop(reading);
         let page_permit = self.spool.page_permit().await;
@@ -197,11 +193,15 @@ impl RegistryDigests {
         facts: Facts,
         selection: &Selection,
     ) -> Result<DigestsView, Failed> {
-        let shared = self.shared(selection);
+        let shared = self.selections().get(selection, &self.journal, Instant::now()).ok_or(Failed::NoPlace)?;
         let (head, seeds, pieces) = {
-            let mut shared = shared.ranges.lock().await;
-            if let Progress::Passing(objects) = shared.advance(&self.journal, Instant::now() + PATIENCE).await? {
-                return Err(Failed::Passing(objects));
+            let mut shared = shared.lock().await;
+            let progress = shared.advance(&self.journal, Instant::now() + PATIENCE).await?;
+            self.selections().note(selection, !matches!(progress, Progress::Passing(_)));
+            match progress {
+                Progress::Complete => {}
+                Progress::Passing(objects) => return Err(Failed::Passing(objects)),
+                Progress::Following => return Err(Failed::Following),
             }
             let pieces = |range: &RangeBody| shared.pieces(range.after.as_ref(), range.through.as_ref());
             (shared.head, shared.seeds, ranges.iter().map(pieces).collect::<Vec<_>>())
@@ -213,23 +213,8 @@ impl RegistryDigests {
         Ok(DigestsView { journal: self.journal.identity(), head, seeds, ranges: views })
     }
 
-    /// Returns the ranges of a selection, which may have no objects yet.
-    fn shared(&self, selection: &Selection) -> SharedRanges {
-        let mut selections = self.selections.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = selections.iter().position(|shared| shared.filter == *selection.filter());
-        let shared = match known {
-            Some(at) => selections.remove(at),
-            None => SharedRanges {
-                filter: Arc::clone(selection.filter()),
-                ranges: Arc::new(tokio::sync::Mutex::new(Ranges::new(selection.clone(), &self.journal))),
-            },
-        };
-        // The one that was used longest ago is first.
-        if selections.len() >= SELECTIONS {
-            selections.remove(0);
-        }
-        selections.push(shared.clone());
-        shared
+    fn selections(&self) -> MutexGuard<'_, Selections> {
+        self.selections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Divides a range into parts of about the same number of objects, or lists its objects.
@@ -242,37 +227,62 @@ impl RegistryDigests {
         selection: &Selection,
     ) -> Result<RangeView, Failed> {
         let RangeBody { after, through } = range;
-        let mut units = Vec::new();
-        if pieces.len() > 1 {
-            for piece in pieces {
-                units.push(match piece {
-                    Piece::Whole(range) => (range.through, range.digests),
-                    Piece::Part { after, through } => {
-                        let objects = read_range(&self.journal, selection, after, through.as_ref()).await?;
-                        let mut digests = Digests::default();
-                        objects.into_iter().for_each(|(_, one)| digests.add(one.unwrap_or_default()));
-                        (through, digests)
-                    }
-                });
-            }
-        } else {
-            let objects = read_range(&self.journal, selection, after.clone(), through.as_ref()).await?;
-            if objects.len() as u64 <= LISTED_OBJECTS {
-                let listed = objects.into_iter().map(|(uri, digests)| {
-                    let digests = digests.unwrap_or_default();
-                    ObjectView { uri, items: digests.items, digest: facts.of(&digests) }
+        let units = match self.units(pieces, selection).await? {
+            Units::Objects(objects) if objects.len() as u64 <= LISTED_OBJECTS => {
+                let listed = objects.into_iter().map(|(uri, digests)| ObjectView {
+                    uri,
+                    items: digests.items,
+                    digest: facts.of(&digests),
                 });
                 return Ok(RangeView { after, through, parts: None, objects: Some(listed.collect()) });
             }
-            units.extend(objects.into_iter().map(|(uri, digests)| (Some(uri), digests.unwrap_or_default())));
-        }
+            Units::Objects(units) | Units::Pieces(units) => units,
+        };
         let parts = grouped(units, parts, through.as_ref(), facts);
         Ok(RangeView { after, through, parts: Some(parts), objects: None })
     }
+
+    /// Returns what the parts of a range are made of. A range in which only one piece has objects has these, so that each
+    /// part has fewer objects than its range.
+    async fn units(&self, pieces: Vec<Piece>, selection: &Selection) -> Result<Units, JournalError> {
+        let read = async |piece: &Piece| read_range(&self.journal, selection, piece.after.clone(), &piece.last).await;
+        let mut units = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let objects = if piece.digests.is_none() { read(&piece).await? } else { Vec::new() };
+            if piece.digests.is_some() || !objects.is_empty() {
+                units.push((piece, objects));
+            }
+        }
+        if units.len() > 1 {
+            return Ok(Units::Pieces(units.into_iter().map(unit).collect()));
+        }
+        Ok(Units::Objects(match units.pop() {
+            Some((piece, _)) if piece.digests.is_some() => read(&piece).await?,
+            Some((_, objects)) => objects,
+            None => Vec::new(),
+        }))
+    }
 }
 
-/// Groups neighbours into at most so many parts. The last part ends where the range does.
-fn grouped(units: Vec<(Option<Uri>, Digests)>, parts: usize, through: Option<&Uri>, facts: Facts) -> Vec<PartView> {
+/// What the parts of a range are made of: each with its last object.
+enum Units {
+    Objects(Vec<(Uri, Digests)>),
+    Pieces(Vec<(Uri, Digests)>),
+}
+
+/// Returns a piece with its digests, which are those of the objects if they were read.
+fn unit((Piece { last, digests, .. }, objects): (Piece, Vec<(Uri, Digests)>)) -> (Uri, Digests) {
+    let last = objects.last().map_or(last, |(last, _)| last.clone());
+    let sum = || {
+        let mut sum = Digests::default();
+        objects.iter().for_each(|(_, digests)| sum.add(*digests));
+        sum
+    };
+    (last, digests.unwrap_or_else(sum))
+}
+
+/// Groups neighbours into at most so many parts, and several into at least two. The last part ends where the range does.
+fn grouped(units: Vec<(Uri, Digests)>, parts: usize, through: Option<&Uri>, facts: Facts) -> Vec<PartView> {
     let total: u64 = units.iter().map(|(_, digests)| digests.objects).sum();
     let share = total.div_ceil(parts as u64).max(1);
     let mut views = Vec::new();
@@ -281,9 +291,11 @@ fn grouped(units: Vec<(Option<Uri>, Digests)>, parts: usize, through: Option<&Ur
     for (at, (end, digests)) in units.into_iter().enumerate() {
         current.add(digests);
         let is_last = at + 1 == count;
-        if is_last || (current.objects >= share && views.len() + 1 < parts) {
+        // A part that is the whole range would be asked for again and again.
+        let is_all_but_last = at + 2 == count && views.is_empty();
+        if is_last || is_all_but_last || (current.objects >= share && views.len() + 1 < parts) {
             let digests = std::mem::take(&mut current);
-            let through = if is_last { through.cloned() } else { end };
+            let through = if is_last { through.cloned() } else { Some(end) };
             let (objects, items) = (digests.objects, digests.items);
             views.push(PartView { through, objects, items, digest: facts.of(&digests) });
         }
@@ -317,6 +329,10 @@ impl Facts {
 enum Failed {
     /// The registry is being read; so many objects so far.
     Passing(u64),
+    /// The latest changes are being read.
+    Following,
+    /// There is no place for a further selection.
+    NoPlace,
     Journal(JournalError),
 }
 
@@ -332,4 +348,39 @@ fn passing(objects: u64) -> Problem {
          it continues there."
     );
     Problem::new(ProblemCode::Unavailable, detail).with("objects", objects).retry_after(Duration::from_secs(1))
+}
+
+fn following() -> Problem {
+    let detail = "The objects of the latest changes are being read for these digests. Send the request again; it continues there.";
+    Problem::new(ProblemCode::Unavailable, detail).retry_after(Duration::from_secs(1))
+}
+
+fn no_place() -> Problem {
+    let detail = "The registry is being read for the digests of other filters, and there is no place for a further one. Send \
+                  the request again later.";
+    Problem::new(ProblemCode::Unavailable, detail).retry_after(BUSY_WAIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Digests, Facts, Uri, grouped};
+
+    #[test]
+    fn each_part_has_fewer_objects_than_its_range() {
+        for (counts, parts, expected) in [
+            (&[1, 64][..], 16, &[1, 64][..]),
+            (&[64, 1], 16, &[64, 1]),
+            (&[1, 1, 64], 2, &[2, 64]),
+            (&[8, 8, 8, 8], 2, &[16, 16]),
+            (&[9], 2, &[9]),
+        ] {
+            let unit = |(at, objects): (usize, &u64)| {
+                let end = Uri::parse(&format!("urn:x:{at}")).unwrap();
+                (end, Digests { objects: *objects, ..Digests::default() })
+            };
+            let views = grouped(counts.iter().enumerate().map(unit).collect(), parts, None, Facts::All);
+            assert_eq!(views.iter().map(|view| view.objects).collect::<Vec<_>>(), expected, "{counts:?}");
+            assert!(views.last().unwrap().through.is_none());
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    journal::{RawContentLocation, registry::ObjectState, store::StoreError},
+    journal::{JournalError, RawContentLocation, RegistryPosition, registry::ObjectState, store::StoreError},
     model::{DigestSum, Filter, ItemFacts, ReaderView, Uri, UriPrefix, is_public},
     view::registry_view::RegistryView,
     web::{Problem, ProblemCode, ReadPermit},
@@ -77,9 +77,24 @@ impl Selection {
         &self.filter
     }
 
-    /// Returns whether a response may name only objects that are selected.
-    pub(super) fn is_restricted(&self) -> bool {
-        !self.sight.is_whole()
+    /// Returns the next position from which objects can be selected; `None` if there are none.
+    pub(super) fn seek(&self, position: RegistryPosition) -> Option<RegistryPosition> {
+        let mut position = position;
+        loop {
+            let next = self.sight.seek(position.clone().seek(&self.filter.objects)?)?;
+            if next == position {
+                return Some(position);
+            }
+            position = next;
+        }
+    }
+
+    /// Returns the damaged object that a failed read has met, if the reader passes it.
+    ///
+    /// # Errors
+    /// Returns any other error.
+    pub(super) fn passed(&self, error: JournalError) -> Result<Uri, JournalError> {
+        self.sight.passed(error)
     }
 
     /// Returns whether an object of this URI can be selected, whatever its state is.
@@ -89,7 +104,7 @@ impl Selection {
         is_covered && (prefixes.is_empty() || prefixes.iter().any(|prefix| prefix.is_prefix_of(object)))
     }
 
-    /// Returns the digests of an object; `None` if it is not selected, or has no item that the subscriber has.
+    /// Returns the digests of an object that was read; `None` if it is not selected, or has no item that the subscriber has.
     ///
     /// # Errors
     /// Fails if the object is damaged.

@@ -14,6 +14,7 @@ use crate::support::{
     http_receiver::{Receiver, Reply},
     journal_fixture::{OpenJournal, configuration, journal_file},
     tested_store::{append, every_tested_store},
+    views_fixture::{ViewedGateway, token},
     webhook_fixture::webhook,
 };
 
@@ -82,6 +83,53 @@ async fn damaged_object_ends_a_page_of_the_registry_and_is_named() {
     }
     let page = gateway.json(&format!("/snapshot?limit=1000{}", parameter(&after))).await;
     assert_eq!(uris(&page), all[71..]);
+}
+
+/// A damaged object is no obstacle for readers of whom nobody knows that they may see it, and a prefix leads past it.
+#[tokio::test]
+async fn damaged_object_is_passed_for_readers_of_other_objects() {
+    let more = token("tenant", "read", "view = { objects = [\"http://h/tenant/\"] }")
+        + &token("guest", "read", "view = { public = true }")
+        + "[access.public]\nsurfaces = [\"snapshot\"]\n";
+    let gateway = ViewedGateway::start(&more);
+    for (object, state) in [("a", "INACTIVE"), ("b", "ACTIVE"), ("tenant/1", "ACTIVE"), ("tenant/2", "INACTIVE")] {
+        let uri = format!("http://h/{object}");
+        let item = json!({ "uri": uri, "change": "ADD", "stateAfter": state });
+        gateway.post(&json!({ "object": uri, "items": [item] })).await;
+    }
+    let damage = |object: &str| {
+        let journal = rusqlite::Connection::open(journal_file(&gateway.folder.path().join("data"))).unwrap();
+        assert_eq!(journal.execute("UPDATE objects SET types = 'damaged' WHERE uri = ?", [object]).unwrap(), 1);
+    };
+    damage("http://h/a");
+    let digests = "/registry/digests";
+    for (path, token, expected) in [
+        ("/snapshot", None, vec!["http://h/b", "http://h/tenant/1"]),
+        ("/snapshot", Some("guest"), vec!["http://h/b", "http://h/tenant/1"]),
+        ("/snapshot", Some("tenant"), vec!["http://h/tenant/1", "http://h/tenant/2"]),
+        (digests, Some("guest"), vec!["http://h/b", "http://h/tenant/1"]),
+        (digests, Some("tenant"), vec!["http://h/tenant/1", "http://h/tenant/2"]),
+        (
+            "/registry/digests?object=http://h/tenant/&object=http://h/b",
+            Some("reader"),
+            vec!["http://h/b", "http://h/tenant/1", "http://h/tenant/2"],
+        ),
+    ] {
+        let page = gateway.get(path, token).await.json();
+        let objects = page["objects"].as_array().or_else(|| page["ranges"][0]["objects"].as_array()).unwrap();
+        let uris: Vec<_> = objects.iter().map(|object| object["uri"].as_str().unwrap()).collect();
+        assert_eq!(uris, expected, "{path} {token:?}");
+    }
+    for path in ["/snapshot", digests] {
+        let answer = gateway.get(path, Some("reader")).await;
+        assert!(answer.status == 500 && answer.body.contains("http://h/a"), "{path}: {}", answer.everything);
+    }
+    // The reader of a part learns which object of the part is damaged, and continues after it.
+    damage("http://h/tenant/1");
+    let answer = gateway.get("/snapshot", Some("tenant")).await;
+    assert!(answer.status == 500 && answer.body.contains("http://h/tenant/1"), "{}", answer.everything);
+    let rest = gateway.get("/snapshot?after=http://h/tenant/1", Some("tenant")).await.json();
+    assert_eq!(rest["objects"][0]["uri"], "http://h/tenant/2");
 }
 
 /// Creates a journal with a damaged change.

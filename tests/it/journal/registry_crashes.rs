@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tidings::{
     journal::{
-        DuplicatePolicy, Journal, JournalSettings, Submission,
+        DuplicatePolicy, Journal, JournalSettings, RegistryPosition, Submission,
         registry::ObjectState,
         settle::SourcePolicy,
         store::{
@@ -59,7 +59,7 @@ pub(crate) async fn append(journal: &Journal, drafts: impl Iterator<Item = Draft
 }
 
 pub(crate) fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
-    store.registry(None, 1000).unwrap()
+    store.registry(&RegistryPosition::Beginning, 1000).unwrap()
 }
 
 /// Copies and opens the files after each message and compares the registry; sometimes continues with the copy.

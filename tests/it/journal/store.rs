@@ -9,10 +9,11 @@ use bytes::Bytes;
 use foldhash::HashMap;
 use tidings::{
     journal::{
+        RegistryPosition,
         store::{ItemSelection, NewChange, PrefetchKeys, Store, StoreLimits, WriteBatch},
         subscriptions::{CursorAdvance, DefinitionText, MadeBy, NewDeadLetter, SubscriptionWrite},
     },
-    model::{Change, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri},
+    model::{Change, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri, UriPrefix},
 };
 
 use crate::support::tested_store::{
@@ -352,8 +353,14 @@ fn retention_removes_only_the_oldest_changes() {
         drop(store);
         let store = open(folder, StoreLimits::default());
         assert_eq!((store.head().unwrap(), store.object(&object()).unwrap()), (Seq(10), prefetched.clone()));
-        assert_eq!(store.registry(None, 9).unwrap(), [(object(), prefetched.unwrap())]);
-        assert!(store.registry(Some(&object()), 9).unwrap().is_empty());
+        assert_eq!(store.registry(&RegistryPosition::Beginning, 9).unwrap(), [(object(), prefetched.unwrap())]);
+        assert!(store.registry(&RegistryPosition::After(object()), 9).unwrap().is_empty());
+        let at = |prefix: &str| {
+            let position = RegistryPosition::At(UriPrefix::parse(prefix).unwrap());
+            store.registry(&position, 9).unwrap().into_iter().map(|(uri, _)| uri).collect::<Vec<_>>()
+        };
+        assert_eq!([at(object().as_str()), at(&object().as_str()[..9])], [[object()], [object()]]);
+        assert!(at(&format!("{}x", object())).is_empty());
         assert_eq!(append(&*store, &[3, 11]).unwrap(), [Seq(3), Seq(11)]);
     });
 }

@@ -71,6 +71,7 @@ use super::{
 };
 use crate::{
     journal::{
+        RegistryPosition,
         nodes::{NodeTable, Term, Wake},
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
         registry::ObjectState,
@@ -239,8 +240,8 @@ impl Store for PostgresStore {
         self.read(async |session| registry::objects(session, selected).await)
     }
 
-    fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
-        self.read(async |session| registry::page(session, after, limit).await)
+    fn registry(&self, from: &RegistryPosition, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
+        self.read(async |session| registry::page(session, from, limit).await)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

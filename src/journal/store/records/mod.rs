@@ -1,5 +1,5 @@
-//! The record tables, for every SQL store: subscriptions, dead letters, harvests, runs, listed records, jobs, results, crawls,
-//! sources, incomplete changes and the messages of the quarantine.
+//! The record tables, for every SQL store: subscriptions, dead letters, harvests, runs, listed records, jobs, results, crawls
+//! and their facts, sources, incomplete changes and the messages of the quarantine.
 //!
 //! Each table has one file with its SQL, one function that writes a row and one that reads it. A store executes the
 //! statements ([`Records`]). The SQL is the part of SQLite's and PostgreSQL's language that means the same in both:
@@ -13,6 +13,7 @@ mod incomplete;
 mod ingests;
 mod listed;
 pub(super) mod quarantine;
+mod seeds;
 mod sources;
 mod subscriptions;
 mod value;
@@ -25,6 +26,7 @@ pub use incomplete::IncompleteStore;
 pub use ingests::IngestStore;
 pub use listed::ListedRecordStore;
 pub use quarantine::QuarantineStore;
+pub use seeds::SeedStore;
 pub use sources::SourceStore;
 pub use subscriptions::SubscriptionStore;
 pub(super) use value::Value;
@@ -59,7 +61,7 @@ macro_rules! statements {
 use statements;
 
 /// All statements of the record tables.
-pub(super) const TEXTS: [&[Sql]; 10] = [
+pub(super) const TEXTS: [&[Sql]; 11] = [
     crawls::TEXTS,
     dead_letters::TEXTS,
     due::TEXTS,
@@ -68,6 +70,7 @@ pub(super) const TEXTS: [&[Sql]; 10] = [
     ingests::TEXTS,
     listed::TEXTS,
     quarantine::TEXTS,
+    seeds::TEXTS,
     sources::TEXTS,
     subscriptions::TEXTS,
 ];

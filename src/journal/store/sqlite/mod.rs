@@ -51,6 +51,7 @@ use super::{
 };
 use crate::{
     journal::{
+        RegistryPosition,
         nodes::Term,
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
         registry::ObjectState,
@@ -225,8 +226,8 @@ impl Store for SqliteStore {
         self.readers.read(|connection| registry::objects(connection, selected))
     }
 
-    fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
-        self.readers.read(|connection| registry::page(connection, after, limit))
+    fn registry(&self, from: &RegistryPosition, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
+        self.readers.read(|connection| registry::page(connection, from, limit))
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

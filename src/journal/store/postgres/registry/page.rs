@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     journal::{
+        RegistryPosition,
         registry::{ItemRecord, ObjectState},
         store::{ObjectSelection, StoreError, rows},
     },
@@ -32,7 +33,7 @@ const OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM object
 const PAGE: &str = concat!(
     "SELECT object, coalesce(items, (SELECT count(*) FROM items WHERE items.object = objects.object)), uri, ",
     object_columns!(),
-    " FROM objects WHERE uri > $1 ORDER BY uri LIMIT $2"
+    " FROM objects WHERE uri >= $1 AND uri <> $2 ORDER BY uri LIMIT $3"
 );
 
 const ITEMS: &str =
@@ -64,16 +65,16 @@ pub(in super::super) async fn objects(
     .await
 }
 
-/// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot. The page ends before
+/// Reads up to `limit` objects from a position on, in order of their URIs, from one consistent snapshot. The page ends before
 /// a damaged object; if it is the first one, it is the error.
 pub(in super::super) async fn page(
     session: &Session,
-    after: Option<&Uri>,
+    from: &RegistryPosition,
     limit: usize,
 ) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
-    let (after, limit) = (after.map_or("", Uri::as_str), rows::number(limit as u64));
+    let ((least, left_out), limit) = (from.bounds(), rows::number(limit as u64));
     in_snapshot(session, async |session| {
-        let objects = session.query(PAGE, &[&after, &limit]).await?;
+        let objects = session.query(PAGE, &[&least, &left_out, &limit]).await?;
         let (mut page, mut items, mut bytes) = (Vec::with_capacity(objects.len()), 0, 0);
         let mut rest = objects.as_slice();
         while !rest.is_empty() && items < PAGE_ITEMS && bytes < PAGE_BYTES {

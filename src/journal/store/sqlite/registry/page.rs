@@ -7,6 +7,7 @@ use super::super::value::params;
 use super::{super::rows, RegistryReader};
 use crate::{
     journal::{
+        RegistryPosition,
         registry::ObjectState,
         store::{ItemSelection, ObjectSelection, StoreError},
     },
@@ -41,16 +42,18 @@ pub(in super::super) fn objects(
     Ok(found)
 }
 
-/// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot. The page ends before
+/// Reads up to `limit` objects from a position on, in order of their URIs, from one consistent snapshot. The page ends before
 /// a damaged object; if it is the first one, it is the error.
 pub(in super::super) fn page(
     connection: &Connection,
-    after: Option<&Uri>,
+    from: &RegistryPosition,
     limit: usize,
 ) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
-    let mut statement = transaction.prepare_cached("SELECT uri FROM objects WHERE uri > ? ORDER BY uri LIMIT ?")?;
-    let mut uris = statement.query(params![after.map_or("", Uri::as_str), rows::number(limit as u64)])?;
+    let sql = "SELECT uri FROM objects WHERE uri >= ? AND uri <> ? ORDER BY uri LIMIT ?";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let (least, left_out) = from.bounds();
+    let mut uris = statement.query(params![least, left_out, rows::number(limit as u64)])?;
     let mut reader = RegistryReader::new(&transaction)?;
     let mut page = Vec::new();
     let (mut items, mut bytes) = (0, 0);
