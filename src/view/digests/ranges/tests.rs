@@ -145,7 +145,7 @@ async fn ranges_have_what_the_public_sees_and_end_within_hidden_stretches() {
                 fixture.check(after.as_ref(), through.as_ref()).await;
             }
         }
-        assert!(round == 0 || fixture.ranges.ranges.len() > 8, "{round}");
+        assert!(round < 7 || fixture.ranges.ranges.len() > 8);
     }
 }
 
