@@ -84,7 +84,7 @@ problems!(PostProblems: BadRequest, BodyTooLarge, UnsupportedEncoding, InvalidQu
 ///
 /// # Errors
 /// `invalid-query`; `forbidden` if the reader may see only some sources; `unavailable` while the registry is read for the
-/// first time, or if the journal cannot be read; `damaged-object`.
+/// first time, for this filter or for four others, or if the journal cannot be read; `damaged-object`.
 #[utoipa::path(
     get,
     path = PATH,
