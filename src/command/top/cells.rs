@@ -41,6 +41,43 @@ pub(super) fn fitted(text: &str, columns: usize) -> String {
     fitted
 }
 
+/// Divides a text of others into lines of at most so many columns, at blanks if possible.
+pub(super) fn folded(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in cell(text).split(' ') {
+        for part in pieces(word, columns) {
+            let more = width(&part);
+            match lines.last_mut().filter(|_| used + usize::from(used > 0) + more <= columns) {
+                Some(line) if used > 0 => {
+                    *line = format!("{line} {part}");
+                    used += 1 + more;
+                }
+                Some(line) => (*line, used) = (part, more),
+                None => {
+                    lines.push(part);
+                    used = more;
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// Divides a word into pieces of at most so many columns, and of at least a character.
+fn pieces(word: &str, columns: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for character in word.chars() {
+        match pieces.last_mut() {
+            Some(piece) if piece.is_empty() || width(piece) + width(character.encode_utf8(&mut [0; 4])) <= columns => {
+                piece.push(character);
+            }
+            _ => pieces.push(character.to_string()),
+        }
+    }
+    pieces
+}
+
 /// Returns cells in a line, each in its number of columns, with two blanks between them.
 pub(super) fn joined<const N: usize>(cells: [&str; N], columns: [usize; N]) -> String {
     let cells = cells.iter().zip(columns).map(|(cell, columns)| fitted(cell, columns));
@@ -96,7 +133,7 @@ pub(super) fn bars(slots: &Value, columns: usize) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Timestamp, age, bars, fitted, sum, width};
+    use super::{Timestamp, age, bars, fitted, folded, sum, width};
 
     #[test]
     fn text_fits_into_its_columns() {
@@ -113,6 +150,20 @@ mod tests {
             let shown = fitted(text, columns);
             assert_eq!(shown, expected);
             assert_eq!(width(&shown), columns, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn text_is_folded_at_blanks() {
+        for (text, columns, expected) in [
+            ("the broker cannot be reached", 12, &["the broker", "cannot be", "reached"][..]),
+            ("a 123456789012 b", 5, &["a", "12345", "67890", "12 b"]),
+            ("期刊 索引", 4, &["期刊", "索引"]),
+            ("期", 1, &["期"]),
+            ("a\n\u{1b}[2J b", 80, &["a\\n\\u{1b}[2J b"]),
+            ("", 5, &[""]),
+        ] {
+            assert_eq!(folded(text, columns), expected, "{text:?}");
         }
     }
 

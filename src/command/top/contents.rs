@@ -9,7 +9,7 @@ use serde_json::Value;
 use tidings::model::Timestamp;
 
 use super::{
-    cells::{age, bars, fitted, joined, sum},
+    cells::{age, bars, fitted, folded, joined, sum},
     documents::{Documents, elements, named},
 };
 use crate::command::columns::text;
@@ -23,28 +23,31 @@ pub(super) struct Section {
     pub(super) lines: Vec<Line<'static>>,
 }
 
-/// Returns the line that begins the verdict, as `tidings status` does, and a line for each problem, the worst first.
-pub(super) fn verdict(status: &Value) -> Vec<Line<'static>> {
+/// Returns the line that begins the verdict, as `tidings status` does, and each problem in lines of at most so many columns,
+/// the worst first.
+pub(super) fn verdict(status: &Value, columns: usize) -> Vec<Line<'static>> {
     let problems = elements(&status["problems"]);
     let errors = problems.iter().filter(|problem| problem["level"] == "error").count();
     let number = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let (errors_text, warnings_text) = (number(errors, "error"), number(problems.len() - errors, "warning"));
     let state = format!("{}: {errors_text}, {warnings_text}", text(&status["status"]));
-    let color = if errors > 0 {
-        Color::Red
-    } else if problems.is_empty() {
-        Color::Green
-    } else {
-        Color::Yellow
+    let color = match (errors, problems.len()) {
+        (0, 0) => Color::Green,
+        (0, _) => Color::Yellow,
+        _ => Color::Red,
     };
     let mut lines = vec![Line::styled(state, Style::new().fg(color).add_modifier(Modifier::BOLD))];
-    lines.extend(problems.iter().map(problem));
+    lines.extend(problems.iter().flat_map(|problem| problem_lines(problem, columns)));
     lines
 }
 
-fn problem(problem: &Value) -> Line<'static> {
+fn problem_lines(problem: &Value, columns: usize) -> Vec<Line<'static>> {
     let (mark, color) = if problem["level"] == "error" { ("✗ ", Color::Red) } else { ("▲ ", Color::Yellow) };
-    Line::from_iter([Span::styled(mark, Style::new().fg(color)), Span::raw(text(&problem["text"]))])
+    let line = |(at, text): (usize, String)| {
+        let mark = if at == 0 { Span::styled(mark, Style::new().fg(color)) } else { Span::raw("  ") };
+        Line::from_iter([mark, Span::raw(text)])
+    };
+    folded(&text(&problem["text"]), columns.saturating_sub(2)).into_iter().enumerate().map(line).collect()
 }
 
 /// Returns all sections.
@@ -54,7 +57,7 @@ pub(super) fn sections(documents: &Documents, now: Timestamp) -> [Section; 4] {
 
 /// Returns everything as text, for a file or a pipe.
 pub(super) fn plain(documents: &Documents, now: Timestamp) -> String {
-    let mut lines = verdict(&documents.status);
+    let mut lines = verdict(&documents.status, usize::MAX);
     for Section { title, lines: of_section } in sections(documents, now) {
         lines.extend([Line::default(), Line::raw(title)]);
         lines.extend(of_section);

@@ -11,6 +11,7 @@ use ratatui::{
 use tidings::model::Timestamp;
 
 use super::{
+    cells::folded,
     contents::{Section, sections, verdict},
     documents::Documents,
 };
@@ -21,7 +22,7 @@ pub(super) const REMEDY: &str =
     "see whether it runs (`tidings serve`); --gateway gives its URL, and TIDINGS_TOKEN the token of an administrator";
 
 /// Maximum number of lines of the verdict.
-const MAX_VERDICT: usize = 6;
+const MAX_VERDICT: usize = 8;
 
 const KEYS: &str = "q end  p pause  Tab next section  arrows PgUp PgDn scroll";
 
@@ -126,7 +127,7 @@ impl Screen {
 
     /// Draws everything.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, now: Timestamp) {
-        let verdict = self.verdict();
+        let verdict = self.verdict(usize::from(frame.area().width));
         let verdict_lines = u16::try_from(verdict.len()).unwrap_or(u16::MAX);
         let parts = [
             Constraint::Length(1),
@@ -164,18 +165,19 @@ impl Screen {
         Line::styled(format!("{name}  {}  {read}", self.gateway), Style::new().add_modifier(Modifier::BOLD))
     }
 
-    fn verdict(&self) -> Vec<Line<'static>> {
+    /// Returns the verdict in lines of at most so many columns.
+    fn verdict(&self, columns: usize) -> Vec<Line<'static>> {
         let red = Style::new().fg(Color::Red);
         if let Some(Failure { since, reason }) = &self.failure {
-            let what = format!("✗ no answer since {since}: {reason}");
-            return vec![Line::styled(what, red.add_modifier(Modifier::BOLD)), Line::raw(format!("  {REMEDY}"))];
+            let what = folded(&format!("✗ no answer since {since}: {reason}"), columns).into_iter();
+            let what = what.map(|line| Line::styled(line, red.add_modifier(Modifier::BOLD)));
+            return what.chain(folded(REMEDY, columns).into_iter().map(Line::raw)).collect();
         }
         let Some(documents) = &self.documents else { return Vec::new() };
-        let mut lines = verdict(&documents.status);
+        let mut lines = verdict(&documents.status, columns);
         if lines.len() > MAX_VERDICT {
-            let more = lines.len() + 1 - MAX_VERDICT;
             lines.truncate(MAX_VERDICT - 1);
-            lines.push(Line::styled(format!("… and {more} more: `tidings status`"), red));
+            lines.push(Line::styled("… and more: `tidings status`", red));
         }
         lines
     }

@@ -32,7 +32,7 @@ async fn top_shows_a_gateway_on_a_terminal_until_a_key_ends_it() {
         assert!(written.contains("ready: 0 errors") && written.contains("content-change"), "{written}");
     }
     let (code, written) = on_terminal(&format!("http://{}", free_address()), "no answer since", "q");
-    assert!(code == 0 && written.contains("`tidings serve`"), "{written}");
+    assert!(code == 0 && written.contains("TIDINGS_TOKEN"), "{written}");
 }
 
 #[tokio::test]

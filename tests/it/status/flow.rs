@@ -10,7 +10,7 @@ use crate::support::{
     http_receiver::{Receiver, Reply},
     journal_fixture::configuration,
     subscription_fixture::{gateway, post},
-    webhook_fixture::{SECRET, webhook},
+    webhook_fixture::webhook,
 };
 
 fn sum(slots: &Value) -> u64 {
@@ -79,14 +79,15 @@ async fn flow_counts_changes_over_a_restart_and_a_kill() {
 async fn flow_drops_what_is_removed() {
     let receiver = Receiver::start(|_, _| Reply::of(200)).await;
     let folder = tempfile::tempdir().unwrap();
-    let running = gateway(folder.path(), "[delivery]\nallow = [\"127.0.0.1\"]\n");
-    let definition = json!({ "delivery": "webhook", "format": "json", "url": receiver.url(), "secrets": [SECRET] });
-    let (status, answer) = running.ask("PUT", "/subscriptions/index", Some(definition)).await;
-    assert_eq!(status, 201, "{answer}");
+    let running = gateway(folder.path(), &webhook("index", &receiver.url(), ""));
     post(&running, 1).await;
     until_sums(&running, [1, 1, 1]).await;
+    assert!(running.stop().success());
+    // Without its definition, the subscription stays until somebody deletes it.
+    let running = gateway(folder.path(), "[sources.content-change]\nenabled = false\n");
+    until_sums(&running, [1, 0, 1]).await;
     assert_eq!(running.ask("DELETE", "/subscriptions/index", None).await.0, 204);
-    until_sums(&running, [1, 1, 0]).await;
+    until_sums(&running, [1, 0, 0]).await;
     assert_eq!(running.json("/flow").await["subscriptions"], json!([]));
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the ring: slots, bounds, and when a cursor has passed a change.
+
 use std::collections::BTreeSet;
 
 use super::{
