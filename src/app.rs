@@ -197,6 +197,10 @@ impl Gateway {
         let surfaces = surfaces::build(config, public_url.as_str(), parts);
         let status = surfaces.status.clone().watch(stop_accepting.clone());
         let status = spawn(&supervisor, Worker::Status, status);
+        let mut deliveries = JoinSet::new();
+        // Stops with the deliveries, whose end it records.
+        let flow = surfaces.flow.clone().record(stop.clone());
+        deliveries.spawn(supervisor.clone().run(Worker::Flow, None, flow));
         let limits = &config.limits;
         let request_limits = router::RequestLimits {
             body: limits.body_bytes,
@@ -224,7 +228,6 @@ impl Gateway {
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, journal = %config.store, "serving");
         let grace = config.server.grace;
-        let mut deliveries = JoinSet::new();
         let runner = runner.run(stop.clone(), delivery_drain_time(grace), supervisor.clone());
         deliveries.spawn(supervisor.clone().run(Worker::Deliveries, None, runner));
         if let Some((_, hub)) = hub {

@@ -14,6 +14,7 @@ mod message_sets;
 mod outcomes;
 mod receipt;
 mod seed;
+mod trial;
 
 use std::{
     collections::BTreeMap,
@@ -42,6 +43,7 @@ pub use follow_up::FollowUp;
 pub use message_sets::MessageSet;
 pub use receipt::{AcceptedChange, IngestResponse, Outcome, Receipt};
 pub use seed::{Corrections, SeedError};
+pub use trial::Trial;
 
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, ParsedMessage, Redaction, Rejection},
@@ -104,6 +106,14 @@ pub struct Incoming {
     pub redelivered: bool,
     /// Set of the message, if its broker keeps it.
     pub set: Option<MessageSet>,
+}
+
+impl From<NewQuarantinedMessage> for Incoming {
+    fn from(message: NewQuarantinedMessage) -> Self {
+        let NewQuarantinedMessage { content_type, headers, body, .. } = message;
+        let (content_type, headers) = (content_type.map(String::from), headers.into_iter().collect());
+        Self { content_type, headers, body, transport_id: None, redelivered: false, set: None }
+    }
 }
 
 /// Reason why the intake did not accept a message.
@@ -243,7 +253,6 @@ impl Source {
             ParsedMessage::Drafts(drafts) => (drafts.into_vec(), None),
             ParsedMessage::NoChange(reason) => (Vec::new(), Some(reason)),
         };
-        self.note_dropped_parts(&drafts);
         let headers = self.headers_read(incoming);
         let is_identified = drafts.iter().all(|draft| Self::identifies_event(incoming, draft));
         let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
@@ -327,14 +336,7 @@ impl Intake {
     /// it, or if a required lookup failed.
     pub async fn retry(&self, source: &Source, id: QuarantineId) -> Result<Option<Receipt>, IntakeError> {
         let Some(stored) = self.journal.quarantined(id).await? else { return Ok(None) };
-        let mut incoming = Incoming {
-            content_type: stored.message.content_type.map(String::from),
-            headers: stored.message.headers.into_iter().collect(),
-            body: stored.message.body,
-            transport_id: None,
-            redelivered: false,
-            set: None,
-        };
+        let mut incoming = Incoming::from(stored.message);
         let rejected = |rejection| IntakeError::Quarantined { id, rejection };
         let reading = self.read(source, &mut incoming).await.map_err(rejected)?;
         let receipt = self.append(source, &incoming, reading).await?.map_err(rejected)?;

@@ -15,8 +15,11 @@ use utoipa_axum::routes;
 
 use crate::{
     admin::{
-        attempts, audit, crawlers, dead_letters, due, favicon,
+        attempts, audit, crawlers, dead_letters,
+        deliveries::{self, Deliveries},
+        due, favicon,
         filesets::{self, Filesets},
+        flow::{self, Flow},
         harvests,
         health::{self, Readiness},
         home, manual_delivery,
@@ -89,6 +92,8 @@ pub struct Surfaces {
     pub reload: Option<ReloadConfig>,
     /// The status.
     pub status: Status,
+    /// The recorded flow.
+    pub flow: Flow,
     /// The digests of the registry.
     pub digests: RegistryDigests,
     /// The sources.
@@ -140,6 +145,11 @@ pub fn routes() -> Routes<Surfaces> {
         .add(View(&[]), routes!(websub::http::receive), |all| all.hub.clone())
         .add(View(&[Surface::Changes]), routes!(changes::page), |all| all.changes.clone())
         .add(View(&Surface::ALL), routes!(changes::one::change), |all| all.changes.clone())
+        .add(Admin, routes!(deliveries::list), |all| Deliveries {
+            changes: all.changes.clone(),
+            subscriptions: all.subscriptions.clone(),
+            flow: all.flow.clone(),
+        })
         .add(View(&[Surface::Stream, Surface::Live]), routes!(stream::follow), |all| all.readers.clone())
         .add(View(&[Surface::Live]), routes!(live::page), |_| ())
         .add(View(&[Surface::Snapshot]), routes!(snapshot::page), |all| all.changes.clone())
@@ -148,6 +158,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(view::show), |all| all.status.clone())
+        .add(Admin, routes!(flow::show), |all| all.flow.clone())
         .add(Admin, routes!(reload::reload), |all| all.reload.clone())
         .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
         .add(Admin, routes!(due::list), |all| all.journal.clone())

@@ -59,6 +59,8 @@ named_values! {
         Metrics = "metrics",
         /// Task that looks for problems of the gateway.
         Status = "status",
+        /// Task that records the flow of changes.
+        Flow = "flow",
     }
 }
 

@@ -12,12 +12,13 @@ use utoipa::ToSchema;
 
 use super::{journal_problem, sources::Sources};
 use crate::{
-    intake::{IngestResponse, Intake, IntakeError, Receipt},
+    format::TextPosition,
+    intake::{IngestResponse, Intake, IntakeError, Outcome, Receipt, Trial},
     journal::{
         Journal,
         quarantine::{QuarantineId, QuarantinedMessage},
     },
-    model::{SourceName, Text, Timestamp},
+    model::{Change, SourceName, Text, Timestamp},
     web::{Path, Problem, ProblemCode, Query, problems},
 };
 
@@ -84,6 +85,10 @@ struct MessageView<'a> {
     place: &'a str,
     /// Reason of the error.
     reason: &'a str,
+    /// Position of the error in the body, if it is known; absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    at: Option<TextPosition>,
     /// Media type declared by the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -104,9 +109,70 @@ struct MessageView<'a> {
     body_hex: Option<String>,
 }
 
+/// Query parameters of `POST /quarantine/{id}/retry`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RetryQuery {
+    /// `true` only says what would happen: nothing is written, and the message stays in the quarantine.
+    #[serde(default)]
+    #[param(value_type = bool, required = false)]
+    dry_run: bool,
+}
+
+/// What became of a message, or what would become of it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RetriedMessage)]
+#[serde(untagged)]
+enum RetryView {
+    /// The message was parsed.
+    Retried(IngestResponse),
+    /// With `dry_run`.
+    Tried(TrialView),
+}
+
+/// What would become of a message.
+#[derive(Serialize, ToSchema)]
+#[schema(as = QuarantineTrial)]
+struct TrialView {
+    /// `accepted`, `duplicate` or `unchanged`; `quarantined` if the message still cannot be parsed.
+    outcome: &'static str,
+    /// The reason why the message cannot be parsed, or why it changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    reason: Option<String>,
+    /// Location of the error in the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    place: Option<String>,
+    /// Position of the error in the body, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    at: Option<TextPosition>,
+    /// The changes that the message would make now. Their numbers and identifiers are those of no change.
+    changes: Vec<Change>,
+}
+
+impl TrialView {
+    fn of(trial: Trial, body: &[u8]) -> Self {
+        match trial {
+            Trial::Accepted(receipt, changes) => {
+                let (outcome, reason) = (receipt.outcome().name(), receipt.reason().map(str::to_owned));
+                Self { outcome, reason, place: None, at: None, changes }
+            }
+            Trial::Rejected(rejection) => {
+                let place = rejection.location.to_string();
+                let at = TextPosition::find(&place, body);
+                let (outcome, reason) = (Outcome::Quarantined.name(), Some(rejection.reason));
+                Self { outcome, reason, place: Some(place), at, changes: Vec::new() }
+            }
+        }
+    }
+}
+
 problems!(ListProblems: InvalidQuery, Unavailable);
 problems!(OneProblems: NotFound, Unavailable);
-problems!(RetryProblems: NotFound, UnprocessableMessage, Unavailable);
+problems!(RetryProblems: InvalidQuery, NotFound, UnprocessableMessage, Unavailable);
 
 /// The messages in the quarantine, newest first, without their bodies. `next` is the value of `before` for the next
 /// page.
@@ -150,23 +216,30 @@ pub async fn list(State(quarantine): State<Quarantine>, Query(query): Query<List
 pub async fn one(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> Result<Response, Problem> {
     let message = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(journal_problem)?;
     let message = message.ok_or_else(|| not_found(id))?;
-    Ok(Json(view(&message, Some(&message.message.body))).into_response())
+    let (place, body) = (&message.message.location, &message.message.body);
+    let at = quarantine.intake.parse(body.len(), || TextPosition::find(place.as_str(), body)).await;
+    Ok(Json(MessageView { at, ..view(&message, Some(body)) }).into_response())
 }
 
-/// Parses a message again and removes it from the quarantine if it is accepted.
+/// Parses a message again and removes it from the quarantine if it is accepted. With `dry_run=true`, it only says what
+/// would happen.
 ///
 /// # Errors
-/// `not-found`; `malformed-message` and `unprocessable-message` if the message still cannot be parsed, or its source
+/// `invalid-query`; `not-found`; `malformed-message` and `unprocessable-message` if the message still cannot be parsed, or its source
 /// is no longer configured; `unavailable` if the journal fails.
 #[utoipa::path(
     post,
     path = "/quarantine/{id}/retry",
     operation_id = "retryQuarantined",
     tag = "administration",
-    params(("id" = u64, Path, description = "Identifier of the message.")),
-    responses((status = 200, description = "The message was parsed.", body = IngestResponse), RetryProblems),
+    params(("id" = u64, Path, description = "Identifier of the message."), RetryQuery),
+    responses((status = 200, description = "The message was parsed.", body = RetryView), RetryProblems),
 )]
-pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> Result<Response, Problem> {
+pub async fn retry(
+    State(quarantine): State<Quarantine>,
+    Path(id): Path<u64>,
+    Query(query): Query<RetryQuery>,
+) -> Result<Response, Problem> {
     let quarantined = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(journal_problem)?;
     let quarantined = quarantined.ok_or_else(|| not_found(id))?;
     let name = &quarantined.message.source;
@@ -174,22 +247,36 @@ pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) ->
         let detail = format!("The source {name} of the message is no longer configured; configure it to retry.");
         Problem::new(ProblemCode::UnprocessableMessage, detail)
     })?;
+    if query.dry_run {
+        let body = quarantined.message.body.clone();
+        let tried = quarantine.intake.dry_run(&listed.source, quarantined.message.into()).await;
+        let trial = tried.map_err(problem)?;
+        let view = quarantine.intake.parse(body.len(), || TrialView::of(trial, &body)).await;
+        return Ok(Json(RetryView::Tried(view)).into_response());
+    }
     let receipt = quarantine.intake.retry(&listed.source, QuarantineId(id)).await;
     match receipt {
         Ok(receipt) => receipt.map(|receipt| response(&receipt)).ok_or_else(|| not_found(id)),
-        Err(IntakeError::Journal(error)) => Err(journal_problem(error)),
-        Err(IntakeError::LookupFailed(error)) => {
+        Err(error) => Err(problem(error)),
+    }
+}
+
+/// Returns the problem of a message that the intake has not accepted.
+fn problem(error: IntakeError) -> Problem {
+    match error {
+        IntakeError::Journal(error) => journal_problem(error),
+        IntakeError::LookupFailed(error) => {
             let detail = format!(
                 "The lookup for the message failed: {error}. The message remains in the quarantine; try again later."
             );
-            Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(std::time::Duration::from_secs(5)))
+            Problem::new(ProblemCode::Unavailable, detail).retry_after(std::time::Duration::from_secs(5))
         }
-        Err(IntakeError::Quarantined { rejection, .. }) => {
+        IntakeError::Quarantined { id, rejection } => {
             let detail = format!("The message still cannot be parsed: {rejection}. It remains in the quarantine.");
-            Err(Problem::new(ProblemCode::UnprocessableMessage, detail)
+            Problem::new(ProblemCode::UnprocessableMessage, detail)
                 .at(format!("/quarantine/{id}"))
                 .with("place", rejection.location.to_string())
-                .with("reason", rejection.reason))
+                .with("reason", rejection.reason)
         }
     }
 }
@@ -212,7 +299,7 @@ pub async fn delete(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -
 }
 
 fn response(receipt: &Receipt) -> Response {
-    Json(receipt.to_response()).into_response()
+    Json(RetryView::Retried(receipt.to_response())).into_response()
 }
 
 fn not_found(id: u64) -> Problem {
@@ -230,6 +317,7 @@ fn view<'a>(quarantined: &'a QuarantinedMessage, body: Option<&[u8]>) -> Message
         source: &message.source,
         place: message.location.as_str(),
         reason: message.reason.as_str(),
+        at: None,
         content_type: message.content_type.as_ref().map(Text::as_str),
         size: quarantined.size,
         headers: body.is_some().then_some(message.headers.as_slice()),

@@ -6,6 +6,7 @@ use super::{SharedJournal, hub};
 use crate::{
     admin::{
         filesets::Filesets,
+        flow::Flow,
         health::Readiness,
         metrics::Metrics,
         quarantine::Quarantine,
@@ -106,6 +107,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         retention: super::retention(config),
         started: Timestamp::now(),
     });
+    let flow = Flow::new(journal.clone(), sources.clone(), subscriptions.clone(), &config.journal.data);
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
         source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
     };
@@ -132,6 +134,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
             status: status.clone(),
         },
         status,
+        flow,
         sources,
         subscriptions,
         harvests,

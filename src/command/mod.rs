@@ -45,6 +45,7 @@ mod store_location;
 mod subscriptions;
 mod tail;
 mod token;
+mod top;
 mod verify;
 
 use std::{path::PathBuf, process::ExitCode, sync::OnceLock};
@@ -88,6 +89,7 @@ enum Command {
     Tail(tail::Tail),
     Subscriptions(subscriptions::Subscriptions),
     Status(status::Status),
+    Top(top::Top),
     Sources(sources::Sources),
     Quarantine(quarantine::Quarantine),
     DeadLetters(dead_letters::DeadLetters),
@@ -167,6 +169,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Tail(tail) => tail.run(),
         Command::Subscriptions(subscriptions) => subscriptions.run(),
         Command::Status(status) => status.run(),
+        Command::Top(top) => top.run(),
         Command::Sources(sources) => sources.run(),
         Command::Quarantine(quarantine) => quarantine.run(),
         Command::DeadLetters(dead_letters) => dead_letters.run(),

@@ -1,7 +1,7 @@
 //! What commands write. All of it goes through this module, because a terminal obeys the controls in a text: text and JSON are
 //! shown with escapes for everything that controls a terminal, reorders text or is invisible.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use tidings::text;
 
@@ -48,6 +48,11 @@ pub(super) fn print(result: &Output<'_>) -> Result<(), Failure> {
 /// Writes text for people to standard output, as [`print`] does.
 pub(super) fn print_text(result: &str) -> Result<(), Failure> {
     print(&Output::Text(result))
+}
+
+/// Returns whether standard output is a terminal.
+pub(super) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Writes a message for people to standard error. Errors are ignored, because nobody reads a closed standard error.

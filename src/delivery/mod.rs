@@ -42,8 +42,8 @@ pub use runner::Runner;
 pub use start_position::{InvalidStartPosition, StartPosition};
 pub use status::{StatusSnapshot, SubscriptionState};
 pub use subscriptions::{
-    MAX_SUBSCRIPTIONS, OperationError, RepeatedChanges, RewoundChanges, SentChange, SubscriptionHealth,
-    SubscriptionInfo, Subscriptions,
+    ChangeProgress, MAX_SUBSCRIPTIONS, OperationError, RepeatedChanges, RewoundChanges, SKIPPED_BY, SentChange,
+    SubscriptionHealth, SubscriptionInfo, SubscriptionProgress, Subscriptions,
 };
 
 use crate::{

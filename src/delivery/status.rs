@@ -48,6 +48,8 @@ pub struct StatusSnapshot {
     pub state: SubscriptionState,
     /// All changes up to this one are complete.
     pub cursor: Seq,
+    /// The engine of this node has handled all changes after this one up to the cursor, with the present definition.
+    pub handled_after: Seq,
     /// Number of messages delivered since the gateway started.
     pub delivered: u64,
     /// Recent messages per second.
@@ -103,6 +105,7 @@ impl SubscriptionStatus {
         let snapshot = StatusSnapshot {
             state,
             cursor,
+            handled_after: cursor,
             delivered: 0,
             rate: 0.0,
             last_delivered: delivered,
@@ -156,14 +159,27 @@ impl SubscriptionStatus {
         snapshot.next_attempt = Timestamp::from_millis(now.millis().saturating_add(wait));
     }
 
+    /// Advances the cursor past changes that the engine has handled.
     pub(super) fn set_cursor(&self, cursor: Seq) {
         self.inner().snapshot.cursor = cursor;
+    }
+
+    /// Moves the cursor to where the engine begins.
+    pub(super) fn begin_at(&self, cursor: Seq) {
+        let snapshot = &mut self.inner().snapshot;
+        (snapshot.cursor, snapshot.handled_after) = (cursor, cursor);
+    }
+
+    /// Notes that the definition has changed: the engine has handled nothing with it so far.
+    pub(super) fn redefined(&self) {
+        let snapshot = &mut self.inner().snapshot;
+        snapshot.handled_after = snapshot.cursor;
     }
 
     /// Takes the progress that another node has written.
     pub(super) fn take_progress(&self, stored: &SubscriptionRecord) {
         let snapshot = &mut self.inner().snapshot;
-        snapshot.cursor = stored.cursor;
+        (snapshot.cursor, snapshot.handled_after) = (stored.cursor, stored.cursor);
         snapshot.dead_letters = stored.dead_letters;
         snapshot.last_delivered = stored.delivered.or(snapshot.last_delivered);
     }

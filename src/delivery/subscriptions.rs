@@ -8,6 +8,7 @@
 //! letters until somebody deletes it, so that commenting out a line for an afternoon does not cost an indexer
 //! its cursor.
 
+mod change_progress;
 mod entry;
 mod hub_subscriptions;
 mod inner;
@@ -28,7 +29,8 @@ use tokio_util::sync::CancellationToken;
 use self::entry::Entry;
 pub(super) use self::synchronization::HubRecords;
 pub use self::{
-    manual_delivery::{RepeatedChanges, SentChange},
+    change_progress::ChangeProgress,
+    manual_delivery::{RepeatedChanges, SKIPPED_BY, SentChange},
     operations::RewoundChanges,
 };
 use super::{
@@ -110,6 +112,19 @@ pub struct SubscriptionHealth {
     pub dead_letters: u64,
     /// Last error.
     pub last_error: Option<String>,
+}
+
+/// How far a subscription is.
+#[derive(Clone, Debug)]
+pub struct SubscriptionProgress {
+    /// Name.
+    pub name: SubscriptionName,
+    /// All changes up to this one are complete.
+    pub cursor: Seq,
+    /// Number of messages that this node has delivered since it started.
+    pub delivered: u64,
+    /// Whether this node delivers the subscription.
+    pub is_here: bool,
 }
 
 /// Error of an operation on a subscription.
@@ -253,6 +268,22 @@ impl Subscriptions {
     #[must_use]
     pub fn health(&self) -> Vec<SubscriptionHealth> {
         self.0.entries().iter().map(|(name, entry)| entry.health(name)).collect()
+    }
+
+    /// Returns how far all subscriptions are, sorted by name, those of the hub excluded.
+    #[must_use]
+    pub fn progress(&self) -> Vec<SubscriptionProgress> {
+        let is_alone = !self.0.cluster.is_shared();
+        let entries = self.0.entries();
+        let own = entries.iter().filter(|(_, entry)| entry.made_by != MadeBy::Hub);
+        own.map(|(name, entry)| entry.progress(name, is_alone)).collect()
+    }
+
+    /// Returns whether other nodes deliver subscriptions, so that their progress is known only after
+    /// [`Subscriptions::refresh`].
+    #[must_use]
+    pub fn are_shared(&self) -> bool {
+        self.0.cluster.is_shared()
     }
 
     /// Returns one subscription.

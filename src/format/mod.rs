@@ -27,6 +27,7 @@ mod limits;
 mod mapped;
 mod model_xml;
 pub mod oai_pmh;
+mod position;
 mod rejection;
 mod routing;
 mod sfm;
@@ -43,6 +44,7 @@ pub use fedora_apim::{InvalidRestUri, RestUris};
 pub use fedora_events::{fedora_event_headers, join as resource_uri};
 pub use format_kind::{Batch, ExtraHeaders, FormatKind, Header, HeaderProtocol, RoutedMessage};
 pub use limits::{Limits, MessageLimit};
+pub use position::TextPosition;
 pub use rejection::{Location, Rejection, RejectionKind};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};

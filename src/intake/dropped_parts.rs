@@ -15,8 +15,8 @@ pub(super) fn register(source: &SourceName) {
 
 impl Source {
     /// Counts and logs what the dialect has left out of these drafts.
-    pub(super) fn note_dropped_parts(&self, drafts: &[Draft]) {
-        let parts = drafts.iter().flat_map(|draft| draft.reading.dropped.iter().map(move |part| (draft, part)));
+    pub(super) fn note_dropped_parts<'d>(&self, drafts: impl IntoIterator<Item = &'d Draft>) {
+        let parts = drafts.into_iter().flat_map(|draft| draft.reading.dropped.iter().map(move |part| (draft, part)));
         for (draft, part) in parts {
             let (name, part, object) = (self.name().to_string(), part.name(), &draft.object);
             tracing::debug!(source = %self.name(), part, %object, "a part of a message cannot be read and is dropped");

@@ -19,6 +19,7 @@ pub(super) struct ReadMessage {
 impl ReadMessage {
     pub(super) fn new(source: &Source, incoming: &Incoming, reading: ParsedMessage) -> Self {
         let (submission, empty_reason) = source.submission(incoming, reading);
+        source.note_dropped_parts(submission.drafts.iter().map(|(_, draft)| draft));
         Self { submission, empty_reason }
     }
 }

@@ -108,9 +108,14 @@ impl Receipt {
             };
             ChangeReceipt { outcome: Outcome::of(outcome).name(), id, seq }
         };
-        let outcome = self.outcome();
-        let reason = self.empty_reason.or((outcome == Outcome::Unchanged).then_some(NOTHING_NEW));
-        IngestResponse { outcome: outcome.name(), reason, changes: self.outcomes.iter().map(receipt).collect() }
+        let (outcome, reason) = (self.outcome().name(), self.reason());
+        IngestResponse { outcome, reason, changes: self.outcomes.iter().map(receipt).collect() }
+    }
+
+    /// Returns the reason why nothing changed, if nothing did.
+    #[must_use]
+    pub fn reason(&self) -> Option<&'static str> {
+        self.empty_reason.or((self.outcome() == Outcome::Unchanged).then_some(NOTHING_NEW))
     }
 }
 

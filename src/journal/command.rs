@@ -13,7 +13,7 @@ use super::{
     store::{EventKey, StoreError},
     subscriptions::{CursorAdvance, SubscriptionWrite},
 };
-use crate::model::{ChangeId, Draft, Seq, SourceName};
+use crate::model::{Change, ChangeId, Draft, Seq, SourceName};
 
 /// Drafts of one message. The journal accepts either all of them or none.
 #[derive(Clone, Debug)]
@@ -104,6 +104,15 @@ impl DraftOutcome {
     }
 }
 
+/// What a submission would do now.
+#[derive(Clone, Debug)]
+pub struct TriedSubmission {
+    /// Outcomes of the drafts.
+    pub outcomes: Vec<DraftOutcome>,
+    /// The changes, with numbers and identifiers that nothing has.
+    pub changes: Vec<Change>,
+}
+
 /// A command to the writer, with the channel for its reply. The writer also executes a command whose caller no longer
 /// waits for the reply. A command with a term is refused if the term has ended.
 pub(super) enum Command {
@@ -130,6 +139,8 @@ pub(super) enum Command {
     },
     /// Checks that a message can be written.
     Probe(Reply<()>),
+    /// Settles a message and writes nothing.
+    Try(Submission, Reply<TriedSubmission>),
 }
 
 /// Channel for the reply to a command.
@@ -175,6 +186,7 @@ pub(super) struct CommandBatch {
     pub(super) subscription_writes: Vec<SubscriptionWrites>,
     pub(super) harvest_writes: Vec<(SourceName, HarvestWrite, Reply<()>)>,
     pub(super) probes: Vec<Reply<()>>,
+    pub(super) trials: Vec<(Submission, Reply<TriedSubmission>)>,
     pub(super) prunes: Vec<(Seq, usize, Option<Term>, Reply<usize>)>,
 }
 
@@ -267,6 +279,7 @@ impl CommandBatch {
                 Command::WriteHarvest(source, write, reply) => self.harvest_writes.push((source, write, reply)),
                 Command::Prune { before, at_most, term, reply } => self.prunes.push((before, at_most, term, reply)),
                 Command::Probe(reply) => self.probes.push(reply),
+                Command::Try(submission, reply) => self.trials.push((submission, reply)),
             }
         }
     }

@@ -73,12 +73,12 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use bounds::ChangeBounds;
-pub use command::{DraftOutcome, DuplicatePolicy, Submission};
+pub use command::{DraftOutcome, DuplicatePolicy, Submission, TriedSubmission};
 pub use error::JournalError;
 pub use queries::BlockingQueries;
 pub use raw_content::RawContentLocation;
 pub use registry_position::RegistryPosition;
-pub use tail::{ChangeOutline, RecordedChange, TailBounds, take_within};
+pub use tail::{ChangeArrival, ChangeOutline, RecordedChange, TailBounds, take_within};
 pub use threads::JournalThreads;
 
 use crate::{
@@ -232,6 +232,14 @@ impl Journal {
     /// repeat the message, because a repeat makes no second change.
     pub async fn append(&self, submission: Submission) -> Result<Vec<DraftOutcome>, JournalError> {
         Ok(self.append_all(vec![submission]).await?.pop().unwrap_or_default())
+    }
+
+    /// Settles the drafts of one message as [`Journal::append`] does, and writes nothing.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn try_append(&self, submission: Submission) -> Result<TriedSubmission, JournalError> {
+        self.send(|reply| Command::Try(submission, reply)).await
     }
 
     /// Settles and appends the drafts of several messages, in order and in one transaction: either all changes are

@@ -2,7 +2,7 @@
 //! webhooks, and bodies of messages.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io,
     path::Path,
 };
@@ -36,6 +36,20 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     let file = options().read(true).write(true).create(true).truncate(true).open(path)?;
     restrict_to_owner(&file)?;
     Ok(file)
+}
+
+/// Replaces a file atomically and durably by what `write` writes.
+///
+/// # Errors
+/// Fails if `write` fails, or the operating system refuses.
+pub fn replace_file(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = Path::new(&temporary);
+    let mut file = create_file(temporary)?;
+    let written = write(&mut file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(temporary, path));
+    // On a full disk, a part of a file only takes room.
+    written.inspect_err(|_| drop(fs::remove_file(temporary)))
 }
 
 /// Removes all permissions on a file except those of its owner.

@@ -125,6 +125,19 @@ pub struct DeadLetter {
     pub letter: NewDeadLetter,
 }
 
+/// Outline of a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetterNote {
+    /// Name of the subscription.
+    pub subscription: SubscriptionName,
+    /// Identifier of the dead letter.
+    pub id: DeadLetterId,
+    /// Time of the last refusal.
+    pub refused: Timestamp,
+    /// Reason of the last refusal.
+    pub reason: Text,
+}
+
 /// A refused change to store as a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDeadLetter {
@@ -256,6 +269,14 @@ impl Journal {
         id: DeadLetterId,
     ) -> Result<Option<DeadLetter>, JournalError> {
         self.read(move |store| store.dead_letter(&subscription, id)).await
+    }
+
+    /// Returns the outlines of the dead letters of a change, without those that were not refused.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn dead_letters_of(&self, seq: Seq) -> Result<Vec<DeadLetterNote>, JournalError> {
+        self.read(move |store| store.dead_letters_of(seq)).await
     }
 
     /// Returns up to `limit` dead letters of a subscription after `after` that wait for another attempt, oldest first.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::store::{Store, StoreError, StoredChange};
-use crate::model::{Change, ChangeId, Filter, Rendition, Seq, Timestamp, Uri, VisibilityNotes};
+use crate::model::{Change, ChangeId, Filter, Rendition, Seq, SourceName, Timestamp, Uri, VisibilityNotes};
 
 /// Number of changes in one read when the tail is filled, because some changes may be large.
 const LOAD_PAGE: usize = 100;
@@ -40,6 +40,15 @@ pub struct ChangeOutline {
     pub purge: bool,
     /// The items that the change lists.
     pub items: Vec<ItemOutline>,
+}
+
+/// Source of a change, and the time of its receipt.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ChangeArrival {
+    /// Source that reported the change.
+    pub source: SourceName,
+    /// Time of receipt, by the gateway's clock.
+    pub received: Timestamp,
 }
 
 /// Outline of an item in a change.
@@ -124,6 +133,19 @@ impl RecordedChange {
                 purge: settlement.purge,
                 items: modification.items.iter().map(|item| ItemOutline { uri: item.uri.clone() }).collect(),
             }),
+            None => self.parse(),
+        }
+    }
+
+    /// Returns the source of the change and the time of its receipt. Does not parse the rest of the change.
+    ///
+    /// # Errors
+    /// As [`RecordedChange::change`].
+    pub fn arrival(&self) -> Result<ChangeArrival, StoreError> {
+        match self.change.get() {
+            Some(Change { received, modification, .. }) => {
+                Ok(ChangeArrival { source: modification.origin.source.clone(), received: *received })
+            }
             None => self.parse(),
         }
     }

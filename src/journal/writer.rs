@@ -16,7 +16,10 @@ use tokio::sync::mpsc;
 use super::{
     batch::{BatchContext, SettledBatch, prefetch_keys, purge_keys},
     bounds::ChangeBounds,
-    command::{BatchInput, Command, CommandBatch, QuarantineGroup, SubscriptionWrites, reply_to_all},
+    command::{
+        AppendGroup, BatchInput, Command, CommandBatch, QuarantineGroup, Submission, SubscriptionWrites,
+        TriedSubmission, reply_to_all,
+    },
     metrics,
     nodes::Term,
     publisher::Publisher,
@@ -172,8 +175,25 @@ impl Writer {
     pub(super) fn settle_and_write(
         &self,
         transaction: &mut dyn Transaction,
-        mut input: BatchInput,
+        input: BatchInput,
     ) -> Result<WrittenBatch, StoreError> {
+        let settled = self.settle(transaction, input)?;
+        transaction.write(&settled.batch.writes)?;
+        Ok(settled)
+    }
+
+    /// Settles a submission and writes nothing.
+    fn try_submission(&self, submission: Submission) -> Result<TriedSubmission, StoreError> {
+        let append = AppendGroup { submissions: 1, term: None, progress: None };
+        let input = BatchInput { submissions: vec![submission], appends: vec![append], ..BatchInput::default() };
+        // The transaction is rolled back.
+        let WrittenBatch { batch, .. } = self.settle(&mut *self.store.begin()?, input)?;
+        let changes = batch.writes.changes.into_iter().map(|new| new.change).collect();
+        Ok(TriedSubmission { outcomes: batch.outcomes.into_iter().flatten().collect(), changes })
+    }
+
+    /// Settles a batch against the rows of a transaction.
+    fn settle(&self, transaction: &mut dyn Transaction, mut input: BatchInput) -> Result<WrittenBatch, StoreError> {
         let keys = prefetch_keys(&input.submissions, &input.crawl_parts);
         let mut prefetched = transaction.prefetch(&PrefetchKeys { terms: input.terms(), ..keys })?;
         let refused = input.refuse(&prefetched.stale_terms);
@@ -183,7 +203,6 @@ impl Writer {
         let context = BatchContext { prefetched, bounds: self.bounds, now };
         let BatchInput { submissions, appends, crawl_parts, cursors } = input;
         let batch = SettledBatch::build(submissions, appends, crawl_parts, cursors, context)?;
-        transaction.write(&batch.writes)?;
         Ok(WrittenBatch { batch, stored_head, refused, took: Duration::ZERO })
     }
 
@@ -234,7 +253,11 @@ impl Writer {
 
     /// Executes the commands that have transactions of their own.
     fn execute_others(&self, commands: CommandBatch) {
-        let CommandBatch { quarantines, releases, subscription_writes, harvest_writes, prunes, probes, .. } = commands;
+        let CommandBatch { quarantines, releases, subscription_writes, harvest_writes, prunes, probes, trials, .. } =
+            commands;
+        for (submission, reply) in trials {
+            let _ = reply.send(self.try_submission(submission));
+        }
         // After the cursors, because a cursor must not undo a rewind that was sent later.
         for SubscriptionWrites { writes, term, reply } in subscription_writes {
             let written = self.store.write_subscriptions(&writes, term);

@@ -106,12 +106,7 @@ impl ArchiveCache {
 
 /// Writes a file atomically and durably.
 fn write_atomically(path: &Path, content: &Content) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    let mut file = private_files::create_file(Path::new(&temporary))?;
-    io::copy(&mut content.reader(), &mut file)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
+    private_files::replace_file(path, |file| io::copy(&mut content.reader(), file).map(|_| ()))
 }
 
 /// Size of the pieces in which a page is read, in bytes. The first piece contains the part before the entries.

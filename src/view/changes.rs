@@ -1,5 +1,6 @@
 //! The journal: `GET /changes`, page by page, and `GET /changes/{id}`, one change.
 
+mod backwards;
 mod html;
 pub mod one;
 mod page;
@@ -10,11 +11,11 @@ use axum::{extract::State, http::HeaderMap, response::Response};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use self::page::{Page, PageFormat, Selection};
+use self::page::{Order, Page, PageFormat, Selection};
 use super::{MAX_EXAMINED, journal_problem, live_readers::LiveReaders, parameters::with_filter};
 use crate::{
     journal::{Journal, JournalError},
-    model::{Change, Filter, Seq, Timestamp},
+    model::{Change, Filter, Seq, Timestamp, Uri},
     web::{Client, Problem, ProblemCode, Query, ReadPermit, problems},
 };
 
@@ -107,16 +108,21 @@ with_filter! {
         /// that change.
         #[param(value_type = Seq, required = false)]
         after: Option<Seq>,
-        /// Number of the change before which to end.
+        /// Number of the change before which to end. Without `after`, the page has the newest change before this number
+        /// first, and `next` is the value of `before` for the next page. A number beyond the newest change begins with that.
         #[param(value_type = Seq, required = false)]
         before: Option<Seq>,
+        /// URI of an object or an item: only changes of this object, and changes that list this item. Without `after`, the
+        /// page has the newest change first, as with `before`.
+        #[param(value_type = Uri, required = false)]
+        about: Option<Uri>,
         /// Maximum number of changes. A page ends early at 4 MiB of JSON, but has at least one change, if there is one.
         /// With a filter it also ends after 5000 examined changes, even if none matches.
         #[serde(default)]
         #[param(value_type = u64, required = false, minimum = 1)]
         limit: Option<usize>,
         /// Number of seconds to wait while there are no changes for the page; then it is empty. `limits.wait_seconds` of
-        /// the configuration limits the value.
+        /// the configuration limits the value. Pages with the newest change first do not wait.
         #[serde(default)]
         #[param(value_type = u64, required = false, maximum = 3600)]
         wait: u64,
@@ -128,11 +134,13 @@ with_filter! {
 #[schema(as = ChangePage)]
 #[expect(dead_code, reason = "the page is assembled from the stored JSON; this type describes it")]
 struct PageView {
-    /// The changes, oldest first.
+    /// The changes, oldest first; newest first with `before` or `about` and without `after`.
     changes: Vec<Change>,
     /// Number of the last change that was examined, the value of `after` for the next page. If it is that of this page,
-    /// there are no later changes yet.
-    next: Seq,
+    /// there are no later changes yet. If the newest change is first, it is the value of `before` for the next page, and
+    /// `null` if there are no older changes.
+    #[schema(value_type = Option<u64>, required = true)]
+    next: Option<Seq>,
     /// Identity of the journal that the numbers belong to. A restore and a failover of the database change it.
     #[schema(value_type = String)]
     journal: Uuid,
@@ -144,7 +152,7 @@ problems!(PageProblems: InvalidQuery, NotAcceptable, Gone, Unavailable, DamagedC
 pub const PATH: &str = "/changes";
 
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Continuing with `after=next` misses
-/// nothing and repeats nothing. With `wait`, the response is sent as soon as there is a change. The filter parameters
+/// nothing and repeats nothing. With `before` or `about` and without `after`, the newest change is first. With `wait`, the response is sent as soon as there is a change. The filter parameters
 /// are those of `/feed`. Depending on `Accept`, it has a change on each line (NDJSON) or is a batch of CloudEvents. The
 /// header `Link` contains the URL of the next page.
 ///
@@ -158,7 +166,7 @@ pub const PATH: &str = "/changes";
     tag = "out",
     params(PageQuery),
     responses(
-        (status = 200, description = "A page, oldest first.", content(
+        (status = 200, description = "A page.", content(
             (PageView = "application/json"), (String = "application/x-ndjson"),
             (Vec<Value> = "application/cloudevents-batch+json"),
         )),
@@ -179,13 +187,25 @@ pub async fn page(
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "wait"));
     }
     let filter = query.filter(&permit)?;
-    let after = view.start(query.after, filter.since).await?;
+    let since = filter.since;
+    let is_newest_first = query.after.is_none() && (query.before.is_some() || query.about.is_some());
     let selection = Selection {
         filter: Some(filter).filter(|filter| *filter != Filter::default()),
-        before: query.before,
+        about: query.about,
+        order: if is_newest_first { Order::NewestFirst } else { Order::OldestFirst { before: query.before } },
         limit,
         format: PageFormat::accepted(&headers)?,
     };
+    if is_newest_first {
+        if query.wait > 0 {
+            let detail = "A page with the newest change first does not wait. Give the parameter \"after\" to wait for later \
+                          changes, or omit \"wait\".";
+            return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "wait"));
+        }
+        let page = view.read_backwards(query.before, since, &selection).await?;
+        return Ok(page.into_response(&selection));
+    }
+    let after = view.start(query.after, since).await?;
     let page = view.read_waiting(after, &selection, Duration::from_secs(query.wait), &client).await?;
     Ok(page.into_response(&selection))
 }

@@ -128,7 +128,7 @@ fn gone(after: Seq, first: Seq) -> Problem {
 fn damaged_change(seq: Seq, what: String) -> Problem {
     let detail = format!(
         "Change {seq} is damaged and cannot be read; the changes before and after it are not affected. To skip it, \
-         continue with /changes?after={seq} or /stream?after={seq}; the feed continues with older changes at \
+         continue with /changes?after={seq} or /stream?after={seq}; older changes are at /changes?before={seq} and \
          /feed?before={seq}. The state of its object is in the registry: /objects and /snapshot."
     );
     Problem::new(ProblemCode::DamagedChange, detail).with("seq", seq.0).because(StoreError::DamagedChange { seq, what })

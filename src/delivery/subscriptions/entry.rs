@@ -7,11 +7,11 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use super::{SubscriptionHealth, SubscriptionInfo};
+use super::{SubscriptionHealth, SubscriptionInfo, SubscriptionProgress};
 use crate::{
     cluster::workers::WorkerHandle,
     delivery::{
-        AttemptLog, Definition, DefinitionContext,
+        AttemptLog, Definition, DefinitionContext, StatusSnapshot,
         status::{SubscriptionState, SubscriptionStatus},
     },
     http_client::OutboundPolicy,
@@ -117,6 +117,12 @@ impl Entry {
             dead_letters: status.dead_letters,
             last_error: status.last_error.map(|(_, error)| error),
         }
+    }
+
+    /// Returns how far the subscription is. `is_alone` if there are no other nodes.
+    pub(super) fn progress(&self, name: &SubscriptionName, is_alone: bool) -> SubscriptionProgress {
+        let StatusSnapshot { cursor, delivered, .. } = self.status.snapshot();
+        SubscriptionProgress { name: name.clone(), cursor, delivered, is_here: is_alone || self.is_held() }
     }
 
     /// Returns the subscription as the HTTP interface shows it.

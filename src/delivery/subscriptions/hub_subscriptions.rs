@@ -35,7 +35,7 @@ impl Subscriptions {
         }
         if fell_behind {
             self.0.journal.write_subscriptions(vec![SubscriptionWrite::Rewind(name.clone(), cursor)]).await?;
-            self.0.with(name, |entry| entry.status.set_cursor(cursor))?;
+            self.0.with(name, |entry| entry.status.begin_at(cursor))?;
         }
         self.0.store(name, MadeBy::Hub, record.into(), definition, cursor).await
     }

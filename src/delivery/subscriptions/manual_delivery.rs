@@ -28,6 +28,9 @@ const MAX_EXAMINED: u64 = 10_000;
 /// Maximum number of changes from the first to the last one of a part that is sent again.
 pub(super) const MAX_RANGE: u64 = 100_000;
 
+/// Begin of the reason of a dead letter that somebody has skipped.
+pub const SKIPPED_BY: &str = "skipped by ";
+
 /// Number of changes that are read at once.
 const PAGE: usize = 200;
 
@@ -163,7 +166,7 @@ impl Subscriptions {
         let Some(change) = next.filter(|next| next.seq() == seq) else {
             return Err(OperationError::NotNext { name: name.clone(), seq, cursor });
         };
-        let letter = NewDeadLetter { seq, reason: format!("skipped by {by}").into(), json: change.json().clone() };
+        let letter = NewDeadLetter { seq, reason: format!("{SKIPPED_BY}{by}").into(), json: change.json().clone() };
         self.0.journal.write_subscriptions(vec![SubscriptionWrite::Skip(name.clone(), letter)]).await?;
         self.0.with(name, |entry| {
             entry.status.set_cursor(seq);

@@ -119,7 +119,7 @@ impl Subscriptions {
         let written = self.0.journal.write_subscriptions(writes).await;
         if written.is_ok() {
             self.0.with(name, |entry| {
-                entry.status.set_cursor(cursor);
+                entry.status.begin_at(cursor);
                 entry.ended = false;
             })?;
         }

@@ -59,7 +59,7 @@ impl Inner {
             let cursor = self.start_after(name, stored.cursor, tenure).await?;
             let agrees = self.with(name, |entry| {
                 entry.status.take_progress(&stored);
-                entry.status.set_cursor(cursor);
+                entry.status.begin_at(cursor);
                 entry.agrees_with(&stored)
             });
             if !agrees.is_ok_and(|agrees| agrees) {

@@ -61,6 +61,14 @@ impl ChangeName {
 }
 
 impl Changes {
+    /// Returns the change with this identifier or number, for readers of the whole journal.
+    ///
+    /// # Errors
+    /// `not-found`; `gone`; `unavailable` if the journal cannot be read.
+    pub async fn find(&self, name: &str) -> Result<Arc<RecordedChange>, Problem> {
+        self.named(ChangeName::parse(name).ok_or_else(|| unknown_id(name))?).await
+    }
+
     async fn named(&self, name: ChangeName) -> Result<Arc<RecordedChange>, Problem> {
         match name {
             ChangeName::Id(id) => {

@@ -6,6 +6,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
+use memchr::memmem::Finder;
 use url::form_urlencoded;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     format::{Batch, FORMATS, FormatKind},
     journal::{Journal, JournalError, RecordedChange, metrics::tail_read, store::StoreError},
-    model::{Filter, Seq},
+    model::{Filter, Seq, Uri},
     web::{Content, Problem, Spool, SpoolWriter, negotiated_media_type, spool_problem},
 };
 
@@ -34,13 +35,33 @@ const SMALL_PAGE: usize = 256 << 10;
 /// Maximum number of changes that are read from the journal at once if the selection has a filter.
 const READ_CHANGES: usize = 250;
 
+/// The same for a search for a thing. Most of these changes are not parsed.
+const SEARCHED_CHANGES: usize = 1000;
+
+/// Maximum number of changes that are examined for one page of a search.
+const MAX_SEARCHED: usize = 100_000;
+
+/// Order of the changes of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Oldest first.
+    OldestFirst {
+        /// Number of the change before which to end.
+        before: Option<Seq>,
+    },
+    /// Newest first.
+    NewestFirst,
+}
+
 /// Selection of the changes of a page, and their format.
 #[derive(Clone)]
 pub(super) struct Selection {
     /// Conditions on the changes; `None` selects all changes.
     pub(super) filter: Option<Filter>,
-    /// Number of the change before which to end.
-    pub(super) before: Option<Seq>,
+    /// Object, or item, that the changes are about; `None` selects all.
+    pub(super) about: Option<Uri>,
+    /// Order of the changes.
+    pub(super) order: Order,
     /// Maximum number of changes on the page.
     pub(super) limit: usize,
     pub(super) format: PageFormat,
@@ -48,15 +69,47 @@ pub(super) struct Selection {
 
 impl Selection {
     pub(super) fn ends_before(&self, seq: Seq) -> bool {
-        self.before.is_some_and(|before| seq >= before)
+        matches!(self.order, Order::OldestFirst { before: Some(before) } if seq >= before)
+    }
+
+    /// Returns whether every change is selected, up to the limit.
+    fn is_everything(&self) -> bool {
+        self.filter.is_none() && self.about.is_none() && self.order == Order::OldestFirst { before: None }
+    }
+
+    /// Returns the maximum number of changes that are examined for the page.
+    fn max_examined(&self) -> usize {
+        if self.about.is_some() { MAX_SEARCHED } else { MAX_EXAMINED }
+    }
+
+    /// Returns the maximum number of changes that are read at once, and their approximate size in bytes.
+    fn piece(&self) -> (usize, usize) {
+        match self {
+            Self { about: Some(_), .. } => (SEARCHED_CHANGES, SEARCHED_CHANGES << 10),
+            Self { filter: Some(_), .. } => (READ_CHANGES, PIECE_BYTES),
+            Self { limit, .. } => (*limit, PIECE_BYTES),
+        }
+    }
+
+    /// Returns whether a change is about the selected thing.
+    fn is_about(&self, change: &RecordedChange) -> Result<bool, StoreError> {
+        let Some(about) = &self.about else { return Ok(true) };
+        let modification = &change.change()?.modification;
+        Ok(modification.object == *about || modification.items.iter().any(|item| item.uri == *about))
     }
 
     /// Returns the next page as a value of the header `Link` (RFC 8288), relative to the URL of this page.
     fn link(&self, next: Seq) -> Option<HeaderValue> {
         let filter = self.filter.as_ref().map(filter_query).unwrap_or_default();
         let mut query = form_urlencoded::Serializer::new(filter);
-        query.append_pair("after", &next.to_string());
-        query.extend_pairs(self.before.map(|before| ("before", before.to_string())));
+        query.extend_pairs(self.about.iter().map(|about| ("about", about.as_str())));
+        match self.order {
+            Order::OldestFirst { before } => {
+                query.append_pair("after", &next.to_string());
+                query.extend_pairs(before.map(|before| ("before", before.to_string())));
+            }
+            Order::NewestFirst => _ = query.append_pair("before", &next.to_string()),
+        }
         query.append_pair("limit", &self.limit.to_string());
         HeaderValue::try_from(format!("<?{}>; rel=\"next\"", query.finish())).ok()
     }
@@ -107,8 +160,10 @@ impl PageFormat {
 
 /// A finished page.
 pub(super) struct Page {
-    /// Number of the last change that was examined, or the cursor before the page if none was.
+    /// Number of the last change that was examined, or the cursor of the page if none was.
     pub(super) next: Seq,
+    /// Whether no change can ever follow: the page with the newest change first has reached the oldest one.
+    is_last: bool,
     /// Number of changes on the page.
     pub(super) count: usize,
     /// Number of changes that were examined.
@@ -120,7 +175,7 @@ impl Changes {
     /// Reads and writes a page. A small page in memory is written immediately, others piece by piece once a permit is
     /// available.
     pub(super) async fn read(&self, after: Seq, selection: &Selection) -> Result<Page, Problem> {
-        if selection.filter.is_none() && selection.before.is_none() {
+        if selection.is_everything() {
             let limit = selection.limit;
             let in_memory = self.journal.cached_after(after, limit, SMALL_PAGE);
             if let Some(changes) = in_memory.filter(|changes| is_small(changes, limit, after, self.journal.head())) {
@@ -142,12 +197,15 @@ fn is_small(changes: &[Arc<RecordedChange>], limit: usize, after: Seq, head: Seq
 }
 
 /// Writer of a page.
-struct PageWriter<'a> {
-    selection: &'a Selection,
+pub(super) struct PageWriter<'a> {
+    pub(super) selection: &'a Selection,
+    /// Finds the URI of the selected thing in the JSON of a change. A change without it is not parsed.
+    about: Option<Finder<'a>>,
     out: SpoolWriter,
-    next: Seq,
+    pub(super) next: Seq,
+    pub(super) is_last: bool,
     count: usize,
-    examined: usize,
+    pub(super) examined: usize,
     /// Size of the JSON of the examined changes, in bytes.
     examined_bytes: usize,
     /// Size of the JSON of the changes on the page, in bytes.
@@ -156,19 +214,24 @@ struct PageWriter<'a> {
 
 impl PageWriter<'_> {
     /// Returns `true` if the page has room, and may examine more changes.
-    fn may_read(&self) -> bool {
+    pub(super) fn may_read(&self) -> bool {
         let has_room = self.count < self.selection.limit && self.bytes < PAGE_BYTES;
-        has_room && self.examined < MAX_EXAMINED && self.examined_bytes < MAX_EXAMINED_BYTES
+        has_room && self.examined < self.selection.max_examined() && self.examined_bytes < MAX_EXAMINED_BYTES
+    }
+
+    /// Returns the number and the size in bytes of the changes to read next.
+    pub(super) fn next_piece(&self) -> (usize, usize) {
+        let (count, bytes) = self.selection.piece();
+        let is_searched = self.selection.filter.is_some() || self.selection.about.is_some();
+        let left = if is_searched { self.selection.max_examined() - self.examined } else { count - self.count };
+        // An unfiltered page has what it reads.
+        (count.min(left), if is_searched { bytes } else { bytes.min(PAGE_BYTES - self.bytes) })
     }
 
     /// Reads the journal until the page is full, or has examined as many changes as it may.
     fn fill(&mut self, journal: &Journal) -> Result<(), Problem> {
         while self.may_read() {
-            let count = match &self.selection.filter {
-                Some(_) => READ_CHANGES.min(MAX_EXAMINED - self.examined),
-                None => self.selection.limit - self.count,
-            };
-            let bytes = PIECE_BYTES.min(PAGE_BYTES - self.bytes);
+            let (count, bytes) = self.next_piece();
             let read = match block_on(journal.after_within(self.next, count, bytes)) {
                 // The page ends before the damaged change, and the next one reports it.
                 Err(JournalError::Store(StoreError::DamagedChange { .. })) if self.examined > 0 => break,
@@ -183,7 +246,7 @@ impl PageWriter<'_> {
 
     /// Adds the selected changes that fit, and returns `true` if more may follow. The first change of a page always
     /// fits.
-    fn add(&mut self, changes: &[Arc<RecordedChange>]) -> Result<bool, Problem> {
+    pub(super) fn add(&mut self, changes: &[Arc<RecordedChange>]) -> Result<bool, Problem> {
         for change in changes {
             if self.count == self.selection.limit || self.selection.ends_before(change.seq()) {
                 return Ok(false);
@@ -209,13 +272,20 @@ impl PageWriter<'_> {
 
     /// Returns the change in the format of the page, and the size of its JSON; `None` if it is not selected.
     fn encoded(&self, change: &Arc<RecordedChange>) -> Result<Option<(bytes::Bytes, usize)>, StoreError> {
+        if self.about.as_ref().is_some_and(|about| about.find(change.json()).is_none()) {
+            return Ok(None);
+        }
         let is_large = change.json().len() >= LARGE;
         let change = if is_large { Arc::new(change.without_caches()) } else { Arc::clone(change) };
         let selected = match &self.selection.filter {
             Some(filter) => change.filtered(filter)?,
             None => Some(change),
         };
+        // What the reader sees decides, and not what is recorded.
         let Some(change) = selected else { return Ok(None) };
+        if !self.selection.is_about(&change)? {
+            return Ok(None);
+        }
         let encoded = match self.selection.format {
             PageFormat::Json | PageFormat::Lines => change.json().clone(),
             PageFormat::Batch(format, _) if is_large => (format.write)(change.change()?).into(),
@@ -234,35 +304,43 @@ impl PageWriter<'_> {
 }
 
 impl Page {
-    fn write(
+    /// Writes the page that begins at a cursor.
+    pub(super) fn write(
         view: &Changes,
-        after: Seq,
+        cursor: Seq,
         selection: &Selection,
         add: impl FnOnce(&mut PageWriter<'_>) -> Result<(), Problem>,
     ) -> Result<Self, Problem> {
         let out = view.readers.spool().writer();
-        let mut page = PageWriter { selection, out, next: after, count: 0, examined: 0, examined_bytes: 0, bytes: 0 };
+        let about = selection.about.as_ref().map(|about| Finder::new(about.as_str()));
+        let (next, is_last, count, examined) = (cursor, false, 0, 0);
+        let (examined_bytes, bytes) = (0, 0);
+        let mut page = PageWriter { selection, about, out, next, is_last, count, examined, examined_bytes, bytes };
         add(&mut page)?;
-        let PageWriter { mut out, next, count, examined, .. } = page;
+        let PageWriter { mut out, next, is_last, count, examined, .. } = page;
         // Read after the changes, so that no change of a later journal is under the identity of an earlier one.
         let journal = view.journal.identity();
         let open = if count == 0 { selection.format.punctuation().0 } else { "" };
         let close = match selection.format {
-            PageFormat::Json => format!("],\"next\":{next},\"journal\":\"{journal}\"}}"),
+            PageFormat::Json => {
+                let next = if is_last { "null".to_owned() } else { next.to_string() };
+                format!("],\"next\":{next},\"journal\":\"{journal}\"}}")
+            }
             PageFormat::Lines if count == 0 => String::new(),
             PageFormat::Lines => "\n".to_owned(),
             PageFormat::Batch(_, batch) => batch.close.to_owned(),
         };
         let result = out.write_all(open.as_bytes()).and_then(|()| out.write_all(close.as_bytes()));
         let content = result.and_then(|()| out.finish()).map_err(spool_problem)?;
-        Ok(Self { next, count, examined, content })
+        Ok(Self { next, is_last, count, examined, content })
     }
 
     pub(super) fn into_response(self, selection: &Selection) -> Response {
         let mut response = uncached_response(selection.format.media_type(), &self.content);
         let headers = response.headers_mut();
         headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-        headers.extend(selection.link(self.next).map(|link| (header::LINK, link)));
+        let next = (!self.is_last).then_some(self.next);
+        headers.extend(next.and_then(|next| selection.link(next)).map(|link| (header::LINK, link)));
         response
     }
 }

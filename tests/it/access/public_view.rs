@@ -25,7 +25,12 @@ fn paths(route: &str, ids: &[String], objects: &BTreeSet<String>) -> Vec<String>
     let with = |more: &str| -> Vec<String> { filters.iter().map(|filter| format!("{route}?{filter}{more}")).collect() };
     match route {
         "/feed" => [with("&limit=1000"), with("&before=90")].concat(),
-        "/changes" => [with("&after=0&limit=1000"), with("&after=0&limit=7")].concat(),
+        "/changes" => {
+            let about = |uri: &String| object_path(uri).replace("/objects?uri=", "/changes?about=");
+            let backwards = [with("&before=9999&limit=1000"), with("&before=50&limit=7")].concat();
+            let lives = objects.iter().map(about).collect();
+            [with("&after=0&limit=1000"), with("&after=0&limit=7"), backwards, lives].concat()
+        }
         "/stream" => FORMATS
             .iter()
             .filter(|format| format.is_self_contained())

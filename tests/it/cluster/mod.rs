@@ -2,6 +2,7 @@ mod chaos;
 mod clocks;
 mod duty_fence;
 mod example;
+mod flow;
 mod handover;
 mod handover_under_load;
 mod harvests;

@@ -15,3 +15,4 @@ mod replay;
 mod subscriptions;
 mod tail;
 mod tail_cursor;
+mod top;

@@ -3,6 +3,7 @@
 mod amqp;
 mod amqp_confirmations;
 mod amqp_destinations;
+mod change_deliveries;
 mod dead_letters;
 mod manual_delivery;
 mod outbound_destinations;

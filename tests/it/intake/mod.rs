@@ -4,4 +4,5 @@ mod change_bounds;
 mod decompression;
 mod hostile_messages;
 mod quarantine;
+mod quarantine_trials;
 mod redelivery;

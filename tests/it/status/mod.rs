@@ -4,6 +4,7 @@
 pub(crate) mod access_and_certificates;
 mod datasets;
 mod dates;
+mod flow;
 mod nodes;
 mod repositories;
 mod silence;

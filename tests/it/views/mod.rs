@@ -6,6 +6,7 @@ mod digests;
 mod filtered_changes;
 mod long_poll;
 mod memory;
+mod newest_first;
 mod pages;
 mod snapshot;
 mod stream;

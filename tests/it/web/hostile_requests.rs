@@ -9,7 +9,7 @@ use crate::support::resource_watch::{WatchedGateway, answer, is_clear};
 /// GET routes with their numeric parameters.
 const NUMBERS: [(&str, &[&str]); 4] = [
     ("/feed", &["limit", "before"]),
-    ("/changes", &["after", "limit"]),
+    ("/changes", &["after", "before", "limit"]),
     ("/quarantine", &["before", "limit"]),
     ("/objects", &["uri"]),
 ];

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     journal::{
         store::rows,
-        subscriptions::{DeadLetter, DeadLetterId, NewDeadLetter},
+        subscriptions::{DeadLetter, DeadLetterId, DeadLetterNote, NewDeadLetter},
     },
-    model::{SubscriptionName, Text, Timestamp},
+    model::{Seq, SubscriptionName, Text, Timestamp},
 };
 
 statements! {
@@ -20,6 +20,7 @@ statements! {
     REPLAYS = "SELECT id, seq, refused, reason, attempts, replay, json FROM dead_letters
         WHERE subscription = $1 AND id > $2 AND replay = $3 ORDER BY id LIMIT $4";
     ONE = "SELECT id, seq, refused, reason, attempts, replay, json FROM dead_letters WHERE subscription = $1 AND id = $2";
+    OF_CHANGE = "SELECT subscription, id, refused, reason FROM dead_letters WHERE seq = $1 AND attempts > 0 ORDER BY id";
     ADD = "INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
         VALUES ($1, $2, $3, $4, 1, $5, $6)";
     REPEAT = "INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
@@ -52,6 +53,21 @@ pub trait DeadLetterStore: Records {
     /// Fails if the storage fails.
     fn dead_letter(&self, subscription: &SubscriptionName, id: DeadLetterId) -> Result<Option<DeadLetter>, StoreError> {
         read_one(self, Statement::new(ONE, values![subscription, id.0]), read)
+    }
+
+    /// Returns the outlines of the dead letters of a change, without those that were not refused. It reads the table.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn dead_letters_of(&self, seq: Seq) -> Result<Vec<DeadLetterNote>, StoreError> {
+        read_all(self, &[Statement::new(OF_CHANGE, values![seq])], |row| {
+            Ok(DeadLetterNote {
+                subscription: SubscriptionName::parse(row.text(0)?).map_err(rows::damaged)?,
+                id: DeadLetterId(row.unsigned(1)?),
+                refused: row.time(2)?,
+                reason: row.text(3)?.into(),
+            })
+        })
     }
 
     /// Returns up to `limit` dead letters of a subscription after `after` that wait for another attempt, oldest first.
