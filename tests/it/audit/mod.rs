@@ -2,6 +2,7 @@
 
 mod corrections;
 mod fedora;
+mod feeds;
 mod harvests;
 mod interruptions;
 mod refusals;

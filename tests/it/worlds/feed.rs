@@ -97,6 +97,11 @@ pub(crate) struct FeedWorld {
     site: Arc<Mutex<Site>>,
     server: Receiver,
     seen: Seen,
+    /// Versions of the entries that the harvests have seen.
+    versions: BTreeMap<u8, u32>,
+    /// Entries of several feeds, since audits have begun. An audit of one of them knows what the others had at their last
+    /// runs.
+    shared: BTreeSet<Key>,
 }
 
 impl FeedWorld {
@@ -201,7 +206,7 @@ impl World for FeedWorld {
         })
         .await;
         site.lock().unwrap().address = server.address.to_string();
-        Self { site, server, seen: Seen::default() }
+        Self { site, server, seen: Seen::default(), versions: BTreeMap::new(), shared: BTreeSet::new() }
     }
 
     fn settings(&self) -> String {
@@ -249,12 +254,51 @@ impl World for FeedWorld {
             self.harvest(feed, rig).await?;
         }
         let after = rig.gateway().head().await;
+        self.versions = self.with(|site| site.versions.clone());
         if after == head { Ok(()) } else { Err(format!("runs without news make {} changes", after - head)) }
+    }
+
+    fn audited(&self) -> &'static [&'static str] {
+        &FEEDS
+    }
+
+    fn show(&mut self) {
+        let (listed, complete) = self.with(|site| ([0, 1, 2].map(|feed| site.listed(feed)), site.publisher.complete));
+        let feeds = self.seen.remembered.iter().chain(&listed);
+        let mut of_feeds = BTreeMap::<Key, BTreeSet<usize>>::new();
+        for (number, entries) in feeds.enumerate() {
+            entries.keys().for_each(|key| _ = of_feeds.entry(*key).or_default().insert(number % FEEDS.len()));
+        }
+        let shared = of_feeds.into_iter().filter(|(_, feeds)| feeds.len() > 1);
+        self.shared.extend(shared.map(|(key, _)| key));
+        for (feed, listed) in listed.into_iter().enumerate() {
+            self.seen.note(feed, listed, complete[feed]);
+        }
+    }
+
+    async fn live_unseen(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        match act {
+            Act::List { .. } | Act::Edit { .. } | Act::Drop { .. } | Act::Rotate => self.live(act, rig).await,
+            Act::Fail { .. } | Act::Harvest { .. } => Ok(()),
+        }
+    }
+
+    fn unseen_contents(&self) -> BTreeSet<String> {
+        let address = self.server.address.to_string();
+        self.with(|site| {
+            // An entry that changes in each response differs in nothing.
+            let feeds = if site.publisher.nonces { 0..0 } else { 0..FEEDS.len() };
+            let listed = feeds.flat_map(|feed| site.listed(feed).into_keys());
+            let is_edited = |key: &Key| site.versions.get(&key.entry) != self.versions.get(&key.entry);
+            listed.filter(is_edited).map(|key| uri(key, &address)).collect()
+        })
     }
 
     fn truth(&self) -> Truth {
         let mut truth = Truth { refused: Refusals::Any, ..Truth::default() };
-        for entry in &self.seen.entries {
+        let address = self.server.address.to_string();
+        truth.unsettled = self.shared.iter().flat_map(|key| [uri(*key, &address), file(*key)]).collect();
+        for entry in self.seen.entries.iter().filter(|entry| !self.shared.contains(entry)) {
             let uri = uri(*entry, &self.server.address.to_string());
             let item = ItemTruth { object: uri.clone(), public: true, ..ItemTruth::default() };
             truth.items.insert(uri, item.clone());
