@@ -33,6 +33,9 @@ const MAX_DELETED_PERCENT: u64 = 20;
 /// arrives meanwhile.
 pub(super) const PAUSE: u64 = 2;
 
+/// Maximum number of sources that an error names.
+const MAX_NAMES: usize = 20;
+
 /// Settings of the audits of a source.
 #[derive(Clone)]
 pub struct AuditedSource {
@@ -214,10 +217,11 @@ impl Audits {
         if sources.contains_key(name) {
             return Ok(());
         }
-        let names: Vec<_> = sources.keys().map(SourceName::as_str).collect();
-        let known = match names.is_empty() {
-            true => "no source has one: give its url in [sources.NAME.repository]".to_owned(),
-            false => format!("only those of {} can", names.join(", ")),
+        let names: Vec<_> = sources.keys().map(SourceName::as_str).take(MAX_NAMES).collect();
+        let known = match sources.len() - names.len() {
+            0 if names.is_empty() => "no source has one: give its url in [sources.NAME.repository]".to_owned(),
+            0 => format!("only those of {} can", names.join(", ")),
+            more => format!("only those of {} and {more} more can", names.join(", ")),
         };
         Err(AuditError::NotAudited { name: name.clone(), known })
     }

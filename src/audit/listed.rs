@@ -41,6 +41,7 @@ pub(super) struct Listed {
 }
 
 /// The objects that differ are too many, or too large.
+#[derive(Debug)]
 pub(super) struct TooMany;
 
 impl Listed {
@@ -67,14 +68,16 @@ impl Listed {
         self.check()
     }
 
-    /// Notes a record about an object. Of equally new ones the first counts.
+    /// Notes a record about an object. Of equally new ones the first counts, and of those without a date the last, as in a
+    /// run.
     pub(super) fn note_newest(
         &mut self,
         object: Uri,
         date: Option<Timestamp>,
         drafts: Vec<Draft>,
     ) -> Result<(), TooMany> {
-        if self.newest.get(&object).is_some_and(|(newest, _)| date <= *newest) {
+        let is_older = |newest: &Option<Timestamp>| newest.is_some() && date <= *newest;
+        if self.newest.get(&object).is_some_and(|(newest, _)| is_older(newest)) {
             return Ok(());
         }
         self.bytes += drafts.iter().map(size_of_draft).sum::<usize>();
@@ -129,5 +132,40 @@ impl ExtraObjects {
 
     pub(super) fn into_objects(mut self) -> Vec<Uri> {
         mem::take(&mut self.objects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ExtraObjects, Listed, MAX_DIFFERING, MAX_DIFFERING_BYTES, TooMany, Uri};
+
+    fn uri(number: usize, bytes: usize) -> Uri {
+        let start = format!("http://h/{number}/");
+        Uri::parse(&format!("{start}{}", "x".repeat(bytes.saturating_sub(start.len())))).unwrap()
+    }
+
+    /// Short URIs meet the limit of their number, and long ones that of their bytes.
+    #[test]
+    fn notes_have_a_bound_in_number_and_bytes() {
+        for (bytes, most) in [(20, MAX_DIFFERING), (Uri::MAX_BYTES, MAX_DIFFERING_BYTES / Uri::MAX_BYTES)] {
+            let mut listed = Listed::new(String::new());
+            let fails = |number: &usize| listed.note_difference(uri(*number, bytes), [1, 2].into_iter()).is_err();
+            let first = (0..=most).find(fails).unwrap();
+            assert!(first > most / 2 && first <= most, "{first} of {most}");
+            let mut extra = ExtraObjects::default();
+            let fails = |number: &usize| extra.add(vec![uri(*number, bytes)]).is_err();
+            let first = (0..=most).find(fails).unwrap();
+            assert!(first > most / 2 && first <= most, "{first} of {most}");
+        }
+    }
+
+    #[test]
+    fn one_object_has_a_bound_for_its_differences() {
+        let mut listed = Listed::new(String::new());
+        let fails = |part: usize| {
+            let fingerprints = (0..100_000).map(|number| part as u64 * 100_000 + number);
+            matches!(listed.note_difference(uri(1, 20), fingerprints), Err(TooMany))
+        };
+        assert!((0..100).any(fails));
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! * `report` is what an audit has found, and its position; `audits` starts and shows audits, and [`AuditRunner`] runs them
 //!   on the node that has the duty;
-//! * `walk` compares a repository, object by object, and `harvested` what a harvest lists; `compare` makes the drafts, and
-//!   `progress` writes the report;
+//! * `walk` compares a repository, object by object, `harvested` what a harvest lists, and `datasets` what platforms list;
+//!   `compare` makes the drafts, and `progress` writes the report;
 //! * `listed` is what a list of a harvest has shown, and `seen` are the objects that a walk has listed;
 //! * `sample` chooses the objects of a sample, and `bound` is its statistics.
 //!
@@ -19,6 +19,7 @@
 mod audits;
 mod bound;
 mod compare;
+mod datasets;
 mod deletions;
 mod harvested;
 mod listed;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::{
     Audits,
     audits::{AuditedSource, PAUSE},
+    datasets::DatasetWalk,
     harvested::HarvestWalk,
     progress::{self, Progress, WalkError},
     report::{AuditRequest, AuditState, StoredAudit},
@@ -111,8 +112,9 @@ async fn forget_removed(audits: &Audits, journal: &Journal, name: &SourceName) {
     if audits.0.sources().contains_key(name) {
         return;
     }
-    if let Err(error) = audits.0.remove(journal, name).await {
-        tracing::warn!(source = %name, %error, "cannot remove the audit of a harvest that was removed");
+    match audits.0.remove(journal, name).await {
+        Ok(()) => tracing::info!(source = %name, "the audits of a removed harvest are removed"),
+        Err(error) => tracing::warn!(source = %name, %error, "the audits of a removed harvest cannot be removed"),
     }
 }
 
@@ -258,6 +260,9 @@ impl Task {
         if let Some(settings) = &audited.repository {
             let walk = Walk::new(settings, progress, &request).await.map_err(Begun::No)?;
             return walk.run(&stop).await.map_err(Begun::Yes);
+        }
+        if let Some(jobs) = harvests.jobs(&name) {
+            return DatasetWalk::new(jobs, progress, &request).run(&stop).await.map_err(Begun::Yes);
         }
         let harvester = harvests.reader(&name).await.map_err(|error| Begun::No(error.into()))?;
         let gone = || Begun::No(WalkError::Harvest("the harvest was removed".to_owned()));

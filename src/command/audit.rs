@@ -332,5 +332,9 @@ and 1 more
 compared 3 objects: 1 missing, 2 different, 0 extra; with 95 % confidence, at most 0.30 % of 3 objects differ
 ";
         assert_eq!(table(&audit), expected);
+        let audit = json!({ "objects": 1, "unlisted": 1, "corrections": 1 });
+        let expected = "compared 1 object: 0 missing, 0 different, 0 extra; 1 change made; 1 registered object not judged, \
+                        because the list may lack objects that exist\n";
+        assert_eq!(table(&audit), expected);
     }
 }

@@ -134,10 +134,13 @@ impl Harvest {
         }
     }
 
-    /// Returns whether an audit can compare what the harvest lists when it begins anew.
+    /// Returns whether an audit can compare what the harvest lists when it begins anew, or its archived datasets.
     #[must_use]
     pub fn can_be_audited(&self) -> bool {
-        matches!(&self.work, Work::Pages { settings, .. } if settings.can_be_audited())
+        match &self.work {
+            Work::Pages { settings, .. } => settings.can_be_audited(),
+            Work::Jobs(_) => true,
+        }
     }
 
     /// Returns whether a sample of the harvest's objects can be requested.
@@ -250,6 +253,14 @@ impl Harvests {
         let Work::Pages { settings, .. } = &harvest.work else { return Ok(None) };
         let context = self.0.context_of(name, harvest.made_by);
         settings.build_reader(name, context).await.map(Some)
+    }
+
+    /// Returns the jobs of a source of datasets, for an audit; `None` for all other sources.
+    pub(crate) fn jobs(&self, name: &SourceName) -> Option<Arc<JobLoop>> {
+        match &self.get(name)?.work {
+            Work::Jobs(jobs) => Some(Arc::clone(jobs)),
+            Work::Pages { .. } => None,
+        }
     }
 
     /// Wakes the harvests that run at this node, because another node may have requested a run or paused one.

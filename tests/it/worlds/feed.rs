@@ -97,8 +97,8 @@ pub(crate) struct FeedWorld {
     site: Arc<Mutex<Site>>,
     server: Receiver,
     seen: Seen,
-    /// Versions of the entries that the harvests have seen.
-    versions: BTreeMap<u8, u32>,
+    /// Versions and forms in which the harvests have last seen the entries.
+    described: BTreeMap<Key, (u32, Listing)>,
     /// Entries of several feeds, since audits have begun. An audit of one of them knows what the others had at their last
     /// runs.
     shared: BTreeSet<Key>,
@@ -138,6 +138,8 @@ impl FeedWorld {
         if is_said && !is_undated || must_say && !is_said {
             return Err(format!("the dates are unreadable: {is_undated}; the run is {run}"));
         }
+        let versions = self.with(|site| site.versions.clone());
+        self.described.extend(listed.iter().map(|(key, listing)| (*key, (versions[&key.entry], *listing))));
         self.seen.note(feed, listed, is_complete);
         Ok(())
     }
@@ -206,7 +208,7 @@ impl World for FeedWorld {
         })
         .await;
         site.lock().unwrap().address = server.address.to_string();
-        Self { site, server, seen: Seen::default(), versions: BTreeMap::new(), shared: BTreeSet::new() }
+        Self { site, server, seen: Seen::default(), described: BTreeMap::new(), shared: BTreeSet::new() }
     }
 
     fn settings(&self) -> String {
@@ -254,7 +256,6 @@ impl World for FeedWorld {
             self.harvest(feed, rig).await?;
         }
         let after = rig.gateway().head().await;
-        self.versions = self.with(|site| site.versions.clone());
         if after == head { Ok(()) } else { Err(format!("runs without news make {} changes", after - head)) }
     }
 
@@ -288,9 +289,11 @@ impl World for FeedWorld {
         self.with(|site| {
             // An entry that changes in each response differs in nothing.
             let feeds = if site.publisher.nonces { 0..0 } else { 0..FEEDS.len() };
-            let listed = feeds.flat_map(|feed| site.listed(feed).into_keys());
-            let is_edited = |key: &Key| site.versions.get(&key.entry) != self.versions.get(&key.entry);
-            listed.filter(is_edited).map(|key| uri(key, &address)).collect()
+            let listed = feeds.flat_map(|feed| site.listed(feed));
+            let is_edited = |(key, listing): &(Key, Listing)| {
+                self.described.get(key) != Some(&(site.versions[&key.entry], *listing))
+            };
+            listed.filter(is_edited).map(|(key, _)| uri(key, &address)).collect()
         })
     }
 
