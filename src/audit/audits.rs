@@ -80,7 +80,9 @@ pub enum AuditError {
     #[error("a sample cannot correct the registry; start a complete audit")]
     SampleRepairs,
     /// The repository has no requests for single objects.
-    #[error("a sample needs a repository that can be asked for single objects; the one of {0} cannot, so audit all of it")]
+    #[error(
+        "a sample needs a repository that can be asked for single objects; the one of {0} cannot, so audit all of it"
+    )]
     NoSample(SourceName),
     /// The journal failed.
     #[error(transparent)]

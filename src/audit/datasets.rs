@@ -17,7 +17,7 @@ use crate::{
     filesets::{ComparedDataset, DatasetDifference, DatasetDifferenceKind, JobLoop},
     journal::{
         JournalError,
-        ingest::{IngestJob, JobId, JobSelection, JobState},
+        ingest::{IngestJob, JobId, JobSelection},
     },
 };
 
@@ -51,7 +51,8 @@ impl DatasetWalk {
         loop {
             // The identifiers of jobs are in the order of the first requests, and the newest are read first.
             let before = self.progress.audit.position.parse().ok().map(JobId);
-            let selection = JobSelection::All { before, state: Some(JobState::Archived) };
+            // In any state, because a job that looks at an archived dataset again runs or waits.
+            let selection = JobSelection::All { before, state: None };
             let page = self.progress.journal.ingest_jobs(selection, PAGE).await?;
             let Some(last) = page.last().map(|job| job.id.to_string()) else { return Ok(()) };
             let own = page.into_iter().filter(|job| job.source == *self.progress.source.name()).collect();

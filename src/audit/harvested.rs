@@ -230,8 +230,10 @@ impl HarvestWalk {
                     unlisted.push(UnlistedObject { object, is_own });
                 }
             }
-            let own: Vec<_> = unlisted.iter().filter(|unlisted| unlisted.is_own).map(|own| own.object.clone()).collect();
-            let gone = if listed.has_gaps { Vec::new() } else { self.harvester.gone(&listed.position, unlisted).await? };
+            let own: Vec<_> =
+                unlisted.iter().filter(|unlisted| unlisted.is_own).map(|own| own.object.clone()).collect();
+            let gone =
+                if listed.has_gaps { Vec::new() } else { self.harvester.gone(&listed.position, unlisted).await? };
             let unjudged = own.iter().filter(|object| !gone.contains(object)).count();
             self.progress.audit.report.unlisted += unjudged as u64;
             extra.add(gone)?;

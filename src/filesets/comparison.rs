@@ -67,7 +67,8 @@ impl JobLoop {
         let differences = match listed.unwrap_or_else(|_| Err(late())) {
             Ok(dataset) => {
                 let result = journal.object_result(job.dataset.clone()).await?;
-                let result = result.and_then(|result| serde_json::from_str::<FilesetResult>(result.result.as_str()).ok());
+                let result =
+                    result.and_then(|result| serde_json::from_str::<FilesetResult>(result.result.as_str()).ok());
                 let manifest = result.and_then(|result| result.manifest).unwrap_or_default();
                 differences(&job.dataset, &dataset, &manifest, &registered)
             }
@@ -116,9 +117,8 @@ fn differences(
         }
     }
     let extra = registered.live_items().filter(|(item, _)| !known.contains(*item));
-    differences.extend(
-        extra.map(|(item, _)| DatasetDifference { item: item.clone(), kind: DatasetDifferenceKind::Extra }),
-    );
+    differences
+        .extend(extra.map(|(item, _)| DatasetDifference { item: item.clone(), kind: DatasetDifferenceKind::Extra }));
     differences
 }
 

@@ -5,11 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::{
-    harvest::FeedHarvester,
-    position::Position,
-    sharing::PART_ENTRIES,
-};
+use super::{harvest::FeedHarvester, position::Position, sharing::PART_ENTRIES};
 use crate::{
     harvest::{UnlistedObject, request_name},
     journal::JournalError,
@@ -41,8 +37,10 @@ impl FeedHarvester {
         for part in unlisted.chunks(PART_ENTRIES) {
             let uris = part.iter().map(|unlisted| unlisted.object.to_string()).collect();
             let claims = self.journal.claims(nobody.clone(), uris).await?;
-            let (own, others): (Vec<_>, Vec<_>) =
-                claims.into_iter().filter(|claim| claim.is_listed).partition(|claim| claim.source == self.source.as_str());
+            let (own, others): (Vec<_>, Vec<_>) = claims
+                .into_iter()
+                .filter(|claim| claim.is_listed)
+                .partition(|claim| claim.source == self.source.as_str());
             let own: HashSet<_> = own.into_iter().map(|claim| claim.identifier).collect();
             let others = others.into_iter().filter(|claim| self.harvests.has(&claim.source));
             let others: HashSet<_> = others.map(|claim| claim.identifier).collect();

@@ -21,7 +21,9 @@ impl FolderHarvester {
         let version = self.version().await?;
         let base = self.base(version.is_folder());
         let is_harvested = self.settings.urls.as_ref().is_none_or(|urls| urls.is_match(url.as_str()));
-        let Some(path) = url.as_str().strip_prefix(&base).filter(|_| is_harvested) else { return Ok(Vec::new().into()) };
+        let Some(path) = url.as_str().strip_prefix(&base).filter(|_| is_harvested) else {
+            return Ok(Vec::new().into());
+        };
         if version.is_folder() {
             return self.file_of_folder(url, path).await;
         }

@@ -290,7 +290,8 @@ impl OaiPmhHarvester {
         let start = get_record_url(&base_url, &prefix, "").map_err(|error| HarvestError::fail(error.to_string()))?;
         let identifier = object.as_str().strip_prefix(start.as_str());
         let identifier = identifier.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy());
-        let identifier = identifier.ok_or_else(|| HarvestError::fail("the URI is none of the records of the repository"))?;
+        let identifier =
+            identifier.ok_or_else(|| HarvestError::fail("the URI is none of the records of the repository"))?;
         let mut page = SweptRecords::new(Timestamp::now());
         let record = self.record(&identifier, position.quirks).await?;
         if !record.is_deleted && !record.is_foreign {

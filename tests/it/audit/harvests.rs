@@ -75,7 +75,8 @@ async fn oai_pmh_differences_are_found_and_corrected() {
     };
     let end = |name: &str| name.replace(':', "%3A");
     let (code, report) = report_at(&gateway.url, "scripted", &["--sample", "100"]).await;
-    let mut expected = [("different", 1), ("extra", 0), ("extra", 2)].map(|(kind, n)| format!("{kind} {}", end(&names[n])));
+    let mut expected =
+        [("different", 1), ("extra", 0), ("extra", 2)].map(|(kind, n)| format!("{kind} {}", end(&names[n])));
     expected.sort();
     assert_eq!((code, found(&report)), (1, expected.to_vec()), "{report}");
     assert_eq!((&report["objects"], &report["registered"]), (&json!(60), &json!(60)), "{report}");

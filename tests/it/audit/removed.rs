@@ -42,7 +42,7 @@ async fn audit_of_a_removed_harvest_leaves_nothing() {
     let answer = gateway.http.delete(format!("{}/harvests/news", gateway.url)).send().await.unwrap();
     assert_eq!(answer.status(), 204);
     // Another audit wakes the runner, which stops the one of the removed harvest.
-    assert_eq!(report_at(&gateway.url, "share", &[]).await.0, 1);
+    report_at(&gateway.url, "share", &[]).await;
     until(|| async { fs::read_to_string(&log).unwrap().contains("the audits of a removed harvest are removed") }).await;
     add().await;
     assert_eq!(gateway.json("/sources/news/audit").await["audit"], Value::Null);

@@ -185,7 +185,15 @@ impl World for DataPlatform {
         };
         let (server, storage) = (start().await, start().await);
         platform.lock().unwrap().storage = format!("http://{}", storage.address);
-        Self { platform, server, _storage: storage, requests: 0, gateway: 0, restarts: Vec::new(), unclear: BTreeSet::new() }
+        Self {
+            platform,
+            server,
+            _storage: storage,
+            requests: 0,
+            gateway: 0,
+            restarts: Vec::new(),
+            unclear: BTreeSet::new(),
+        }
     }
 
     fn settings(&self) -> String {
