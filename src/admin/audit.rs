@@ -141,7 +141,7 @@ fn problem(error: AuditError) -> Problem {
     let code = match error {
         AuditError::NotAudited { .. } => ProblemCode::NotFound,
         AuditError::Running(_) => ProblemCode::Conflict,
-        AuditError::SampleRepairs | AuditError::SampleOfHarvest(_) => ProblemCode::BadRequest,
+        AuditError::SampleRepairs | AuditError::NoSample(_) => ProblemCode::BadRequest,
         AuditError::Journal(error) => return journal_problem(error),
     };
     Problem::new(code, format!("{}.", sentence(&error.to_string())))

@@ -21,7 +21,7 @@ pub(super) fn open(
         let SourceConfig { transport, dialect, audit_every: every, .. } = source;
         let is_crawlable = dialect.repository.is_some_and(|kind| kind.not_crawlable.is_none());
         let repository = source.repository.clone().filter(|_| is_crawlable);
-        let is_harvest = transport.harvest().is_some_and(|harvest| harvest.kind.lists_everything());
+        let is_harvest = transport.can_be_audited();
         let source = Arc::clone(&sources.get(name.as_str())?.source);
         (repository.is_some() || is_harvest)
             .then(|| (name.clone(), AuditedSource { source, repository, every: *every }))

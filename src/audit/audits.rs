@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -31,6 +32,9 @@ const MAX_DELETED_PERCENT: u64 = 20;
 /// Default of the time after which a difference is looked at again, in seconds. The message about a change of the repository
 /// arrives meanwhile.
 pub(super) const PAUSE: u64 = 2;
+
+/// Maximum number of sources that an error names.
+const MAX_NAMES: usize = 20;
 
 /// Settings of the audits of a source.
 #[derive(Clone)]
@@ -75,19 +79,21 @@ pub enum AuditError {
     /// A sample cannot correct the registry.
     #[error("a sample cannot correct the registry; start a complete audit")]
     SampleRepairs,
-    /// A harvest has no requests for single objects.
+    /// The repository has no requests for single objects.
     #[error(
-        "a sample needs a repository that can be asked for single objects; {0} is a harvest, whose audit is complete"
+        "a sample needs a repository that can be asked for single objects; the one of {0} cannot, so audit all of it"
     )]
-    SampleOfHarvest(SourceName),
+    NoSample(SourceName),
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 /// Numbers of the differences that a complete audit has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditResult {
+    /// Start of the audit.
+    pub started: Timestamp,
     /// End of the audit.
     pub at: Timestamp,
     /// Number of missing items.
@@ -160,9 +166,10 @@ impl Audits {
         if options.repair && options.sample.is_some() {
             return Err(AuditError::SampleRepairs);
         }
-        let is_harvest = self.0.sources().get(name).is_some_and(|audited| audited.repository.is_none());
-        if options.sample.is_some() && is_harvest {
-            return Err(AuditError::SampleOfHarvest(name.clone()));
+        let has_repository = self.0.sources().get(name).is_some_and(|audited| audited.repository.is_some());
+        let has_objects = || self.0.harvests.get(name).is_some_and(|harvest| harvest.requests_objects());
+        if options.sample.is_some() && !has_repository && !has_objects() {
+            return Err(AuditError::NoSample(name.clone()));
         }
         let _operation = self.0.operation.lock().await;
         let fresh = AuditRequest {
@@ -212,10 +219,11 @@ impl Audits {
         if sources.contains_key(name) {
             return Ok(());
         }
-        let names: Vec<_> = sources.keys().map(SourceName::as_str).collect();
-        let known = match names.is_empty() {
-            true => "no source has one: give its url in [sources.NAME.repository]".to_owned(),
-            false => format!("only those of {} can", names.join(", ")),
+        let names: Vec<_> = sources.keys().map(SourceName::as_str).take(MAX_NAMES).collect();
+        let known = match sources.len() - names.len() {
+            0 if names.is_empty() => "no source has one: give its url in [sources.NAME.repository]".to_owned(),
+            0 => format!("only those of {} can", names.join(", ")),
+            more => format!("only those of {} and {more} more can", names.join(", ")),
         };
         Err(AuditError::NotAudited { name: name.clone(), known })
     }
@@ -225,7 +233,7 @@ impl AuditsState {
     /// Returns all sources that can be audited: those of the configuration, and harvests that were made over HTTP.
     pub(super) fn sources(&self) -> BTreeMap<SourceName, AuditedSource> {
         let mut sources = self.configured.clone();
-        for harvest in self.harvests.list().into_iter().filter(|harvest| harvest.lists_everything()) {
+        for harvest in self.harvests.list().into_iter().filter(|harvest| harvest.can_be_audited()) {
             let source = Arc::clone(&harvest.source);
             let made = || AuditedSource { source, repository: None, every: None };
             sources.entry(harvest.source.name().clone()).or_insert_with(made);
@@ -238,9 +246,8 @@ impl AuditsState {
         self.results.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| !is_gone(name));
     }
 
-    /// Publishes the result of an audit, if it is complete and no sample.
-    pub(super) fn publish(&self, name: &SourceName, report: &AuditReport) {
-        let Some(result) = report.result() else { return };
+    /// Publishes the result of the last complete audit.
+    pub(super) fn publish(&self, name: &SourceName, result: AuditResult) {
         metrics::complete(name, &result);
         self.results.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), result);
     }
@@ -251,14 +258,38 @@ impl AuditsState {
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// Writes a request, and wakes the runners of all nodes.
-    pub(super) async fn write_request(&self, name: &SourceName, request: &AuditRequest) -> Result<(), JournalError> {
-        // Serialization fails only for maps without text keys, and the type has none.
-        let position = serde_json::to_string(request).unwrap_or_default().into();
-        let position = SourcePosition { source: request_row(name), position };
-        self.journal.append_positioned(Vec::new(), position).await?;
+    /// Writes the request of an administrator, and wakes the runners of all nodes.
+    async fn write_request(&self, name: &SourceName, request: &AuditRequest) -> Result<(), JournalError> {
+        self.journal.append_positioned(Vec::new(), request.row(name)).await?;
         self.journal.write_harvest(request_row(name), HarvestWrite::Request(Timestamp::now())).await?;
         self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Writes the request of the schedule for the duty of audits, unless an administrator has made another one than `seen`
+    /// meanwhile. Returns whether it is written.
+    pub(super) async fn write_scheduled(
+        &self,
+        journal: &Journal,
+        name: &SourceName,
+        seen: Option<&AuditRequest>,
+        request: &AuditRequest,
+    ) -> Result<bool, JournalError> {
+        let _operation = self.operation.lock().await;
+        if self.request(name).await?.as_ref() != seen {
+            self.wake.notify_one();
+            return Ok(false);
+        }
+        journal.append_positioned(Vec::new(), request.row(name)).await?;
+        Ok(true)
+    }
+
+    /// Removes the audits of a harvest that was removed while one of them ran.
+    pub(super) async fn remove(&self, journal: &Journal, name: &SourceName) -> Result<(), JournalError> {
+        let _operation = self.operation.lock().await;
+        for row in [request_row(name), report_row(name)] {
+            journal.write_harvest(row, HarvestWrite::Remove).await?;
+        }
         Ok(())
     }
 
@@ -267,6 +298,14 @@ impl AuditsState {
         let text = self.journal.source_position(report_row(name)).await?;
         // An audit of another version begins anew.
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+}
+
+impl AuditRequest {
+    fn row(&self, name: &SourceName) -> SourcePosition {
+        // Serialization fails only for maps without text keys, and the type has none.
+        let position = serde_json::to_string(self).unwrap_or_default().into();
+        SourcePosition { source: request_row(name), position }
     }
 }
 

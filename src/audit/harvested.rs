@@ -5,75 +5,49 @@
 //! is read a second time, and only the same differences count. So a record that has other content in each response differs
 //! in nothing. Of several records about an object the newest counts, as in a run. A kill begins the list anew.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use super::{
     compare,
     deletions::implausible_deletions,
+    listed::{Differing, ExtraObjects, Listed, TooMany},
     progress::{Progress, WalkError},
-    report::Phase,
-    seen::SeenObjects,
+    report::{AuditRequest, Phase},
     walk::AuditStop,
 };
 use crate::{
-    harvest::{HarvestError, HarvestedRecord, Harvester, Page, PageEnd, Sight},
-    journal::harvest::{ListedCounts, ListedRecords},
-    model::{Draft, DraftItems, Timestamp, Uri},
+    harvest::{HarvestError, HarvestedRecord, Harvester, Page, PageEnd, Sight, UnlistedObject},
+    journal::harvest::ListedCounts,
+    model::{Draft, DraftItems, Uri},
     retry::Backoff,
 };
 
-/// Maximum number of differing objects. More are a harvest that has never run, which a run repairs.
-const MAX_DIFFERING: usize = 50_000;
-
-/// Maximum size of the differing records, in bytes.
-const MAX_DIFFERING_BYTES: usize = 64 << 20;
-
-/// Assumed size of the facts about an item, without its URIs, in bytes.
-const ITEM_BYTES: usize = 512;
-
 /// Number of failed attempts after which the audit fails.
-const MAX_ATTEMPTS: u32 = 5;
+pub(super) const MAX_ATTEMPTS: u32 = 5;
 
 /// Maximum number of successive changes of the position without a page.
 const MAX_DETOURS: u32 = 200;
 
 /// Waits before a failed request is repeated.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
+pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
 /// Number of objects of the registry that are read at a time.
 const REGISTRY_PAGE: usize = 500;
 
 /// A running audit of a harvest.
 pub(super) struct HarvestWalk {
-    harvester: Arc<dyn Harvester>,
-    progress: Progress,
+    pub(super) harvester: Arc<dyn Harvester>,
+    pub(super) progress: Progress,
     max_deleted_percent: u64,
-}
-
-/// What a list has shown.
-struct Listed {
-    seen: SeenObjects,
-    /// Objects that differ, with the fingerprints of their differences. Only the first list notes them.
-    differing: BTreeMap<Uri, BTreeSet<u64>>,
-    /// The newest record about each of these objects, with its date. Only the second list notes them.
-    newest: BTreeMap<Uri, (Option<Timestamp>, Draft)>,
-    /// Size of these records, in bytes.
-    bytes: usize,
-    /// Number of records that could not be read, or that the repository does not deliver.
-    unreadable: u64,
-    /// Whether the list may lack objects that exist.
-    has_gaps: bool,
+    /// Time after which a difference of a sample is looked at again.
+    pub(super) pause: Duration,
 }
 
 impl HarvestWalk {
-    pub(super) fn new(harvester: Arc<dyn Harvester>, progress: Progress, max_deleted_percent: u64) -> Self {
-        Self { harvester, progress, max_deleted_percent }
+    pub(super) fn new(harvester: Arc<dyn Harvester>, progress: Progress, request: &AuditRequest) -> Self {
+        let (max_deleted_percent, pause) = (request.max_deleted_percent, Duration::from_secs(request.pause));
+        Self { harvester, progress, max_deleted_percent, pause }
     }
 
     /// Compares everything.
@@ -85,10 +59,14 @@ impl HarvestWalk {
     }
 
     async fn phases(&mut self) -> Result<(), WalkError> {
-        // Nothing of an interrupted list is known.
+        // Nothing of an interrupted list or sample is known.
         self.progress.forget();
+        if let Some(number) = self.progress.audit.report.sample {
+            return self.look_at_sample(number).await;
+        }
         self.progress.audit.report.phase = Phase::Repository;
-        let first = self.list(None).await?;
+        let begin = self.audit_position().await?;
+        let first = self.list(begin.clone(), None).await?;
         self.progress.audit.report.unanswered = first.unreadable;
         let mut extra = self.unlisted(&first).await?;
         if first.differing.is_empty() && extra.is_empty() {
@@ -96,34 +74,37 @@ impl HarvestWalk {
         }
         self.progress.audit.report.phase = Phase::Registry;
         self.progress.save().await?;
-        let second = self.list(Some(&first.differing)).await?;
+        let second = self.list(begin, Some(&first.differing)).await?;
         self.progress.audit.report.unanswered = first.unreadable.max(second.unreadable);
         extra.retain(|object| !second.has_gaps && !second.seen.contains(object));
-        self.judge_listed(&first.differing, second.newest).await?;
+        self.judge_listed(&first.differing, second).await?;
         self.judge_unlisted(extra).await
+    }
+
+    /// Returns the position at which the audit begins.
+    pub(super) async fn audit_position(&self) -> Result<String, WalkError> {
+        let harvest = self.progress.journal.harvest(self.progress.source.name().clone()).await?;
+        Ok(self.harvester.audit_position(harvest.as_ref().map_or("", |harvest| &harvest.position)))
     }
 
     /// Reads the list from its beginning. Without `again`, it notes the objects that differ; otherwise it notes the newest
     /// records about those of `again`.
-    async fn list(&mut self, again: Option<&BTreeMap<Uri, BTreeSet<u64>>>) -> Result<Listed, WalkError> {
-        let (differing, newest) = (BTreeMap::new(), BTreeMap::new());
-        let mut listed =
-            Listed { seen: SeenObjects::new(), differing, newest, bytes: 0, unreadable: 0, has_gaps: false };
-        let mut position = String::new();
+    async fn list(&mut self, begin: String, again: Option<&Differing>) -> Result<Listed, WalkError> {
+        let mut listed = Listed::new(begin);
         let (mut backoff, mut detours) = (Backoff::new(FIRST_RETRY, LONGEST_RETRY), 0);
         loop {
-            match self.harvester.page(&position, backoff.failures()).await {
+            match self.harvester.page(&listed.position, backoff.failures()).await {
                 Ok(Page { records, position: next, end, listed: entries, .. }) => {
                     (backoff, detours) = (Backoff::new(FIRST_RETRY, LONGEST_RETRY), 0);
                     for record in records {
                         self.record(record, again, &mut listed).await?;
                     }
                     listed.note_entries(entries);
-                    position = next;
+                    listed.position = next;
                     match end {
                         PageEnd::More => {}
                         PageEnd::Complete => {
-                            self.note_gap(&position, &mut listed);
+                            self.note_gap(&mut listed);
                             return Ok(listed);
                         }
                         PageEnd::Failed(reason) => return Err(WalkError::Harvest(reason)),
@@ -135,7 +116,7 @@ impl HarvestWalk {
                 }
                 Err(HarvestError::Continue { position: other, .. }) if detours < MAX_DETOURS => {
                     detours += 1;
-                    position = other;
+                    listed.position = other;
                 }
                 Err(error) => return Err(WalkError::Harvest(error.to_string())),
             }
@@ -144,8 +125,8 @@ impl HarvestWalk {
     }
 
     /// Notes whether a list that has ended may lack objects.
-    fn note_gap(&self, position: &str, listed: &mut Listed) {
-        if let Some(reason) = self.harvester.gap(position) {
+    fn note_gap(&self, listed: &mut Listed) {
+        if let Some(reason) = self.harvester.gap(&listed.position) {
             tracing::warn!(source = %self.progress.source.name(), reason, "the list of an audit is not complete");
             (listed.unreadable, listed.has_gaps) = (listed.unreadable + 1, true);
         }
@@ -156,7 +137,7 @@ impl HarvestWalk {
     async fn record(
         &mut self,
         record: HarvestedRecord,
-        again: Option<&BTreeMap<Uri, BTreeSet<u64>>>,
+        again: Option<&Differing>,
         listed: &mut Listed,
     ) -> Result<(), WalkError> {
         let HarvestedRecord { message, listing } = record;
@@ -172,6 +153,8 @@ impl HarvestWalk {
             return Ok(());
         };
         let date = listing.and_then(|listing| listing.date);
+        // A record of another gateway has a draft for each time at which items of the object have changed.
+        let mut newest: BTreeMap<Uri, Vec<Draft>> = BTreeMap::new();
         for draft in drafts.into_iter().filter(is_state) {
             let is_new = !listed.seen.contains(&draft.object);
             listed.seen.insert(&draft.object);
@@ -180,9 +163,14 @@ impl HarvestWalk {
                     self.progress.audit.report.objects += u64::from(is_new);
                     self.note_difference(draft, listed).await?;
                 }
-                Some(again) if again.contains_key(&draft.object) => self.note_newest(date, draft, listed)?,
+                Some(again) if again.contains_key(&draft.object) => {
+                    newest.entry(draft.object.clone()).or_default().push(draft);
+                }
                 Some(_) => {}
             }
+        }
+        for (object, drafts) in newest {
+            listed.note_newest(object, date, drafts).map_err(|TooMany| self.too_many())?;
         }
         Ok(())
     }
@@ -193,24 +181,7 @@ impl HarvestWalk {
         let object = draft.object.clone();
         let Some(change) = self.progress.source.preview(draft, &registered) else { return Ok(()) };
         let fingerprints = change.items.iter().map(compare::fingerprint);
-        listed.differing.entry(object).or_default().extend(fingerprints);
-        if listed.differing.len() > MAX_DIFFERING {
-            return Err(self.too_many());
-        }
-        Ok(())
-    }
-
-    /// Notes a record of the second list. Of equally new ones the first counts.
-    fn note_newest(&self, date: Option<Timestamp>, draft: Draft, listed: &mut Listed) -> Result<(), WalkError> {
-        if listed.newest.get(&draft.object).is_some_and(|(newest, _)| date <= *newest) {
-            return Ok(());
-        }
-        listed.bytes += draft.items.listed().iter().map(|item| ITEM_BYTES + item.uri.as_str().len()).sum::<usize>();
-        if listed.bytes > MAX_DIFFERING_BYTES {
-            return Err(self.too_many());
-        }
-        listed.newest.insert(draft.object.clone(), (date, draft));
-        Ok(())
+        listed.note_difference(object, fingerprints).map_err(|TooMany| self.too_many())
     }
 
     fn too_many(&self) -> WalkError {
@@ -221,24 +192,21 @@ impl HarvestWalk {
     }
 
     /// Counts the differences that two lists had, and corrects them if the audit shall.
-    async fn judge_listed(
-        &mut self,
-        first: &BTreeMap<Uri, BTreeSet<u64>>,
-        newest: BTreeMap<Uri, (Option<Timestamp>, Draft)>,
-    ) -> Result<(), WalkError> {
+    async fn judge_listed(&mut self, first: &Differing, second: Listed) -> Result<(), WalkError> {
         let mut corrections = Vec::new();
-        for (object, (_, draft)) in newest {
+        for (object, (_, drafts)) in second.newest {
             let registered = self.progress.registered(&object).await?;
-            let Some(change) = self.progress.source.preview(draft.clone(), &registered) else { continue };
             let is_same = |fingerprint| first.get(&object).is_some_and(|first| first.contains(&fingerprint));
-            let differences = compare::differences(&change, &registered, |item| is_same(compare::fingerprint(item)));
-            if differences.is_empty() {
-                continue;
+            let mut differences = Vec::new();
+            for draft in drafts {
+                let Some(change) = self.progress.source.preview(draft.clone(), &registered) else { continue };
+                let found = compare::differences(&change, &registered, |item| is_same(compare::fingerprint(item)));
+                if !found.is_empty() && self.progress.audit.report.repair {
+                    corrections.push(compare::as_correction(self.progress.audit.report.id, draft));
+                }
+                differences.extend(found);
             }
             self.progress.audit.report.add(differences);
-            if self.progress.audit.report.repair {
-                corrections.push(compare::as_correction(self.progress.audit.report.id, draft));
-            }
             if corrections.len() >= REGISTRY_PAGE {
                 self.progress.correct(mem::take(&mut corrections)).await?;
             }
@@ -246,43 +214,45 @@ impl HarvestWalk {
         if corrections.is_empty() { Ok(()) } else { self.progress.correct(corrections).await }
     }
 
-    /// Returns the objects of the source in the registry that a list did not have.
+    /// Returns the objects of the registry that no longer exist, because a list did not have them. Counts those of the source
+    /// about which the list says nothing.
     async fn unlisted(&mut self, listed: &Listed) -> Result<Vec<Uri>, WalkError> {
-        let (mut extra, mut after) = (Vec::new(), None);
+        let (mut extra, mut after) = (ExtraObjects::default(), None);
         loop {
             let page = self.progress.journal.registry(after, REGISTRY_PAGE).await?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
-            let own: Vec<_> =
-                page.into_iter().filter(|(_, state)| self.progress.is_own(state)).map(|(uri, _)| uri).collect();
-            self.progress.audit.report.registered += own.len() as u64;
-            extra.extend(own.into_iter().filter(|object| !listed.seen.contains(object)));
-            if extra.len() > MAX_DIFFERING {
-                return Err(WalkError::Harvest(format!(
-                    "more than {MAX_DIFFERING} objects are no longer listed; see whether the list is complete"
-                )));
+            let mut unlisted = Vec::new();
+            for (object, state) in page.into_iter().filter(|(_, state)| state.live_items().next().is_some()) {
+                let is_own = self.progress.is_own(&state);
+                self.progress.audit.report.registered += u64::from(is_own);
+                if !listed.seen.contains(&object) {
+                    unlisted.push(UnlistedObject { object, is_own });
+                }
             }
+            let own: Vec<_> =
+                unlisted.iter().filter(|unlisted| unlisted.is_own).map(|own| own.object.clone()).collect();
+            let gone =
+                if listed.has_gaps { Vec::new() } else { self.harvester.gone(&listed.position, unlisted).await? };
+            let unjudged = own.iter().filter(|object| !gone.contains(object)).count();
+            self.progress.audit.report.unlisted += unjudged as u64;
+            extra.add(gone)?;
         }
-        if listed.has_gaps {
-            extra.clear();
-        }
-        Ok(extra)
+        Ok(extra.into_objects())
     }
 
     /// Counts the objects that two lists did not have, and deletes them if the audit shall.
-    async fn judge_unlisted(&mut self, extra: Vec<Uri>) -> Result<(), WalkError> {
-        let mut corrections = Vec::new();
-        for object in extra {
-            let registered = self.progress.registered(&object).await?;
-            let Some(draft) = compare::draft_of_absent(self.progress.audit.report.id, &object, &registered) else {
-                continue;
-            };
-            let Some(change) = self.progress.source.preview(draft.clone(), &registered) else { continue };
-            self.progress.audit.add(&object, compare::differences(&change, &registered, |_| true));
+    async fn judge_unlisted(&mut self, mut extra: Vec<Uri>) -> Result<(), WalkError> {
+        for object in &extra {
+            let registered = self.progress.registered(object).await?;
+            let id = self.progress.audit.report.id;
+            let draft = compare::draft_of_absent(id, object, &registered);
+            let change = draft.and_then(|draft| self.progress.source.preview(draft, &registered));
+            let Some(change) = change else { continue };
+            self.progress.audit.add(object, compare::differences(&change, &registered, |_| true));
             self.progress.audit.gone += 1;
-            corrections.push(draft);
         }
-        if !self.progress.audit.report.repair || corrections.is_empty() {
+        if !self.progress.audit.report.repair || self.progress.audit.gone == 0 {
             return Ok(());
         }
         let counts = ListedCounts { all: self.progress.audit.report.registered, missing: self.progress.audit.gone };
@@ -291,29 +261,28 @@ impl HarvestWalk {
             return Ok(());
         }
         self.progress.audit.report.phase = Phase::Deletions;
-        while !corrections.is_empty() {
-            let rest = corrections.split_off(corrections.len().min(REGISTRY_PAGE));
-            self.progress.correct(mem::replace(&mut corrections, rest)).await?;
+        while !extra.is_empty() {
+            let rest = extra.split_off(extra.len().min(REGISTRY_PAGE));
+            let part = mem::replace(&mut extra, rest);
+            self.delete(part).await?;
         }
         Ok(())
     }
-}
 
-impl Listed {
-    /// Notes the entries of a page, some of which may exist without being readable.
-    fn note_entries(&mut self, entries: ListedRecords) {
-        for object in entries.present.into_iter().filter_map(|entry| Uri::parse(&entry.identifier).ok()) {
-            if !self.seen.contains(&object) {
-                self.seen.insert(&object);
-                self.unreadable += 1;
-            }
+    /// Deletes objects.
+    async fn delete(&mut self, objects: Vec<Uri>) -> Result<(), WalkError> {
+        let mut corrections = Vec::with_capacity(objects.len());
+        for object in objects {
+            let registered = self.progress.registered(&object).await?;
+            corrections.extend(compare::draft_of_absent(self.progress.audit.report.id, &object, &registered));
         }
+        self.progress.correct(corrections).await
     }
 }
 
 /// Returns whether a draft says what exists. An absent record counts as one that is not listed, because another set may have
 /// it; and a change of another gateway happened after its snapshot.
-fn is_state(draft: &Draft) -> bool {
+pub(super) fn is_state(draft: &Draft) -> bool {
     let is_absent = matches!(&draft.items, DraftItems::Complete(items) if items.is_empty());
     draft.id.is_none() && !is_absent
 }

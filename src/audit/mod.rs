@@ -6,9 +6,10 @@
 //!
 //! * `report` is what an audit has found, and its position; `audits` starts and shows audits, and [`AuditRunner`] runs them
 //!   on the node that has the duty;
-//! * `walk` compares a repository, object by object, and `harvested` what a harvest lists; `compare` makes the drafts, and
-//!   `progress` writes the report;
-//! * `seen` are the objects that a walk has listed; `bound` is the statistics of a sample.
+//! * `walk` compares a repository, object by object, `harvested` what a harvest lists, and `datasets` what platforms list;
+//!   `compare` makes the drafts, and `progress` writes the report;
+//! * `listed` is what a list of a harvest has shown, and `seen` are the objects that a walk has listed;
+//! * `sample` chooses the objects of a sample, and `bound` is its statistics.
 //!
 //! An audit first reads the list of the repository: an object or item that the registry lacks is missing, one with other
 //! facts is different. Then it reads the registry, and requests each object that the list did not have: one that the
@@ -18,12 +19,15 @@
 mod audits;
 mod bound;
 mod compare;
+mod datasets;
 mod deletions;
 mod harvested;
+mod listed;
 pub mod metrics;
 mod progress;
 mod report;
 mod runner;
+mod sample;
 mod seen;
 mod walk;
 

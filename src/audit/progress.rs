@@ -118,7 +118,7 @@ impl Progress {
         let report = &mut self.audit.report;
         (report.objects, report.registered, report.differing_objects) = (0, 0, 0);
         (report.missing, report.different, report.extra) = (0, 0, 0);
-        (report.unanswered, report.outside) = (0, 0);
+        (report.unanswered, report.outside, report.unlisted) = (0, 0, 0);
         report.differences.clear();
         self.audit.pending.clear();
         self.audit.counted.clear();

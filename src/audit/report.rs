@@ -111,6 +111,10 @@ pub struct AuditReport {
     pub unanswered: u64,
     /// Number of objects in the registry that are outside of the repository.
     pub outside: u64,
+    /// Number of objects of the source in the registry that were not judged, because the list of the harvest does not have
+    /// them and may lack objects that exist. A feed shows only its newest entries, for example.
+    #[serde(default)]
+    pub unlisted: u64,
     /// Number of missing items.
     pub missing: u64,
     /// Number of different items.
@@ -168,6 +172,9 @@ pub(super) struct StoredAudit {
     /// Hashes of the first objects whose differences count already: after a kill, an object may be compared again.
     #[serde(default)]
     pub(super) counted: BTreeSet<u64>,
+    /// Result of the last complete audit before this one.
+    #[serde(default)]
+    pub(super) last: Option<AuditResult>,
 }
 
 impl AuditRequest {
@@ -206,6 +213,7 @@ impl AuditRequest {
             registered: 0,
             unanswered: 0,
             outside: 0,
+            unlisted: 0,
             missing: 0,
             different: 0,
             extra: 0,
@@ -219,8 +227,8 @@ impl AuditRequest {
 }
 
 impl StoredAudit {
-    /// Begins an audit.
-    pub(super) fn of(request: &AuditRequest) -> Self {
+    /// Begins an audit after the one that the journal has.
+    pub(super) fn of(request: &AuditRequest, former: Option<&Self>) -> Self {
         Self {
             report: request.report(),
             position: String::new(),
@@ -230,11 +238,17 @@ impl StoredAudit {
             deleted: 0,
             attempt: request.attempt,
             counted: BTreeSet::new(),
+            last: former.and_then(Self::last_result),
         }
     }
 }
 
 impl StoredAudit {
+    /// Returns the result of the last complete audit, which is no sample.
+    pub(super) fn last_result(&self) -> Option<AuditResult> {
+        self.report.result().or(self.last)
+    }
+
     /// Counts the differences of an object, unless they count already.
     pub(super) fn add(&mut self, object: &Uri, differences: Vec<Difference>) {
         let digest = Sha256::digest(object.as_str());
@@ -252,16 +266,16 @@ impl StoredAudit {
 impl AuditReport {
     /// Returns the differences that the audit has left, if it is complete and no sample.
     pub(super) fn result(&self) -> Option<AuditResult> {
-        let Self { missing, different, extra, .. } = *self;
+        let Self { started, updated: at, missing, different, extra, .. } = *self;
         let is_of_all = self.state == AuditState::Complete && self.sample.is_none();
         let result = match (self.repair, &self.reason) {
             (true, _) if self.refused > 0 || self.unanswered > 0 => {
-                AuditResult { at: self.updated, missing, different, extra }
+                AuditResult { started, at, missing, different, extra }
             }
-            (true, None) => AuditResult { at: self.updated, missing: 0, different: 0, extra: 0 },
+            (true, None) => AuditResult { started, at, missing: 0, different: 0, extra: 0 },
             // The extra objects were not deleted.
-            (true, Some(_)) => AuditResult { at: self.updated, missing: 0, different: 0, extra },
-            (false, _) => AuditResult { at: self.updated, missing, different, extra },
+            (true, Some(_)) => AuditResult { started, at, missing: 0, different: 0, extra },
+            (false, _) => AuditResult { started, at, missing, different, extra },
         };
         is_of_all.then_some(result)
     }

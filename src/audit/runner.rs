@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::{
     Audits,
     audits::{AuditedSource, PAUSE},
+    datasets::DatasetWalk,
     harvested::HarvestWalk,
     progress::{self, Progress, WalkError},
     report::{AuditRequest, AuditState, StoredAudit},
@@ -94,13 +95,27 @@ async fn run_tenure(audits: &Audits, tenure: &Tenure, mut revisions: Option<watc
             () = audits.0.wake.notified() => {}
             () = revised => {}
             () = sleep(LOOK_EVERY) => {}
-            Some(ended) = running.tasks.join_next() => if let Ok(source) = ended { running.stops.remove(&source); },
+            Some(ended) = running.tasks.join_next() => if let Ok(source) = ended {
+                running.stops.remove(&source);
+                forget_removed(audits, &journal, &source).await;
+            },
         }
     }
     // The audits save their positions.
     while running.tasks.join_next().await.is_some() {}
     // Another node shows the results from now on.
     audits.0.forget(|_| true);
+}
+
+/// Removes what an audit has written after its harvest was removed.
+async fn forget_removed(audits: &Audits, journal: &Journal, name: &SourceName) {
+    if audits.0.sources().contains_key(name) {
+        return;
+    }
+    match audits.0.remove(journal, name).await {
+        Ok(()) => tracing::info!(source = %name, "the audits of a removed harvest are removed"),
+        Err(error) => tracing::warn!(source = %name, %error, "the audits of a removed harvest cannot be removed"),
+    }
 }
 
 /// Starts the audits that are requested or due, and stops those that shall stop.
@@ -115,33 +130,30 @@ async fn look(
     running.stops.iter().filter(|(name, _)| !sources.contains_key(*name)).for_each(|(_, stop)| stop.cancel());
     audits.0.forget(|name| !sources.contains_key(name));
     for (name, audited) in &sources {
-        let request = audits.0.request(name).await?;
+        let seen = audits.0.request(name).await?;
         if let Some(stop) = running.stops.get(name) {
-            if request.is_some_and(|request| request.stop) {
+            if seen.is_some_and(|request| request.stop) {
                 stop.cancel();
             }
             continue;
         }
+        let stored = audits.0.stored(name).await?;
+        if let Some(result) = stored.as_ref().and_then(StoredAudit::last_result) {
+            audits.0.publish(name, result);
+        }
         if running.stops.len() >= AT_ONCE {
             continue;
         }
-        let stored = audits.0.stored(name).await?;
-        if let Some(stored) = &stored {
-            audits.0.publish(name, &stored.report);
-        }
-        let due = request.filter(|request| is_due(request, stored.as_ref()));
+        let due = seen.clone().filter(|request| is_due(request, stored.as_ref()));
         let request = match due {
             Some(request) => request,
             None => match scheduled(audited.every, stored.as_ref()) {
-                Some(request) => {
-                    audits.0.write_request(name, &request).await?;
-                    request
-                }
-                None => continue,
+                Some(request) if audits.0.write_scheduled(journal, name, seen.as_ref(), &request).await? => request,
+                Some(_) | None => continue,
             },
         };
-        let stored = stored.filter(|stored| stored.report.id == request.id);
-        let mut audit = stored.unwrap_or_else(|| StoredAudit::of(&request));
+        let same = stored.clone().filter(|stored| stored.report.id == request.id);
+        let mut audit = same.unwrap_or_else(|| StoredAudit::of(&request, stored.as_ref()));
         audit.attempt = request.attempt;
         let stop = AuditStop { duty: stop.clone(), audit: stop.child_token() };
         running.stops.insert(name.clone(), stop.audit.clone());
@@ -180,18 +192,20 @@ fn scheduled(every: Option<Duration>, stored: Option<&StoredAudit>) -> Option<Au
         attempt: 0,
         stop: false,
     };
-    let Some(StoredAudit { report, attempt, .. }) = stored else { return Some(fresh) };
+    let Some(stored) = stored else { return Some(fresh) };
+    let (report, last) = (&stored.report, stored.last_result());
     match report.state {
-        AuditState::Complete => is_over(report.started, every).then_some(fresh),
+        AuditState::Requested | AuditState::Running => None,
+        AuditState::Failed if !is_over(report.updated, TRY_AGAIN.min(every)) => None,
         // Nobody has asked the schedule for corrections or a sample, so it continues neither.
-        AuditState::Failed if (report.repair || report.sample.is_some()) => {
-            is_over(report.updated, TRY_AGAIN.min(every)).then_some(fresh)
+        AuditState::Failed if !report.repair && report.sample.is_none() => {
+            Some(AuditRequest { id: report.id, requested: report.started, attempt: stored.attempt + 1, ..fresh })
         }
-        AuditState::Failed if is_over(report.updated, TRY_AGAIN.min(every)) => {
-            Some(AuditRequest { id: report.id, requested: report.started, attempt: attempt + 1, ..fresh })
+        // An administrator has decided about this one. The next one comes at its time.
+        AuditState::Stopped if report.sample.is_none() => is_over(report.started, every).then_some(fresh),
+        AuditState::Stopped | AuditState::Failed | AuditState::Complete => {
+            last.is_none_or(|last| is_over(last.started, every)).then_some(fresh)
         }
-        // An administrator decides about a stopped one.
-        _ => None,
     }
 }
 
@@ -247,9 +261,12 @@ impl Task {
             let walk = Walk::new(settings, progress, &request).await.map_err(Begun::No)?;
             return walk.run(&stop).await.map_err(Begun::Yes);
         }
+        if let Some(jobs) = harvests.jobs(&name) {
+            return DatasetWalk::new(jobs, progress, &request).run(&stop).await.map_err(Begun::Yes);
+        }
         let harvester = harvests.reader(&name).await.map_err(|error| Begun::No(error.into()))?;
         let gone = || Begun::No(WalkError::Harvest("the harvest was removed".to_owned()));
-        let walk = HarvestWalk::new(harvester.ok_or_else(gone)?, progress, request.max_deleted_percent);
+        let walk = HarvestWalk::new(harvester.ok_or_else(gone)?, progress, &request);
         walk.run(&stop).await.map_err(Begun::Yes)
     }
 }
@@ -268,21 +285,44 @@ mod tests {
 
     use super::{AuditRequest, AuditState, PAUSE, StoredAudit, Timestamp, scheduled};
 
-    fn failed(sample: Option<u32>, repair: bool) -> StoredAudit {
+    fn request(sample: Option<u32>, repair: bool) -> AuditRequest {
         let (id, requested) = (Uuid::new_v4(), Timestamp::EPOCH);
-        let request = AuditRequest {
-            id,
-            requested,
-            sample,
-            repair,
-            max_deleted_percent: 20,
-            pause: PAUSE,
-            attempt: 3,
-            stop: false,
-        };
-        let mut stored = StoredAudit::of(&request);
+        let max_deleted_percent = 20;
+        AuditRequest { id, requested, sample, repair, max_deleted_percent, pause: PAUSE, attempt: 3, stop: false }
+    }
+
+    fn failed(sample: Option<u32>, repair: bool) -> StoredAudit {
+        let mut stored = StoredAudit::of(&request(sample, repair), None);
         (stored.report.state, stored.report.updated) = (AuditState::Failed, Timestamp::EPOCH);
         stored
+    }
+
+    /// A sample or a stopped audit says nothing about the last complete one, which counts for the schedule.
+    #[test]
+    fn schedule_follows_the_last_complete_audit() {
+        let every = Some(Duration::from_secs(3600));
+        let complete_at = |started: Timestamp| {
+            let mut stored = failed(None, false);
+            (stored.report.state, stored.report.started) = (AuditState::Complete, started);
+            stored
+        };
+        let after = |former: &StoredAudit, sample, state| {
+            let mut stored = StoredAudit::of(&request(sample, false), Some(former));
+            stored.report.state = state;
+            stored
+        };
+        let (old, new) = (complete_at(Timestamp::EPOCH), complete_at(Timestamp::now()));
+        for state in [AuditState::Complete, AuditState::Stopped, AuditState::Failed] {
+            assert!(scheduled(every, Some(&after(&old, Some(10), state))).is_some(), "{state:?}");
+            assert!(scheduled(every, Some(&after(&new, Some(10), state))).is_none(), "{state:?}");
+        }
+        let sample = after(&new, Some(10), AuditState::Complete);
+        assert_eq!(sample.last_result(), new.report.result());
+        // A complete audit that was stopped is followed by another one at its time, and not at once.
+        let mut stopped = after(&new, None, AuditState::Stopped);
+        assert!(scheduled(every, Some(&stopped)).is_some());
+        stopped.report.started = Timestamp::now();
+        assert!(scheduled(every, Some(&stopped)).is_none());
     }
 
     /// Corrections and samples are an administrator's decision.

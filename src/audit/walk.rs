@@ -11,6 +11,7 @@ use super::{
     deletions::implausible_deletions,
     progress::{Progress, SAVE_EVERY, WalkError},
     report::{AuditRequest, Phase},
+    sample,
     seen::SeenObjects,
 };
 use crate::{
@@ -190,29 +191,7 @@ impl Walk {
 
     /// Compares random objects of the registry.
     async fn look_at_sample(&mut self, number: u32) -> Result<(), WalkError> {
-        let number = usize::try_from(number).unwrap_or(usize::MAX);
-        // An interrupted sample begins anew, because it would be no random one otherwise.
-        self.progress.forget();
-        let (mut sample, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.progress.journal.registry(after, REGISTRY_PAGE).await?;
-            let Some((last, _)) = page.last() else { break };
-            after = Some(last.clone());
-            for (uri, state) in page {
-                if !self.progress.is_own(&state) {
-                    continue;
-                }
-                self.progress.audit.report.registered += 1;
-                if sample.len() < number {
-                    sample.push(uri);
-                } else {
-                    let place = fastrand::u64(..self.progress.audit.report.registered);
-                    if let Some(kept) = usize::try_from(place).ok().and_then(|place| sample.get_mut(place)) {
-                        *kept = uri;
-                    }
-                }
-            }
-        }
+        let sample = sample::choose(&mut self.progress, number).await?;
         for part in sample.chunks(PENDING) {
             self.look_at(part.to_vec()).await?;
             if self.look_again().await?.is_break() {

@@ -268,20 +268,27 @@ fn number(audit: &Value, member: &str) -> u64 {
 
 fn summary(audit: &Value) -> String {
     let number = |member| number(audit, member);
+    let plural = |number: u64, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     let mut line = format!(
-        "compared {} objects: {} missing, {} different, {} extra",
-        number("objects"),
+        "compared {}: {} missing, {} different, {} extra",
+        plural(number("objects"), "object"),
         number("missing"),
         number("different"),
         number("extra")
     );
     if number("corrections") > 0 {
-        line.push_str(&format!("; {} changes made", number("corrections")));
+        line.push_str(&format!("; {} made", plural(number("corrections"), "change")));
+    }
+    if number("unlisted") > 0 {
+        line.push_str(&format!(
+            "; {} not judged, because the list may lack objects that exist",
+            plural(number("unlisted"), "registered object")
+        ));
     }
     if let Some(percent) = audit["atMostPercent"].as_f64() {
         line.push_str(&format!(
-            "; with 95 % confidence, at most {percent:.2} % of {} objects differ",
-            number("registered")
+            "; with 95 % confidence, at most {percent:.2} % of {} differ",
+            plural(number("registered"), "object")
         ));
     }
     line
@@ -324,6 +331,10 @@ different  http://h/2  content.size, state
 and 1 more
 compared 3 objects: 1 missing, 2 different, 0 extra; with 95 % confidence, at most 0.30 % of 3 objects differ
 ";
+        assert_eq!(table(&audit), expected);
+        let audit = json!({ "objects": 1, "unlisted": 1, "corrections": 1 });
+        let expected = "compared 1 object: 0 missing, 0 different, 0 extra; 1 change made; 1 registered object not judged, \
+                        because the list may lack objects that exist\n";
         assert_eq!(table(&audit), expected);
     }
 }

@@ -213,8 +213,7 @@ pub(super) fn read(
         return Err(table.at("silent_after").invalid(reason).into());
     }
     let has_repository = repository.is_some() && dialect.repository.is_some_and(|kind| kind.not_crawlable.is_none());
-    let lists_everything = transport.harvest().is_some_and(|harvest| harvest.kind.lists_everything());
-    if audit_every.is_some() && !has_repository && !lists_everything {
+    if audit_every.is_some() && !has_repository && !transport.can_be_audited() {
         let reason = "the repository of the source cannot be asked; for a Fedora give its url in the table `repository`, or \
                       leave audit_every out";
         return Err(table.at("audit_every").invalid(reason).into());

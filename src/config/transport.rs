@@ -84,6 +84,16 @@ impl Transport {
         }
     }
 
+    /// Returns whether an audit can ask the place from which the source is harvested.
+    #[must_use]
+    pub fn can_be_audited(&self) -> bool {
+        match &self.connection {
+            Connection::Harvest(harvest) => harvest.kind.can_be_audited(),
+            Connection::Datasets(_) => true,
+            Connection::Hook | Connection::Broker(_) => false,
+        }
+    }
+
     /// Returns the settings of the work that the gateway does for the source at times of its own; `None` if others send its
     /// messages.
     #[must_use]

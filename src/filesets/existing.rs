@@ -107,10 +107,7 @@ fn time_of(text: &str) -> Option<Timestamp> {
 fn entry_of<'m>(manifest: &'m [ManifestFile], file: &PlatformFile) -> Option<&'m ManifestFile> {
     let entry = manifest.iter().find(|entry| entry.path == file.manifest.path)?;
     let platform = &file.manifest;
-    // The figures of the platform, where they are known to be those of another form of the file.
-    let noted = |name: &str| entry.extra.as_ref()?.get(&format!("platform_{name}"));
-    let noted_size = noted("size").and_then(Value::as_u64).or(entry.size);
-    let noted_md5 = noted("md5").and_then(Value::as_str).or(entry.md5.as_deref());
+    let (noted_size, noted_md5) = noted_figures(entry);
     let is_equal = |platform: &Option<String>, archived: Option<&str>| {
         platform.as_deref().map(|digest| archived.is_some_and(|archived| archived.eq_ignore_ascii_case(digest)))
     };
@@ -125,11 +122,36 @@ fn entry_of<'m>(manifest: &'m [ManifestFile], file: &PlatformFile) -> Option<&'m
     is_same.then_some(entry)
 }
 
+/// Returns size and MD5 that the platform has told of an archived file. They are noted apart if they are known to be those
+/// of another form of the file.
+fn noted_figures(entry: &ManifestFile) -> (Option<u64>, Option<&str>) {
+    let noted = |name: &str| entry.extra.as_ref()?.get(&format!("platform_{name}"));
+    let size = noted("size").and_then(Value::as_u64).or(entry.size);
+    (size, noted("md5").and_then(Value::as_str).or(entry.md5.as_deref()))
+}
+
+/// Returns the members of the content of an archived file that contradict what its platform tells now. A figure that only
+/// one of the two has is no contradiction.
+pub(super) fn contradictions(entry: &ManifestFile, platform: &ManifestFile) -> Vec<&'static str> {
+    let (noted_size, noted_md5) = noted_figures(entry);
+    let is_other_size = platform.size.zip(noted_size).is_some_and(|(told, noted)| told != noted);
+    let digests = [
+        (platform.md5.as_deref(), noted_md5),
+        (platform.sha1.as_deref(), entry.sha1.as_deref()),
+        (platform.sha256.as_deref(), entry.sha256.as_deref()),
+        (platform.sha512.as_deref(), entry.sha512.as_deref()),
+    ];
+    let is_other =
+        |(told, noted): (Option<&str>, Option<&str>)| told.zip(noted).is_some_and(|(a, b)| !a.eq_ignore_ascii_case(b));
+    let members = [("content.size", is_other_size), ("content.digest", digests.into_iter().any(is_other))];
+    members.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{ManifestFile, PlatformFile, entry_of};
+    use super::{ManifestFile, PlatformFile, contradictions, entry_of};
 
     fn entry(members: serde_json::Value) -> ManifestFile {
         serde_json::from_value(members).unwrap()
@@ -153,6 +175,22 @@ mod tests {
             let file = PlatformFile::new(entry(platform.clone()));
             assert_eq!(entry_of(&archived, &file).is_some(), is_same, "{platform}");
         }
+    }
+
+    #[test]
+    fn figures_contradict_each_other_if_both_are_known() {
+        let archived = entry(json!({ "path": "a", "size": 5, "md5": "0a", "sha256": "0c" }));
+        for (platform, members) in [
+            (json!({ "path": "a" }), &[][..]),
+            (json!({ "path": "a", "size": 5, "md5": "0A", "sha512": "ff" }), &[]),
+            (json!({ "path": "a", "size": 6 }), &["content.size"]),
+            (json!({ "path": "a", "md5": "0a", "sha256": "ff" }), &["content.digest"]),
+            (json!({ "path": "a", "size": 6, "md5": "ff" }), &["content.size", "content.digest"]),
+        ] {
+            assert_eq!(contradictions(&archived, &entry(platform.clone())), members, "{platform}");
+        }
+        let other_form = entry(json!({ "path": "a", "size": 9, "md5": "0a", "extra": { "platform_size": 5 } }));
+        assert!(contradictions(&other_form, &entry(json!({ "path": "a", "size": 5 }))).is_empty());
     }
 
     #[test]

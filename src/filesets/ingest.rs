@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::{
-    ClientLimits, IngestFailure, IngestProgress, JobPlace, PlatformClient, PlatformToken, RetryRule,
+    ClientLimits, IngestFailure, IngestProgress, JobPlace, LandingPage, PlatformClient, PlatformToken, RetryRule,
     archiving::{self, store_failure},
     check::Totals,
     existing::ExistingFiles,
@@ -247,11 +247,7 @@ impl Ingester {
         progress: &Arc<IngestProgress>,
         new_bytes: &mut u64,
     ) -> Result<IngestStatus, IngestFailure> {
-        let start = Url::parse(result.request.base_url.as_str())
-            .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;
-        let mut page = self.client.landing_page(&start, &context.place).await?;
-        page.requested_doi = result.request.doi().map(str::to_owned);
-        let page = page;
+        let page = self.landing_page(&result.request, &context.place).await?;
         result.describe_page(&page);
         let (platform, mut dataset) = dataset_of(&page, &self.settings.platforms, &self.client).await?;
         let former = context.previous.as_ref().and_then(|previous| dataset.item_of(previous));
@@ -326,6 +322,18 @@ impl Ingester {
             return Ok(IngestStatus::SUCCESS_FILE);
         }
         Ok(IngestStatus::SUCCESS)
+    }
+
+    /// Requests the landing page of a dataset.
+    pub(super) async fn landing_page(
+        &self,
+        request: &FilesetRequest,
+        place: &JobPlace,
+    ) -> Result<LandingPage, IngestFailure> {
+        let start = Url::parse(request.base_url.as_str())
+            .map_err(|error| IngestFailure::permanent(IngestStatus::BAD_REDIRECT, error.to_string()))?;
+        let page = self.client.landing_page(&start, place).await?;
+        Ok(LandingPage { requested_doi: request.doi().map(str::to_owned), ..page })
     }
 
     /// Returns the token for a file.

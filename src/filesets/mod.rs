@@ -26,6 +26,7 @@ mod bundle;
 mod bundle_name;
 mod check;
 mod client;
+mod comparison;
 mod description;
 mod disposition;
 mod existing;
@@ -60,6 +61,7 @@ use std::time::Duration;
 
 pub use self::{
     client::{ClientLimits, PlatformClient},
+    comparison::{ComparedDataset, DatasetDifference, DatasetDifferenceKind},
     host_places::JobPlace,
     ingest::{IngestContext, IngestSettings, Ingested, Ingester},
     item::ItemSettings,

@@ -28,9 +28,15 @@ pub(super) fn is_archived(job: &IngestJob) -> bool {
     job.status.as_deref().is_some_and(|status| status.starts_with("success"))
 }
 
-/// Returns whether an ingest has ended with a statement about the dataset: a success, or a response of its platform in the
-/// platform's own format. Other failures say nothing about an archived dataset.
+/// Returns whether an ingest has ended with a statement about the dataset. Other failures say nothing about an archived
+/// dataset.
 fn is_verdict(ingested: &Ingested) -> bool {
+    is_statement(&ingested.result.status, ingested.retry)
+}
+
+/// Returns whether an outcome is a statement about the dataset: a success, or a response of its platform in the platform's
+/// own format.
+pub(super) fn is_statement(status: &IngestStatus, retry: Option<RetryRule>) -> bool {
     let verdicts = [
         IngestStatus::PLATFORM_404,
         IngestStatus::PLATFORM_RESTRICTED,
@@ -39,8 +45,8 @@ fn is_verdict(ingested: &Ingested) -> bool {
         IngestStatus::TOO_LARGE_SIZE,
         IngestStatus::TOO_MANY_FILES,
     ];
-    let is_final = matches!(ingested.retry, Some(RetryRule::Never | RetryRule::At(_)));
-    ingested.retry.is_none() || (is_final && verdicts.contains(&ingested.result.status))
+    let is_final = matches!(retry, Some(RetryRule::Never | RetryRule::At(_)));
+    retry.is_none() || (is_final && verdicts.contains(status))
 }
 
 impl FilesetSettings {

@@ -23,7 +23,6 @@ pub use self::{
 use super::{
     Engine, HarvestSettings, Harvester, HarvesterContext, HarvesterSettings, Schedule, SetupError, Waits,
     datasets::JobRunner,
-    request_name,
     status::{HarvestState, HarvestStatus, HarvestView},
 };
 use crate::{
@@ -135,10 +134,19 @@ impl Harvest {
         }
     }
 
-    /// Returns whether the harvest lists everything that exists when it begins anew.
+    /// Returns whether an audit can compare what the harvest lists when it begins anew, or its archived datasets.
     #[must_use]
-    pub fn lists_everything(&self) -> bool {
-        matches!(&self.work, Work::Pages { settings, .. } if settings.lists_everything())
+    pub fn can_be_audited(&self) -> bool {
+        match &self.work {
+            Work::Pages { settings, .. } => settings.can_be_audited(),
+            Work::Jobs(_) => true,
+        }
+    }
+
+    /// Returns whether a sample of the harvest's objects can be requested.
+    #[must_use]
+    pub fn requests_objects(&self) -> bool {
+        matches!(&self.work, Work::Pages { settings, .. } if settings.requests_objects())
     }
 
     /// Returns whether the harvest reads pages in runs. Another one has jobs.
@@ -235,17 +243,24 @@ impl Harvests {
         self.0.entries().get(name).map(|entry| Arc::clone(&entry.harvest))
     }
 
-    /// Returns another harvester for a source, which knows nothing of its runs, and has its politeness. `None` if there is
-    /// no such harvest, or it does not list everything.
+    /// Returns the harvester of an audit of a source, which has the politeness of the harvest. `None` if there is no such
+    /// harvest, or an audit cannot compare it.
     ///
     /// # Errors
     /// Fails if it cannot be set up.
     pub(crate) async fn reader(&self, name: &SourceName) -> Result<Option<Arc<dyn Harvester>>, SetupError> {
-        let Some(harvest) = self.get(name).filter(|harvest| harvest.lists_everything()) else { return Ok(None) };
+        let Some(harvest) = self.get(name).filter(|harvest| harvest.can_be_audited()) else { return Ok(None) };
         let Work::Pages { settings, .. } = &harvest.work else { return Ok(None) };
         let context = self.0.context_of(name, harvest.made_by);
-        // The journal has nothing under this name.
-        settings.build(request_name("reader", name), context).await.map(Some)
+        settings.build_reader(name, context).await.map(Some)
+    }
+
+    /// Returns the jobs of a source of datasets, for an audit; `None` for all other sources.
+    pub(crate) fn jobs(&self, name: &SourceName) -> Option<Arc<JobLoop>> {
+        match &self.get(name)?.work {
+            Work::Jobs(jobs) => Some(Arc::clone(jobs)),
+            Work::Pages { .. } => None,
+        }
     }
 
     /// Wakes the harvests that run at this node, because another node may have requested a run or paused one.

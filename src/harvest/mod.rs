@@ -68,7 +68,7 @@ use crate::{
     http_client::{ClientError, OutboundPolicy},
     intake::{Incoming, ReceivedMessage},
     journal::{Journal, JournalError},
-    model::{SourceName, Timestamp},
+    model::{SourceName, Timestamp, Uri},
     transfer::{HarvestBudget, Hosts},
 };
 
@@ -138,8 +138,13 @@ pub trait HarvesterSettings: Debug + Send + Sync {
         None
     }
 
-    /// Returns whether a harvest from its beginning lists everything that exists, so that an audit can compare it.
-    fn lists_everything(&self) -> bool {
+    /// Returns whether an audit can compare the list of a harvest from its beginning.
+    fn can_be_audited(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the repository answers requests for single objects ([`Harvester::object`]), which a sample needs.
+    fn requests_objects(&self) -> bool {
         false
     }
 
@@ -157,6 +162,19 @@ pub trait HarvesterSettings: Debug + Send + Sync {
         source: SourceName,
         context: HarvesterContext,
     ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>>;
+
+    /// Creates the harvester of an audit of a source. An audit writes nothing of a list to the journal. By default the
+    /// harvester has a name of which the journal knows nothing, so its list is one of a first run.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    fn build_reader(
+        &self,
+        source: &SourceName,
+        context: HarvesterContext,
+    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+        self.build(request_name("reader", source), context)
+    }
 }
 
 /// Facts that every kind of harvest needs.
@@ -233,6 +251,32 @@ pub trait Harvester: Send + Sync {
         None
     }
 
+    /// Returns the position at which the list of an audit begins, for a harvest that is at `position`.
+    fn audit_position(&self, position: &str) -> String {
+        let _ = position;
+        String::new()
+    }
+
+    /// Returns those objects that no longer exist, because the list that ends at `position` does not have them. By default
+    /// a list has everything that the source has reported first.
+    fn gone<'a>(
+        &'a self,
+        position: &'a str,
+        unlisted: Vec<UnlistedObject>,
+    ) -> BoxFuture<'a, Result<Vec<Uri>, JournalError>> {
+        let _ = position;
+        let gone = unlisted.into_iter().filter(|unlisted| unlisted.is_own).map(|unlisted| unlisted.object).collect();
+        Box::pin(std::future::ready(Ok(gone)))
+    }
+
+    /// Requests one object of the repository for a sample, which is at the position of an audit. No record means that the
+    /// object does not exist.
+    fn object<'a>(&'a self, position: &'a str, object: &'a Uri) -> BoxFuture<'a, Result<Records, HarvestError>> {
+        let _ = position;
+        let reason = format!("{object} cannot be requested alone");
+        Box::pin(std::future::ready(Err(HarvestError::fail(reason))))
+    }
+
     /// Returns the time before which no run may begin after a complete one, because the server has asked for that.
     /// Runs on request begin earlier.
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {
@@ -255,6 +299,15 @@ pub trait Harvester: Send + Sync {
         let _ = position;
         Box::pin(std::future::pending())
     }
+}
+
+/// An object of the registry that the list of an audit does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnlistedObject {
+    /// URI of the object.
+    pub object: Uri,
+    /// Whether the source of the harvest has reported it first.
+    pub is_own: bool,
 }
 
 /// Place for the notifications of a WebSub hub.

@@ -244,6 +244,8 @@ pub enum HarvestWrite {
     Restart,
     /// Asks a harvest of datasets to cancel a job, at this time.
     CancelJob(JobId, Timestamp),
+    /// Makes the job of an archived dataset due, at this time.
+    RepeatJob(JobId, Timestamp),
     /// Notes the end of the subscription at the hub of the feed; `None` if the hub has refused or ended it.
     SetLease(Option<Timestamp>),
     /// Removes the harvest with its definition, its position and its history, and ends its duty.

@@ -171,6 +171,16 @@ impl Journal {
         self.write_harvest(job.source.clone(), write).await
     }
 
+    /// Asks the harvest of a job to look at its archived dataset again, as a watch does. Nothing happens if the dataset is not
+    /// archived.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn repeat_ingest(&self, job: &IngestJob) -> Result<(), JournalError> {
+        let write = HarvestWrite::RepeatJob(job.id, Timestamp::now());
+        self.write_harvest(job.source.clone(), write).await
+    }
+
     /// Returns the newest result of work on an object.
     ///
     /// # Errors

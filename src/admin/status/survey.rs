@@ -200,7 +200,7 @@ fn harvest(harvest: &Harvest, now: DateTime<Utc>) -> Vec<Finding> {
 }
 
 fn audit((source, result): (SourceName, AuditResult)) -> Finding {
-    let AuditResult { at, missing, different, extra } = result;
+    let AuditResult { at, missing, different, extra, .. } = result;
     let facts = format!("{missing} missing, {different} different and {extra} extra items at {at}");
     Finding::new(ProblemKind::AuditDiffers, Thing::Source(source.to_string()), facts)
 }

@@ -31,6 +31,9 @@ impl FeedHarvester {
         let is_new = position.body.is_empty() || position.is_complete == Some(false);
         let former = if is_new { FormerRecords::Unlist } else { FormerRecords::Keep };
         position.is_complete = Some(true);
+        if self.is_audit {
+            return document.into_page(&position, PageEnd::Complete);
+        }
         position.pending = Some(document.facts.clone());
         let uris: Vec<_> = document.shown.iter().map(|entry| &*entry.uri).collect();
         position.walk = Some(Walk::Missing { since, entries: digest(uris), is_plausible: false });

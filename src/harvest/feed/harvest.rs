@@ -15,12 +15,15 @@ use super::{
 };
 use crate::{
     harvest::{
-        Callback, HarvestError, Harvester, HarvestsHandle, Page, PageEnd, Records,
+        Callback, HarvestError, Harvester, HarvestsHandle, Page, PageEnd, Records, UnlistedObject,
         client::{PlaceClient, RawResponse},
     },
     http_client::{OutboundUrl, is_transient},
-    journal::{Journal, harvest::FormerRecords},
-    model::{SourceName, Timestamp},
+    journal::{
+        Journal, JournalError,
+        harvest::{FormerRecords, ListedRecords},
+    },
+    model::{SourceName, Timestamp, Uri},
 };
 
 /// Number of successive responses with the status 410 after which the feed counts as gone.
@@ -36,6 +39,8 @@ pub(super) struct FeedHarvester {
     pub(super) client: PlaceClient,
     /// URL of the gateway for notifications of a hub, without a trailing slash; `None` if no hub is used.
     pub(super) callbacks: Option<Arc<str>>,
+    /// Whether an audit reads the feed.
+    pub(super) is_audit: bool,
 }
 
 impl Harvester for FeedHarvester {
@@ -59,6 +64,18 @@ impl Harvester for FeedHarvester {
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {
         Position::parse(position, &self.feed_url).earliest
     }
+
+    fn audit_position(&self, position: &str) -> String {
+        Position::parse(position, &self.feed_url).of_audit().text()
+    }
+
+    fn gone<'a>(
+        &'a self,
+        position: &'a str,
+        unlisted: Vec<UnlistedObject>,
+    ) -> BoxFuture<'a, Result<Vec<Uri>, JournalError>> {
+        Box::pin(self.gone_entries(Position::parse(position, &self.feed_url), unlisted))
+    }
 }
 
 impl FeedHarvester {
@@ -68,6 +85,10 @@ impl FeedHarvester {
             Some(Walk::Subscribe) => return self.subscribe(position).await,
             Some(walk) => self.walk(position, walk, attempt).await?,
         };
+        if self.is_audit {
+            // The journal does not learn of the list.
+            return Ok(Page { listed: ListedRecords::default(), ..page });
+        }
         self.before_end(page).await
     }
 
@@ -157,6 +178,7 @@ impl FeedHarvester {
                 return Ok(Page { listed, ..document.into_page(&position, PageEnd::Failed(reason)) });
             }
             if archive.as_ref() != newest {
+                position.has_archives = false;
                 // An archive was made meanwhile. The next run reads the feed again, and the archives since `newest`.
                 (document.facts.validators, document.facts.entries) = (Validators::default(), position.entries.clone());
                 document.facts.body.insert(0, '-');

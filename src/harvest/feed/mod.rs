@@ -10,8 +10,10 @@
 //! * `harvest` sends the requests and decides about the responses, `read_document` reads one, `headers` are those of both;
 //! * `sharing` decides what counts of an entry that several feeds show;
 //! * `walk` reads archives and pages, `complete` finds the entries that a complete feed no longer has;
+//! * `audit` reads for an audit, which remembers nothing and writes nothing;
 //! * `subscription` subscribes at the WebSub hub of the feed.
 
+mod audit;
 mod changes;
 mod complete;
 mod document;
@@ -79,6 +81,23 @@ impl FeedSettings {
     }
 }
 
+impl FeedSettings {
+    async fn harvester(
+        &self,
+        source: SourceName,
+        context: HarvesterContext,
+        is_audit: bool,
+    ) -> Result<Arc<dyn Harvester>, SetupError> {
+        let Self { url, ca, page_bytes, timeouts, websub, .. } = self.clone();
+        let callbacks = context.callbacks.clone().filter(|_| websub && !is_audit);
+        let (journal, harvests) = (context.journal.clone(), context.harvests.clone());
+        let client = PlaceClient::new(PlaceSettings { url, noun: "feed", ca, page_bytes, timeouts }, context).await?;
+        let (settings, feed_url) = (self.clone(), self.public_url());
+        let harvester = FeedHarvester { settings, feed_url, source, journal, harvests, client, callbacks, is_audit };
+        Ok(Arc::new(harvester))
+    }
+}
+
 impl HarvesterSettings for FeedSettings {
     fn dialect(&self) -> &'static str {
         match self.entries {
@@ -95,21 +114,26 @@ impl HarvesterSettings for FeedSettings {
         self.ca.as_deref()
     }
 
+    fn can_be_audited(&self) -> bool {
+        // The entries of another gateway's feed are changes, which say nothing about the present.
+        self.entries == EntryMeaning::Objects
+    }
+
     fn build(
         &self,
         source: SourceName,
         context: HarvesterContext,
     ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
-        Box::pin(async {
-            let Self { url, ca, page_bytes, timeouts, websub, .. } = self.clone();
-            let callbacks = context.callbacks.clone().filter(|_| websub);
-            let (journal, harvests) = (context.journal.clone(), context.harvests.clone());
-            let client =
-                PlaceClient::new(PlaceSettings { url, noun: "feed", ca, page_bytes, timeouts }, context).await?;
-            let (settings, feed_url) = (self.clone(), self.public_url());
-            let harvester = FeedHarvester { settings, feed_url, source, journal, harvests, client, callbacks };
-            Ok(Arc::new(harvester) as Arc<dyn Harvester>)
-        })
+        Box::pin(self.harvester(source, context, false))
+    }
+
+    /// The harvester has the name of the source, because its records say which entries other feeds share.
+    fn build_reader(
+        &self,
+        source: &SourceName,
+        context: HarvesterContext,
+    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+        Box::pin(self.harvester(source.clone(), context, true))
     }
 }
 

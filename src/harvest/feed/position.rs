@@ -62,6 +62,8 @@ pub(super) struct Position {
     pub(super) looks: Vec<Look>,
     /// Whether the last document said that it has all entries; `None` in a position of a former version.
     pub(super) is_complete: Option<bool>,
+    /// Whether an audit has read all archives of the feed.
+    pub(super) has_archives: bool,
     /// Digest of what other feeds claim of the entries; empty if they claim nothing.
     pub(super) claims: String,
     /// Whether a document was read since the claims were compared.

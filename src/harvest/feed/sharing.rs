@@ -31,7 +31,7 @@ use crate::{
 const MAX_SHARED: usize = 1000;
 
 /// Number of entries whose claims are in memory at a time: each has at most 17 lists of files of 8 KiB.
-const PART_ENTRIES: usize = 64;
+pub(super) const PART_ENTRIES: usize = 64;
 
 /// An entry that a document shows, as the journal lists it.
 #[derive(Clone, Debug)]
@@ -90,8 +90,8 @@ impl FeedHarvester {
                 continue;
             }
             let former = self.journal.validators(self.source.clone(), asked).await?;
-            let source = self.source.clone();
-            let shared = self.client.budget().work(move |_| share_all(part, &claims, &former, &source));
+            let (source, is_audit) = (self.source.clone(), self.is_audit);
+            let shared = self.client.budget().work(move |_| share_all(part, &claims, &former, &source, is_audit));
             let (part, found) = shared.await.map_err(|error| HarvestError::fail(error.to_string()))?;
             all.extend(part);
             shares.extend(found);
@@ -124,12 +124,17 @@ fn share_all(
     claims: &HashMap<String, Vec<Claim>>,
     former: &HashMap<String, String>,
     source: &SourceName,
+    is_audit: bool,
 ) -> (Vec<ListedEntry>, Shares) {
     let mut shares = Shares::new();
     for entry in &mut entries {
         let former = former.get(&entry.uri).map(|validator| files_of(validator));
         if let Some(claims) = claims.get(&entry.uri) {
-            let share = share(claims, former.as_deref().unwrap_or_default(), &entry.files, source);
+            let mut share = share(claims, former.as_deref().unwrap_or_default(), &entry.files, source);
+            // An audit claims nothing, so an entry that only others have claimed is still described by them.
+            if is_audit && former.is_none() && claims.iter().any(|claim| claim.is_listed) {
+                share = share.map(|share| EntryShare { is_described: true, ..share });
+            }
             shares.insert(entry.uri.clone(), share);
         }
         if entry.is_withheld

@@ -86,6 +86,7 @@ impl FeedHarvester {
                 Walk::Search { archives }
             }
             None => {
+                position.has_archives = self.is_audit && remark.is_none();
                 let newest = archives.first().cloned().unwrap_or(url);
                 Walk::Archives { archives, newest }
             }
@@ -110,10 +111,14 @@ impl FeedHarvester {
                 if !document.facts.entries.is_empty() {
                     position.entries = std::mem::take(&mut document.facts.entries);
                 }
+                position.has_archives &= document.broken.is_none() && document.shows_all;
                 document.remarks.extend(document.broken.take());
                 document.into_page(&position, PageEnd::More)
             }
-            Err(reason) => page(&Position { walk, ..position }, Vec::new(), PageEnd::More, vec![reason]),
+            Err(reason) => {
+                let position = Position { walk, has_archives: false, ..position };
+                page(&position, Vec::new(), PageEnd::More, vec![reason])
+            }
         })
     }
 

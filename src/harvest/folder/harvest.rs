@@ -24,7 +24,7 @@ use super::{
     watch::{ChangeSignal, gathering, watch},
 };
 use crate::{
-    harvest::{HarvestError, Harvester, HarvesterSettings, Page, PageEnd},
+    harvest::{HarvestError, Harvester, HarvesterSettings, Page, PageEnd, Records},
     intake::ReceivedMessage,
     journal::{Journal, harvest::ListedRecords},
     model::{SourceName, Timestamp, Uri},
@@ -84,6 +84,10 @@ impl Harvester for FolderHarvester {
             // A list with a folder that cannot be read is not swept.
             _ => (!list.is_swept).then(|| format!("a folder in {path} cannot be read")),
         }
+    }
+
+    fn object<'a>(&'a self, _: &'a str, object: &'a Uri) -> BoxFuture<'a, Result<Records, HarvestError>> {
+        Box::pin(self.single_file(object))
     }
 
     fn new_work<'a>(&'a self, _: &'a str) -> BoxFuture<'a, ()> {
@@ -247,7 +251,7 @@ impl FolderHarvester {
     }
 
     /// Returns the files of this version of the archive.
-    async fn archive(&self, version: FileVersion) -> Result<Arc<Archive>, HarvestError> {
+    pub(super) async fn archive(&self, version: FileVersion) -> Result<Arc<Archive>, HarvestError> {
         if let Some((_, archive)) = self.memory().archive.as_ref().filter(|(known, _)| *known == version) {
             return Ok(Arc::clone(archive));
         }

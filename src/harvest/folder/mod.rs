@@ -8,6 +8,7 @@
 //! * `walk` lists a folder, `archive` reads a zip or tar file, and `member` gives the files one form;
 //! * `harvest` compares the list with the last known one, `content` reads the files that may have changed, and `sweep`
 //!   deletes those that are gone;
+//! * `single` reads one file for a sample of an audit;
 //! * `watch` notices changes between two runs.
 
 mod archive;
@@ -16,6 +17,7 @@ mod harvest;
 mod listed_file;
 mod member;
 mod position;
+mod single;
 mod sweep;
 mod walk;
 mod watch;
@@ -53,7 +55,11 @@ impl HarvesterSettings for FolderSettings {
         "folder"
     }
 
-    fn lists_everything(&self) -> bool {
+    fn can_be_audited(&self) -> bool {
+        true
+    }
+
+    fn requests_objects(&self) -> bool {
         true
     }
 

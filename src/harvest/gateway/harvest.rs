@@ -74,6 +74,10 @@ impl Harvester for GatewayHarvester {
         })
     }
 
+    fn object<'a>(&'a self, _: &'a str, object: &'a Uri) -> BoxFuture<'a, Result<Records, HarvestError>> {
+        Box::pin(self.single_object(object))
+    }
+
     fn new_work<'a>(&'a self, position: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             match Position::parse(position) {
@@ -112,6 +116,29 @@ impl GatewayHarvester {
             None => Position::Changes { journal, after: start.head, repeated: head },
         };
         Ok(Page::new(self.records(text, elements), position.text(), PageEnd::More))
+    }
+
+    /// Requests one object; returns no record if the gateway says that it does not have the object.
+    async fn single_object(&self, object: &Uri) -> Result<Records, HarvestError> {
+        let mut permit = self.client.permit().await;
+        let response = self.send("objects", &[("uri", object.as_str())]).await?;
+        if response.is_busy() {
+            return Err(self.client.busy(&mut permit, response.status, &response.headers).into());
+        }
+        // A proxy before the gateway may use the same status.
+        if response.status == StatusCode::NOT_FOUND && problem_detail(&response).is_some() {
+            return Ok(Vec::new().into());
+        }
+        if !response.status.is_success() {
+            return Err(refusal(&response));
+        }
+        let RawResponse { body, share, .. } = response;
+        let text = self.client.budget().work(move |_| PageText::new(body, share));
+        let text = text.await.map_err(|error| HarvestError::fail(error.to_string()))?;
+        let text = text.map_err(|_| HarvestError::fail("the response is no object of a gateway: it is not UTF-8"))?;
+        // The identity of the journal is only part of the identifier of an event.
+        let element = Element::new(text.as_str(), text.as_str(), Member::Object(Uuid::nil()));
+        Ok(self.records(text, vec![element]))
     }
 
     /// Requests the changes after a number. The run ends when there are none for a while.
@@ -256,12 +283,17 @@ fn begin_again(reason: &str) -> HarvestError {
     HarvestError::Continue { reason: format!("{reason}; its snapshot is read"), position: Position::Beginning.text() }
 }
 
+/// Returns the detail of a response that is a problem of a gateway.
+fn problem_detail(response: &RawResponse) -> Option<String> {
+    let body = response.body.get(..response.body.len().min(MAX_PROBLEM_BYTES)).unwrap_or_default();
+    let ProblemDetail { detail } = serde_json::from_slice(body).ok()?;
+    Some(detail)
+}
+
 /// Returns the error for a response without a page.
 fn refusal(response: &RawResponse) -> HarvestError {
     let status = response.status;
-    let body = response.body.get(..response.body.len().min(MAX_PROBLEM_BYTES)).unwrap_or_default();
-    let detail = serde_json::from_slice::<ProblemDetail>(body);
-    let detail = detail.map(|ProblemDetail { detail }| format!(": {detail}")).unwrap_or_default();
+    let detail = problem_detail(response).map(|detail| format!(": {detail}")).unwrap_or_default();
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             HarvestError::fail(format!("the gateway refuses access ({status}){detail} Check the token of the source"))

@@ -58,7 +58,11 @@ impl HarvesterSettings for GatewaySettings {
         "gateway"
     }
 
-    fn lists_everything(&self) -> bool {
+    fn can_be_audited(&self) -> bool {
+        true
+    }
+
+    fn requests_objects(&self) -> bool {
         true
     }
 

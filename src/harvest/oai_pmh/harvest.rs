@@ -19,12 +19,12 @@ use super::{
 };
 use crate::{
     format::oai_pmh::datestamp_of,
-    harvest::{HarvestError, Harvester, Page, PageEnd, client::RequestError, membership::pending_before},
+    harvest::{HarvestError, Harvester, Page, PageEnd, Records, client::RequestError, membership::pending_before},
     journal::{
         Journal,
         harvest::{FormerRecords, ListedRecords},
     },
-    model::{SourceName, Timestamp},
+    model::{SourceName, Timestamp, Uri},
 };
 
 /// Maximum number of successive pages without records.
@@ -69,6 +69,14 @@ impl Harvester for OaiPmhHarvester {
     fn may_request_ahead(&self, position: &str) -> bool {
         // The search for missing records reads the journal.
         self.position(position).sweep.is_none()
+    }
+
+    fn audit_position(&self, position: &str) -> String {
+        self.position(position).of_audit().text()
+    }
+
+    fn object<'a>(&'a self, position: &'a str, object: &'a Uri) -> BoxFuture<'a, Result<Records, HarvestError>> {
+        Box::pin(self.record_of(self.position(position), object))
     }
 
     fn rest(&self) {

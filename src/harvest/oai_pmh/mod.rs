@@ -139,12 +139,16 @@ impl HarvesterSettings for OaiPmhSettings {
         "oai-pmh"
     }
 
-    fn lists_everything(&self) -> bool {
+    fn can_be_audited(&self) -> bool {
         true
     }
 
     fn describe(&self) -> String {
         format!("{} of {}", self.metadata_prefix, self.public_url())
+    }
+
+    fn requests_objects(&self) -> bool {
+        true
     }
 
     fn ca(&self) -> Option<&Path> {

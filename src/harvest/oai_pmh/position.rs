@@ -262,6 +262,12 @@ impl Position {
         Self { former, omits_query: stored.omits_query && is_same_place, ..begin() }
     }
 
+    /// Returns the position at which an audit begins. It has what the requests and the URIs of the records depend on.
+    pub(super) fn of_audit(self) -> Self {
+        let Self { settings, place, quirks, omits_query, .. } = self;
+        Self { settings, place, quirks, omits_query, ..Self::default() }
+    }
+
     /// Returns the start of the present list without windows; `None` for everything.
     pub(super) fn list_start(&self) -> Option<Timestamp> {
         self.from.filter(|_| !self.list.as_ref().is_some_and(|list| list.is_full))
@@ -368,5 +374,7 @@ mod tests {
         let before = Position { settings: "old".to_owned(), short_list: Some((3, 4)), ..Position::default() };
         let adopted = parse(&before, "s");
         assert!(adopted.omits_query && adopted.must_tell_omission && adopted.short_list == Some((3, 4)));
+        let audit = parse(&adopted.of_audit(), "s");
+        assert!(audit.omits_query && audit.short_list.is_none(), "an audit reads records under the same URIs");
     }
 }

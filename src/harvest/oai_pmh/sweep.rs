@@ -13,20 +13,21 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     harvest::OaiPmhHarvester,
-    position::{FullList, ListPosition, Position, SweepPosition, SweepStage},
+    position::{FullList, ListPosition, Place, Position, SweepPosition, SweepStage},
     record::MAX_COMPLETED_BYTES,
     recovery::ATTEMPTS_BEFORE_RESTART,
     response::{ListText, RawRecord},
 };
 use crate::{
+    format::oai_pmh::get_record_url,
     harvest::{
-        HarvestError, Listing, Page, PageEnd, Sight,
+        HarvestError, Listing, Page, PageEnd, Records, Sight,
         client::RequestError,
         deletions::implausibility,
         membership::{Existence, Membership, count_renamed, never_missing, pending_before},
     },
     journal::harvest::{ListedCounts, ListedRecords},
-    model::Timestamp,
+    model::{Timestamp, Uri},
 };
 
 /// Time between two runs that list all records, if the repository does not report all deletions.
@@ -281,6 +282,22 @@ impl OaiPmhHarvester {
             (identifier, Membership::parse(&text))
         };
         Ok(identifiers.into_iter().map(membership).collect())
+    }
+
+    /// Returns the record of an object, for a sample; none if the repository does not have it.
+    pub(super) async fn record_of(&self, position: Position, object: &Uri) -> Result<Records, HarvestError> {
+        let Place { base_url, prefix } = self.place_of(&position);
+        let start = get_record_url(&base_url, &prefix, "").map_err(|error| HarvestError::fail(error.to_string()))?;
+        let identifier = object.as_str().strip_prefix(start.as_str());
+        let identifier = identifier.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy());
+        let identifier =
+            identifier.ok_or_else(|| HarvestError::fail("the URI is none of the records of the repository"))?;
+        let mut page = SweptRecords::new(Timestamp::now());
+        let record = self.record(&identifier, position.quirks).await?;
+        if !record.is_deleted && !record.is_foreign {
+            page.confirm(record);
+        }
+        Ok(self.swept(page, &position).records)
     }
 
     pub(super) fn swept(&self, page: SweptRecords, position: &Position) -> Page {

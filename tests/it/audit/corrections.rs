@@ -1,6 +1,9 @@
 //! `tidings audit --repair` appends what the registry lacks, as changes of an audit.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
+use wiremock::ResponseTemplate;
 
 use super::{audit, audit_report, differences};
 use crate::support::{
@@ -97,9 +100,47 @@ async fn implausible_deletions_need_an_option() {
     assert_eq!(gateway.changes().await.len(), 60);
 }
 
-/// The repository loses everything after the audit has found little to delete.
+/// The repository loses everything after the audit has found little to delete, and before it deletes.
 #[tokio::test(flavor = "multi_thread")]
-async fn repository_that_is_lost_meanwhile_empties_nothing() {
+async fn repository_that_is_lost_before_the_deletions_empties_nothing() {
+    let repository = CrawledRepository::start(Fedora3::with(60)).await;
+    let fixture = CrawlFixture::of(&repository);
+    let gateway = fixture.gateway();
+    fixture.seed_successfully("fedora3", &[]).await;
+    // The list lacks twenty objects, of which two do not exist.
+    repository.change(|contents| ["demo:1", "demo:2"].map(|pid| drop(contents.objects.remove(pid))));
+    let mut list = "<result xmlns=\"http://www.fedora.info/definitions/1/0/types/\"><resultList>".to_owned();
+    for number in 21..=60 {
+        let date = format!("2020-01-01T00:00:00.{number:03}Z");
+        let fields = format!("<pid>demo:{number}</pid><state>A</state><cDate>{date}</cDate>");
+        let _ = write!(list, "<objectFields>{fields}</objectFields>");
+    }
+    list += "</resultList></result>";
+    // Each look at the first object begins with the same request: twice in the comparison before, twice in the registry,
+    // and then before the deletions.
+    let first = std::sync::Mutex::new((String::new(), 0));
+    repository.replace_responses(move |request| {
+        if request.contains("/objects?") {
+            return Some(ResponseTemplate::new(200).set_body_raw(list.clone(), "text/xml"));
+        }
+        let mut first = first.lock().unwrap();
+        if first.0.is_empty() && (request.contains("/objects/demo:1?") || request.contains("/objects/demo:1/")) {
+            first.0 = request.to_owned();
+        }
+        first.1 += u32::from(first.0 == request);
+        (first.1 > 4).then(|| ResponseTemplate::new(404))
+    });
+    let (code, _, stderr) = audit(&fixture, "fedora3", &["--repair", "--yes"]).await;
+    repository.restore_responses();
+    assert_eq!(code, 1, "{stderr}");
+    let report = gateway.json("/sources/fedora3/audit").await["audit"].take();
+    assert!(report["reason"].as_str().is_some_and(|reason| reason.contains("nothing was deleted")), "{report}");
+    assert_eq!((&report["phase"], gateway.changes().await.len()), (&json!("deletions"), 0), "{report}");
+}
+
+/// The limit counts the objects that are gone at the end, and not those of the first list.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_beyond_the_limit_are_not_deleted() {
     let repository = CrawledRepository::start(Fedora3::with(60)).await;
     let fixture = CrawlFixture::of(&repository);
     let gateway = fixture.gateway();

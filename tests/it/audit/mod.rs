@@ -1,10 +1,13 @@
 //! Audits compare the repository of a source with the registry, and correct the registry on request.
 
 mod corrections;
+mod datasets;
 mod fedora;
+mod feeds;
 mod harvests;
 mod interruptions;
 mod refusals;
+mod removed;
 mod samples;
 mod schedule;
 

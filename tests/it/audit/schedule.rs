@@ -44,7 +44,9 @@ async fn scheduled_audit_makes_a_problem_until_it_is_corrected() {
     assert!(text.starts_with(expected), "{text}");
     gateway.until_metric("tidings_audit_differences{source=\"fedora3\",kind=\"missing\"} 10").await;
 
-    // The result survives a restart, and the audit is not repeated.
+    // A sample does not replace the result, which survives a restart. The audit is not repeated.
+    let (code, _, stderr) = audit_at(&gateway.url, "fedora3", &["--sample", "3"]).await;
+    assert_eq!(code, 0, "{stderr}");
     gateway.kill();
     repository.take_requests();
     let gateway = Gateway::start_with(&data, &["--config", &config]);

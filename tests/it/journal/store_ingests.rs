@@ -157,6 +157,26 @@ fn ingest_job_is_cancelled_unless_it_has_ended() {
     });
 }
 
+#[test]
+fn ingest_job_of_an_archived_dataset_is_repeated_alone() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let archived = job("http://h/archived", JobState::Archived, None);
+        let watched = job("http://h/watched", JobState::Archived, Some(1000));
+        let waiting = job("http://h/waiting", JobState::Waiting, Some(1000));
+        let failed = job("http://h/failed", JobState::Failed, None);
+        let jobs = [archived, watched, waiting, failed];
+        write_jobs(&*store, jobs.to_vec());
+        let due = jobs.each_ref().map(|job| {
+            store.write_harvest(&source(), &HarvestWrite::RepeatJob(job.id, time(50))).unwrap();
+            let found = store.ingest_jobs(&JobSelection::Some(vec![job.id]), 1).unwrap().remove(0);
+            assert_eq!(found.state, job.state);
+            found.due
+        });
+        assert_eq!(due, [Some(time(50)), Some(time(50)), Some(time(1000)), None]);
+    });
+}
+
 /// Returns a change with a report.
 fn reported(seq: u64, report: &Value) -> NewChange {
     let mut new = change(Seq(seq), seq);

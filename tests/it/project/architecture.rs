@@ -54,7 +54,7 @@ const TABLE: [(&str, &[&str]); 37] = [
             "web",
         ],
     ),
-    ("audit", &["cluster", "harvest", "http_client", "intake", "journal", "lookup", "model", "retry"]),
+    ("audit", &["cluster", "filesets", "harvest", "http_client", "intake", "journal", "lookup", "model", "retry"]),
     (
         "delivery",
         &[

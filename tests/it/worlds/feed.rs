@@ -97,6 +97,11 @@ pub(crate) struct FeedWorld {
     site: Arc<Mutex<Site>>,
     server: Receiver,
     seen: Seen,
+    /// Versions and forms in which the harvests have last seen the entries.
+    described: BTreeMap<Key, (u32, Listing)>,
+    /// Entries of several feeds, since audits have begun. An audit of one of them knows what the others had at their last
+    /// runs.
+    shared: BTreeSet<Key>,
 }
 
 impl FeedWorld {
@@ -133,6 +138,8 @@ impl FeedWorld {
         if is_said && !is_undated || must_say && !is_said {
             return Err(format!("the dates are unreadable: {is_undated}; the run is {run}"));
         }
+        let versions = self.with(|site| site.versions.clone());
+        self.described.extend(listed.iter().map(|(key, listing)| (*key, (versions[&key.entry], *listing))));
         self.seen.note(feed, listed, is_complete);
         Ok(())
     }
@@ -201,7 +208,7 @@ impl World for FeedWorld {
         })
         .await;
         site.lock().unwrap().address = server.address.to_string();
-        Self { site, server, seen: Seen::default() }
+        Self { site, server, seen: Seen::default(), described: BTreeMap::new(), shared: BTreeSet::new() }
     }
 
     fn settings(&self) -> String {
@@ -252,9 +259,49 @@ impl World for FeedWorld {
         if after == head { Ok(()) } else { Err(format!("runs without news make {} changes", after - head)) }
     }
 
+    fn audited(&self) -> &'static [&'static str] {
+        &FEEDS
+    }
+
+    fn show(&mut self) {
+        let (listed, complete) = self.with(|site| ([0, 1, 2].map(|feed| site.listed(feed)), site.publisher.complete));
+        let feeds = self.seen.remembered.iter().chain(&listed);
+        let mut of_feeds = BTreeMap::<Key, BTreeSet<usize>>::new();
+        for (number, entries) in feeds.enumerate() {
+            entries.keys().for_each(|key| _ = of_feeds.entry(*key).or_default().insert(number % FEEDS.len()));
+        }
+        let shared = of_feeds.into_iter().filter(|(_, feeds)| feeds.len() > 1);
+        self.shared.extend(shared.map(|(key, _)| key));
+        for (feed, listed) in listed.into_iter().enumerate() {
+            self.seen.note(feed, listed, complete[feed]);
+        }
+    }
+
+    async fn live_unseen(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        match act {
+            Act::List { .. } | Act::Edit { .. } | Act::Drop { .. } | Act::Rotate => self.live(act, rig).await,
+            Act::Fail { .. } | Act::Harvest { .. } => Ok(()),
+        }
+    }
+
+    fn unseen_contents(&self) -> BTreeSet<String> {
+        let address = self.server.address.to_string();
+        self.with(|site| {
+            // An entry that changes in each response differs in nothing.
+            let feeds = if site.publisher.nonces { 0..0 } else { 0..FEEDS.len() };
+            let listed = feeds.flat_map(|feed| site.listed(feed));
+            let is_edited = |(key, listing): &(Key, Listing)| {
+                self.described.get(key) != Some(&(site.versions[&key.entry], *listing))
+            };
+            listed.filter(is_edited).map(|(key, _)| uri(key, &address)).collect()
+        })
+    }
+
     fn truth(&self) -> Truth {
         let mut truth = Truth { refused: Refusals::Any, ..Truth::default() };
-        for entry in &self.seen.entries {
+        let address = self.server.address.to_string();
+        truth.unsettled = self.shared.iter().flat_map(|key| [uri(*key, &address), file(*key)]).collect();
+        for entry in self.seen.entries.iter().filter(|entry| !self.shared.contains(entry)) {
             let uri = uri(*entry, &self.server.address.to_string());
             let item = ItemTruth { object: uri.clone(), public: true, ..ItemTruth::default() };
             truth.items.insert(uri, item.clone());

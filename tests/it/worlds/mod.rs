@@ -67,6 +67,14 @@ pub(crate) trait World: Sized {
         Ok(())
     }
 
+    /// Lets the gateway hear of the source again, before its audits correct the registry.
+    async fn resume(&mut self, rig: &mut Rig) {
+        let _ = rig;
+    }
+
+    /// Returns whether corrections are work that goes on after the audit.
+    const CORRECTS_LATER: bool = false;
+
     /// Returns the items whose content has changed without a message, besides those whose other facts differ, as far as an
     /// audit can see it.
     fn unseen_contents(&self) -> BTreeSet<String> {

@@ -88,6 +88,8 @@ pub(crate) struct DataPlatform {
     gateway: u32,
     /// Downloads that one gateway began again although it could continue them.
     restarts: Vec<String>,
+    /// Items about which an audit cannot know the truth, because the platform has no figures, or only a response names them.
+    unclear: BTreeSet<String>,
 }
 
 impl DataPlatform {
@@ -108,6 +110,13 @@ impl DataPlatform {
 
     fn work_url(&self, dataset: u8) -> String {
         format!("http://{}/records/90{}", self.server.address, 100 + u32::from(dataset))
+    }
+
+    /// Pauses or resumes the jobs of the gateway.
+    async fn set_paused(act: &str, rig: &Rig) {
+        let gateway = rig.gateway();
+        let url = format!("{}/harvests/archive/{act}", gateway.url);
+        assert!(gateway.http.post(url).send().await.unwrap().status().is_success());
     }
 
     async fn request(&mut self, url: &str, rig: &mut Rig) -> Result<String, String> {
@@ -176,7 +185,15 @@ impl World for DataPlatform {
         };
         let (server, storage) = (start().await, start().await);
         platform.lock().unwrap().storage = format!("http://{}", storage.address);
-        Self { platform, server, _storage: storage, requests: 0, gateway: 0, restarts: Vec::new() }
+        Self {
+            platform,
+            server,
+            _storage: storage,
+            requests: 0,
+            gateway: 0,
+            restarts: Vec::new(),
+            unclear: BTreeSet::new(),
+        }
     }
 
     fn settings(&self) -> String {
@@ -290,13 +307,62 @@ impl World for DataPlatform {
         if changes.contains(SECRET) { Err(format!("a change publishes a signed URL: {changes}")) } else { Ok(()) }
     }
 
+    const CORRECTS_LATER: bool = true;
+
+    fn audited(&self) -> &'static [&'static str] {
+        // Only the responses name the files of these pages, and the names depend on the other files.
+        if self.with(|platform| platform.behaviour.clashes && platform.behaviour.kind == Kind::Linkset) {
+            &[]
+        } else {
+            &["archive"]
+        }
+    }
+
+    fn show(&mut self) {
+        for number in 0..3u8 {
+            let (dataset, kind) = self.with(|platform| (platform.datasets[&number].clone(), platform.behaviour.kind));
+            let (Some(archived), url) = (&dataset.archived, self.url(number)) else { continue };
+            if dataset.files.is_empty() {
+                self.unclear.extend(self.possible_uris(number));
+                self.unclear.insert(url);
+                continue;
+            }
+            if kind == Kind::Linkset {
+                let is_unclear = |name: &str| {
+                    let (before, now) = (archived.get(name), dataset.files.get(name));
+                    before != now && (before.is_some() && now.is_some() || name.contains('/'))
+                };
+                let unclear = NAMES.into_iter().filter(|name| is_unclear(name));
+                let paths = unclear.flat_map(|name| [name, name.rsplit('/').next().unwrap()]);
+                self.unclear.extend(paths.map(|path| uri(&url, path)));
+            }
+            if !dataset.is_restricted {
+                self.with(|platform| platform.datasets.get_mut(&number).unwrap().archived = Some(dataset.files));
+            }
+        }
+    }
+
+    async fn live_unseen(&mut self, act: Act, rig: &mut Rig) -> Result<(), String> {
+        match act {
+            Act::Put { .. } | Act::Remove { .. } | Act::Restrict { .. } => {
+                Self::set_paused("pause", rig).await;
+                self.live(act, rig).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn resume(&mut self, rig: &mut Rig) {
+        Self::set_paused("resume", rig).await;
+    }
+
     fn truth(&self) -> Truth {
         let mut items = BTreeMap::new();
-        let mut unsettled = BTreeSet::new();
+        let mut unsettled = self.unclear.clone();
         for number in 0..3u8 {
             let (dataset, paths) = self.with(|platform| {
                 let dataset = platform.datasets[&number].clone();
-                let paths = platform.paths(&dataset.files);
+                let paths = platform.paths(dataset.archived.as_ref().unwrap_or(&dataset.files));
                 (dataset, paths)
             });
             let url = self.url(number);
@@ -319,13 +385,15 @@ impl World for DataPlatform {
                 unsettled.insert(url.clone());
                 continue;
             };
-            items.insert(url.clone(), own("ACTIVE", true));
+            let own_item = if dataset.is_restricted { own("PLATFORM_RESTRICTED", false) } else { own("ACTIVE", true) };
+            items.insert(url.clone(), own_item);
             for (path, content) in paths.iter().zip(files.values()) {
                 let digest = Some(hex::encode(Sha256::digest(content)));
                 let size = Some(content.len() as u64);
                 items.insert(uri(&url, path), ItemTruth { size, digest, ..own("ACTIVE", true) });
             }
         }
+        items.retain(|uri, _| !unsettled.contains(uri));
         Truth { items, unsettled, ..Truth::default() }
     }
 }

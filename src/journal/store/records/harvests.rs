@@ -84,6 +84,7 @@ pub trait HarvestStore: Records {
             HarvestWrite::SetPaused(paused) => vec![Statement::new(SET_PAUSED, values![source, *paused])],
             HarvestWrite::Restart => Vec::new(),
             HarvestWrite::CancelJob(job, at) => vec![ingests::cancel(*job, *at)],
+            HarvestWrite::RepeatJob(job, at) => vec![ingests::repeat(*job, *at)],
             HarvestWrite::Remove => vec![
                 listed::remove_all(source),
                 ingests::remove_all(source),

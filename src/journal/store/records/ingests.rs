@@ -40,6 +40,8 @@ statements! {
             due = CASE WHEN state IN ('failed', 'blocked') THEN NULL ELSE 0 END,
             updated = $2
         WHERE id = $1 AND (state IN ('waiting', 'running', 'failed', 'blocked') OR due IS NOT NULL)";
+    /// Makes the job of an archived dataset due, which looks at the dataset as a watch does.
+    REPEAT = "UPDATE ingest_jobs SET due = $2 WHERE id = $1 AND state = 'archived'";
     REMOVE_ALL = "DELETE FROM ingest_jobs WHERE source = $1";
     DUE = jobs_where!("source = $1 AND due <= $2 ORDER BY due LIMIT $3");
     /// The earliest due job of each host. The query steps from host to host in the index, so it takes as long for a host
@@ -169,6 +171,11 @@ fn read_job(row: Cells<'_>) -> Result<IngestJob, StoreError> {
 /// Returns the statement that asks the harvest of a job to cancel it.
 pub(super) fn cancel(job: JobId, at: Timestamp) -> Statement<'static> {
     Statement::new(CANCEL, values![job.to_string(), at])
+}
+
+/// Returns the statement that makes the job of an archived dataset due.
+pub(super) fn repeat(job: JobId, at: Timestamp) -> Statement<'static> {
+    Statement::new(REPEAT, values![job.to_string(), at])
 }
 
 /// Returns the statement that removes all jobs of a source.
