@@ -19,7 +19,8 @@ use crate::{
         filesets::{self, Filesets},
         harvests,
         health::{self, Readiness},
-        home, manual_delivery,
+        home::{self, Home},
+        manual_delivery,
         metrics::{self, Metrics},
         nodes, notifications,
         quarantine::{self, Quarantine},
@@ -83,6 +84,8 @@ pub struct Surfaces {
     pub service: Service,
     /// The quarantine.
     pub quarantine: Quarantine,
+    /// State of `/`.
+    pub home: Home,
     /// Readiness checks.
     pub readiness: Readiness,
     /// The reload of the configuration, if there is one.
@@ -130,7 +133,7 @@ pub struct RequestLimits {
 #[must_use]
 pub fn routes() -> Routes<Surfaces> {
     Routes::<Surfaces>::default()
-        .add(Open, routes!(home::page), |all| all.readiness.clone())
+        .add(Open, routes!(home::page), |all| all.home.clone())
         .add(Open, routes!(favicon::icon), |_| ())
         .add(Publish, routes!(http::receive), |all| all.hooks.clone())
         .add(Open, routes!(challenge::respond), |all| all.challenged.clone())
