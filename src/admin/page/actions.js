@@ -15,7 +15,7 @@ async function act(name, request, body) {
   const command = typeof request === "string" && curl(request, body);
   try {
     const answer = command ? await call(request, body) : await request();
-    const said = Object.entries(answer ?? {}).filter(([key, value]) => /^(outcome|reason|affected|repeated|skipped|changes)$/.test(key) && typeof value !== "object").map(([key, value]) => `${key} ${value}`);
+    const said = Object.entries(answer ?? {}).filter(([key]) => /^(outcome|reason|affected|repeated|skipped|changes)$/.test(key)).map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : value}`);
     say(`${name}: ${said.join(", ") || "done"}.`, false, command);
   } catch (error) { say(`${name}: ${error.message}`, true, command) }
   busy.delete(name);
@@ -23,10 +23,11 @@ async function act(name, request, body) {
   refresh();
 }
 
-// A button with `ask`, the sentence about the consequence, asks first.
+// A button with `ask`, the sentence about the consequence, asks first. The sentence is that of the newest refresh.
 function button(label, thing, request, { body, ask, isFirst } = {}) {
   const name = `${label} ${thing}`.trim();
   const run = () => act(name, request, body);
+  if (question?.name === name) question = { name, ask, run };
   const onclick = () => { if (!ask) return void run(); question = { name, ask, run }; render(); byId("dialog").showModal(); byId("keep").focus(); refresh() };
   return h("button", { type: "button", "aria-label": name, class: ask ? "danger" : isFirst && "first", "aria-disabled": busy.has(name) && "true", onclick }, ask ? `${label}…` : label);
 }
@@ -67,9 +68,9 @@ const runFull = (name) => button("List all records", name, `POST harvests/${name
 const resume = (name, label = "Resume") => button(label, name, `POST subscriptions/${name}/resume`, first);
 const pause = (kind, name, word) => /paused|ended|failed|fell-behind/.test(word) ? button("Resume", name, `POST ${kind}/${name}/resume`, first) : /elsewhere|orphaned|stopped/.test(word) || button("Pause", name, `POST ${kind}/${name}/pause`);
 const retryAll = (source) => button("Read all again", source, () => forAll(source, (id) => `POST quarantine/${id}/retry`), first);
-const dropAll = (source, n) => button("Drop all", source, () => forAll(source, (id) => `DELETE quarantine/${id}`), { ask: `${count(n, "message")} of ${source}: deleted for good, and never a change.` });
+const dropAll = (source, n) => button("Drop all", source, () => forAll(source, (id) => `DELETE quarantine/${id}`), { ask: `${count(n, "message")} of ${source} will be deleted for good, unread.` });
 const sendAll = (name) => button("Send all again", name, `POST subscriptions/${name}/dead-letters/replay`, first);
-const dropLetters = (name, n) => button("Drop all", `dead letters of ${name}`, `DELETE subscriptions/${name}/dead-letters`, { ask: `${count(n, "message")}: deleted for good, and never sent to ${name}.` });
-const remove = ({ name, lag, deadLetters }) => button("Delete", name, `DELETE subscriptions/${name}`, { ask: `The subscription ${name} is deleted with its position and ${count(deadLetters, "dead letter")}; ${count(lag.changes, "change")} of now are never sent.` });
+const dropLetters = (name, n) => button("Drop all", `dead letters of ${name}`, `DELETE subscriptions/${name}/dead-letters`, { ask: `${count(n, "message")} will be deleted for good, and not be sent to ${name}.` });
+const remove = ({ name, lag, deadLetters }) => button("Delete", name, `DELETE subscriptions/${name}`, { ask: `The subscription ${name} will be deleted with its position and ${count(deadLetters, "dead letter")}. It is ${count(lag.changes, "change")} behind.` });
 const reload = () => button("Read the configuration again", "", "POST reload");
 const details = (route, thing) => h("a", { href: `#/${route}`, "aria-label": `Details of ${thing}` }, "Details");

@@ -14,17 +14,17 @@ const withQuery = (query, name, value) => { const all = new URLSearchParams(quer
 const NO_CHANGES = "No change yet. Each event of a source becomes one.";
 
 function changesView(_, query) {
-  const list = changePage(query, PAGE), form = new URLSearchParams(query), oldest = list && Math.min(...list.changes.map(({ seq }) => seq), list.next || NEWEST);
+  const list = changePage(query, PAGE), form = new URLSearchParams(query);
   const field = (name, label, isWide) => h("label", { key: name + query, class: isWide && "wide" }, label, h("input", { name, value: form.get(name) }));
   const onsubmit = (event) => { event.preventDefault(); location.hash = `#/changes?${new URLSearchParams([...new FormData(event.target)].filter(([, value]) => value))}` };
   return section("Changes", h("form", { class: "bar", onsubmit }, field("source", "Source"), field("change", "Change"), field("object", "Object begins with", true), h("button", null, "Filter")),
-    list ? [changeTable(list.changes, query ? "No change fulfils these conditions." : NO_CHANGES), (list.changes.length === PAGE || query && list.next) && oldest > 1 && inside(`changes?${withQuery(query, "before", oldest)}`, "Older changes")] : muted("…"));
+    list ? [changeTable(list.changes, query ? "No change fulfils these conditions." : NO_CHANGES), list.next > 1 && inside(`changes?${withQuery(query, "before", list.next)}`, "Older changes")] : muted("…"));
 }
 
 function changeView(name) {
   const path = `changes/${encodeURIComponent(name)}`, change = get(path, 3600), deliveries = page.who === "admin" && get(`${path}/deliveries`)?.deliveries;
   return change ? [section(`Change ${number(change.seq)}`, facts({ what: kinds(change), ...change }, "seq items")), section("Items", table("Items", change.items.slice(0, 200), "uri change stateBefore stateAfter content", "")),
-    deliveries && section("Deliveries", table("Deliveries", deliveries, Object.keys(deliveries[0] ?? {}).join(" "), "No subscription.", { name: ({ name }) => show("subscription", name) })), h("details", null, h("summary", null, "JSON"), json(change))] : waiting(path);
+    deliveries && section("Deliveries", table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", { name: ({ name }) => inside(`subscriptions/${name}`, name) })), h("details", null, h("summary", null, "JSON"), json(change))] : waiting(path);
 }
 
 function objectView(_, query) {
@@ -40,8 +40,9 @@ function find(event) {
   if (text) location.hash = /^\d+$|^(urn:uuid:)?[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text) ? `#/changes/${text}` : `#/objects?uri=${encodeURIComponent(text)}`;
 }
 
+const tryOut = (id) => button("Try it", `message ${id}`, `POST quarantine/${id}/retry?dry_run=true`);
 const retry = (id) => button("Read it again", `message ${id}`, `POST quarantine/${id}/retry`, first);
-const drop = ({ id, source, size }) => button("Drop", `message ${id}`, `DELETE quarantine/${id}`, { ask: `1 message of ${source} with ${bytes(size)}: deleted for good, and never a change.` });
+const drop = ({ id, source, size }) => button("Drop", `message ${id}`, `DELETE quarantine/${id}`, { ask: `1 message of ${source}, ${bytes(size)}, will be deleted for good, unread.` });
 const choice = (label, route, name, chosen, values) => h("label", { key: label + chosen }, label, h("select", { onchange: (event) => { location.hash = `#/${route}?${withQuery("", name, event.target.value)}` } }, [["", "All"], ...values].map(([value, words]) => h("option", { value, selected: value === chosen }, words))));
 
 function quarantineView(_, query) {
@@ -61,6 +62,6 @@ function markedBody(body, offset = 0) {
 function messageView(id) {
   const path = `quarantine/${id}`, message = get(path, 3600);
   if (!message) return message === null ? muted("The message is no longer in the quarantine.") : waiting(path);
-  return [section(`Message ${id}`, bar(retry(id), drop(message)), facts(message, "id body bodyHex headers")), message.headers.length > 0 && section("Headers", facts(Object.fromEntries(message.headers))),
+  return [section(`Message ${id}`, bar(retry(id), tryOut(id), drop(message)), facts(message, "id body bodyHex headers")), message.headers.length > 0 && section("Headers", facts(Object.fromEntries(message.headers))),
     section("Body", message.size > SHOWN_BODY && muted("64 KiB of it:"), markedBody(message.body, message.at?.offset))];
 }

@@ -30,7 +30,7 @@ function subscriptionView(name) {
     bar(state === "retrying" && resume(name, "Try now"), pause("subscriptions", name, state), button("Send a test", name, `POST subscriptions/${name}/send`, { body: {} }),
       stuckAt && button("Skip this change", name, `POST subscriptions/${name}/skip`, { body: { change: stuckAt }, ask: `1 change, ${number(stuckAt)}, becomes a dead letter, and the delivery continues after it.` }), (from === "api" || state === "orphaned") && remove(one)),
     facts({ to: target(one), ...one }, "name state definition")),
-    letters && section("Dead letters", bar(sendAll(name), dropLetters(name, n)), table("Dead letters", letters, "seq refused attempts reason replay", "", { actions: ({ id, seq }) => bar(button("Send again", `dead letter ${id}`, `POST ${path}/${id}/replay`), button("Drop", `dead letter ${id}`, `DELETE ${path}/${id}`, { ask: `1 message, change ${number(seq)}: deleted for good, and never sent to ${name}.` })) })),
+    letters && section("Dead letters", bar(sendAll(name), dropLetters(name, n)), table("Dead letters", letters, "seq refused attempts reason replay", "", { actions: ({ id, seq }) => bar(button("Send again", `dead letter ${id}`, `POST ${path}/${id}/replay`), button("Drop", `dead letter ${id}`, `DELETE ${path}/${id}`, { ask: `1 message, change ${number(seq)}, will be deleted for good, and not be sent to ${name}.` })) })),
     section("Attempts", table("Attempts", attempts.slice(0, 12), "at seq outcome status millis reason answer", "None since the start. Webhooks list theirs.")),
     positionSection(name, cursor, get("status").journal), one.definition && section("Definition", json(one.definition))];
 }

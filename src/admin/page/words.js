@@ -41,7 +41,7 @@ const stateCell = ({ level, word, at, why, next }) => [mark(level, word), at && 
 const toObject = (uri) => inside(`objects?uri=${encodeURIComponent(uri)}`, uri);
 const toChange = (seq) => inside(`changes/${seq}`, number(seq));
 const MEMBERS = {
-  source: (name) => inside(`sources/${name}`, name), subscription: (name) => inside(`subscriptions/${name}`, name),
+  source: (name) => inside(`sources/${name}`, name),
   object: toObject, parent: toObject, item: toObject, uri: toObject, dataset: toObject, seq: toChange, stuckAt: toChange,
   state: (word) => mark(levelOf(word), word), outcome: (word) => mark(levelOf(word), word), reason: (text) => h("span", { class: "why" }, text),
   bytes, size: bytes, freeBytes: bytes, bytesPerSecond: bytes, doneBytes: bytes, content: ({ url, mediaType, size }) => [link(url ?? ""), ` ${mediaType ?? ""} `, size != null && bytes(size)], rate: (n) => `${n.toFixed(1)}/s`,

@@ -76,7 +76,7 @@ async fn buttons_of_a_subscription_control_it() {
     until(&gateway, path, is("deadLetters", json!(2))).await;
     let letters = format!("{path}/dead-letters");
     let first = gateway.json(&letters).await["deadLetters"][1]["id"].clone();
-    page.confirm(&format!("Drop dead letter {first}"), "1 message, change 5: deleted for good");
+    page.confirm(&format!("Drop dead letter {first}"), "1 message, change 5, will be deleted for good");
     until(&gateway, path, is("deadLetters", json!(1))).await;
     reply.store(200, Ordering::Relaxed);
     page.click("Send all again index");
@@ -99,7 +99,7 @@ async fn buttons_of_a_subscription_control_it() {
     until(&gateway, path, is("cursor", json!(1))).await;
     page.confirm("Skip to now index", "5 changes, 2 to 6, are never sent to index");
     until(&gateway, path, is("cursor", json!(6))).await;
-    page.confirm("Delete index", "The subscription index is deleted with its position and 0 dead letters");
+    page.confirm("Delete index", "The subscription index will be deleted with its position and 0 dead letters");
     until(&gateway, "/subscriptions", |shown| shown["subscriptions"] == json!([])).await;
     page.assert_quiet();
 }
@@ -117,13 +117,13 @@ async fn buttons_of_the_quarantine_read_again_and_drop() {
     page.until_says("#notice", "remains in the quarantine");
     page.go("quarantine/1");
     page.until_says("main pre", "{\"no\": 0}");
-    page.confirm("Drop message 1", "1 message of content-change with 9 B: deleted for good");
+    page.confirm("Drop message 1", "1 message of content-change, 9 B, will be deleted for good");
     until(&gateway, "/quarantine", |shown| shown["messages"].as_array().unwrap().len() == 2).await;
     page.until_says("nav", "Quarantine (2)");
     page.go("quarantine?source=content-change");
     page.click("Read all again content-change");
     page.until_says("#notice", "0 of 2 messages");
-    page.confirm("Drop all content-change", "2 messages of content-change: deleted for good");
+    page.confirm("Drop all content-change", "2 messages of content-change will be deleted for good");
     until(&gateway, "/quarantine", |shown| shown["messages"] == json!([])).await;
     page.until_says("main", "Empty: every message could be read.");
     page.assert_quiet();

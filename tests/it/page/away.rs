@@ -29,10 +29,10 @@ async fn page_keeps_what_it_knew_while_the_gateway_is_away_and_recovers_without_
     gateway.kill();
     page.until_verdict("No answer since");
     page.until_says("main", "http://h.example/objects/1");
-    page.browser.until("getComputedStyle(document.querySelector('main')).opacity < 1", &json!(true));
+    page.browser.until("getComputedStyle(document.querySelector('main > div')).opacity < 1", &json!(true));
     page.go("gateway");
     page.click("Read the configuration again");
-    page.until_says("#notice", "no answer");
+    page.until_says("#notice", "the gateway does not answer");
     page.go("");
     gateway = start(folder.path(), &address);
     page.until_verdict("All is well");

@@ -3,6 +3,7 @@
 mod actions;
 mod away;
 mod contents;
+mod find;
 mod looks;
 mod shell;
 mod sign_in;

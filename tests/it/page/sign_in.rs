@@ -36,7 +36,8 @@ async fn page_signs_in_with_the_token_of_an_administrator() {
 
     // The tab keeps the token until it is told to forget it.
     page.browser.go(&format!("{}/#/sources", gateway.gateway.url));
-    page.value("location.reload()");
+    page.value("window.isOld = true; location.reload()");
+    page.browser.until("window.isOld ?? false", &json!(false));
     page.until_says("main", "islandora");
     page.value("[...document.querySelectorAll('header button')].find(one => one.textContent === 'Sign out').click()");
     page.until_says("main h2", "Sign in");
