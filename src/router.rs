@@ -22,7 +22,8 @@ use crate::{
         flow::{self, Flow},
         harvests,
         health::{self, Readiness},
-        home, manual_delivery,
+        home::{self, Home},
+        manual_delivery,
         metrics::{self, Metrics},
         nodes, notifications,
         quarantine::{self, Quarantine},
@@ -86,6 +87,8 @@ pub struct Surfaces {
     pub service: Service,
     /// The quarantine.
     pub quarantine: Quarantine,
+    /// State of `/`.
+    pub home: Home,
     /// Readiness checks.
     pub readiness: Readiness,
     /// The reload of the configuration, if there is one.
@@ -135,7 +138,7 @@ pub struct RequestLimits {
 #[must_use]
 pub fn routes() -> Routes<Surfaces> {
     Routes::<Surfaces>::default()
-        .add(Open, routes!(home::page), |all| all.readiness.clone())
+        .add(Open, routes!(home::page), |all| all.home.clone())
         .add(Open, routes!(favicon::icon), |_| ())
         .add(Publish, routes!(http::receive), |all| all.hooks.clone())
         .add(Open, routes!(challenge::respond), |all| all.challenged.clone())

@@ -1,28 +1,32 @@
-//! `GET /`: status page for people who open the gateway's URL in a browser, and the same as JSON for programs.
-
-use std::sync::LazyLock;
+//! `GET /`: the page for people who open the gateway's URL in a browser, and the status as JSON for programs.
 
 use axum::{
     Json,
     extract::State,
-    http::{
-        HeaderMap, HeaderValue,
-        header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY},
-    },
+    http::{HeaderMap, Method, header::VARY},
     response::{IntoResponse, Response},
 };
-use quick_xml::escape::escape;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
     health::{Health, Readiness},
+    page::PAGE,
     status::ProblemView,
 };
 use crate::{
     model::Seq,
-    web::{MayRead, Problem, negotiated_media_type, page_policy, problems},
+    web::{MayRead, Problem, negotiated_media_type, problems},
 };
+
+/// State of `/`.
+#[derive(Clone)]
+pub struct Home {
+    /// Readiness checks.
+    pub readiness: Readiness,
+    /// Whether browsers get the page. Otherwise they get what programs get.
+    pub has_page: bool,
+}
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html";
@@ -31,7 +35,7 @@ const HTML: &str = "text/html";
 const ABOUT: &str = "A content change notification gateway: repositories report changes of their content, and readers and \
                      subscribers receive the changes in one order.";
 
-/// Resources that the page links to, relative to its own URL.
+/// Resources of the gateway, relative to the URL of `/`.
 const LINKS: [(&str, &str); 5] = [
     ("feed", "the changes as an Atom feed"),
     ("live", "the changes as they are recorded"),
@@ -39,12 +43,6 @@ const LINKS: [(&str, &str); 5] = [
     ("metrics", "metrics for Prometheus"),
     ("service", "the AtomPub service document"),
 ];
-
-const STYLE: &str = "body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem } \
-                     :root { color-scheme: light dark }";
-
-/// Content Security Policy of the page. It is computed from the style only, so nothing in the page can widen it.
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| page_policy(&format!("<style>{STYLE}</style>")));
 
 /// Status of the gateway and links.
 #[derive(Serialize, ToSchema)]
@@ -89,21 +87,6 @@ impl HomeView {
         let view = Self { name: "Tidings", about: ABOUT, version: None, status, reason: None, head: None, links };
         if may_read { Self { version: Some(env!("CARGO_PKG_VERSION")), reason, head, ..view } } else { view }
     }
-
-    fn html(&self) -> String {
-        let Self { name, about, version, status, reason, head, links } = self;
-        let version = version.map(|version| format!(" {version}")).unwrap_or_default();
-        let reason = reason.as_deref().map(|reason| format!(": {}", escape(reason))).unwrap_or_default();
-        let head = head.map(|head| format!("\n<p>Newest change: {head}</p>")).unwrap_or_default();
-        let link = |Link { href, title }: &Link| format!("<li><a href=\"{href}\">{href}</a>: {title}</li>\n");
-        let links: String = links.iter().map(link).collect();
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{name}</title>\n<style>{STYLE}</style>\n\
-             <h1>{name}{version}</h1>\n<p>{about}</p>\n<p>Status: <strong>{status}</strong>{reason}</p>{head}\n\
-             <ul>\n{links}</ul>\n</html>\n"
-        )
-    }
 }
 
 /// Returns the problems because of which the gateway is degraded; `None` if there are none.
@@ -114,8 +97,8 @@ fn degradation(health: &Health) -> Option<String> {
 
 problems!(Problems: NotAcceptable);
 
-/// The status of the gateway and links, as JSON or as an HTML page for browsers. With access control, the response
-/// contains details only for tokens with the scope `read`.
+/// The status of the gateway and links, as JSON. With access control, the response contains details only for tokens with the
+/// scope `read`. A browser gets the page for people, which contains no data, unless `page.enabled` is `false`.
 ///
 /// # Errors
 /// `not-acceptable`.
@@ -128,23 +111,22 @@ problems!(Problems: NotAcceptable);
         (status = 200, description = "Status of the gateway and links.", content(
             (HomeView = "application/json"), (String = "text/html"),
         )),
+        (status = 304, description = "Not modified."),
         Problems,
     ),
 )]
 pub async fn page(
-    State(readiness): State<Readiness>,
+    State(home): State<Home>,
     MayRead(may_read): MayRead,
+    method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let offered = [JSON, HTML];
-    let chosen = negotiated_media_type(&headers, &offered)?;
-    let home = HomeView::new(readiness.check().await, may_read);
-    if chosen == JSON {
-        return Ok(([(VARY, "Accept")], Json(home)).into_response());
+    let offered = if home.has_page { &[JSON, HTML][..] } else { &[JSON] };
+    if negotiated_media_type(&headers, offered)? == HTML {
+        return Ok(PAGE.respond(&method, &headers));
     }
-    let html = home.html();
-    let headers = [(CONTENT_SECURITY_POLICY, POLICY.clone())];
-    Ok((headers, [(VARY, "Accept"), (CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
+    let view = HomeView::new(home.readiness.check().await, may_read);
+    Ok(([(VARY, "Accept")], Json(view)).into_response())
 }
 
 #[cfg(test)]
@@ -157,12 +139,11 @@ mod tests {
     };
 
     #[test]
-    fn reason_is_escaped_and_only_for_readers() {
-        let unavailable = || Err(Problem::new(ProblemCode::Unavailable, "<b>full</b>"));
-        let page = HomeView::new(unavailable(), true).html();
-        assert!(page.contains("<strong>unavailable</strong>: &lt;b&gt;full&lt;/b&gt;"), "{page}");
-        let page = HomeView::new(unavailable(), false).html();
-        assert!(page.contains("<strong>unavailable</strong></p>") && !page.contains("full"), "{page}");
+    fn reason_has_all_errors_and_is_only_for_readers() {
+        let unavailable = |may_read| HomeView::new(Err(Problem::new(ProblemCode::Unavailable, "full")), may_read);
+        let (reader, anybody) = (unavailable(true), unavailable(false));
+        assert_eq!((reader.status, reader.reason.as_deref()), ("unavailable", Some("full")));
+        assert_eq!((anybody.status, anybody.reason), ("unavailable", None));
         let problem = |kind, thing| StatusProblem { kind, thing, facts: "refused".to_owned(), since: Timestamp::EPOCH };
         let problems = vec![
             problem(ProblemKind::SourceNotRead, Thing::Source("secret".to_owned())).into(),

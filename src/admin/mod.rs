@@ -16,6 +16,7 @@ pub mod manual_delivery;
 pub mod metrics;
 pub mod nodes;
 pub mod notifications;
+mod page;
 pub mod quarantine;
 pub mod registry;
 pub mod reload;

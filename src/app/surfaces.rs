@@ -8,6 +8,7 @@ use crate::{
         filesets::Filesets,
         flow::Flow,
         health::Readiness,
+        home::Home,
         metrics::Metrics,
         quarantine::Quarantine,
         registry::RegistrySeeder,
@@ -116,6 +117,12 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     let challenged = config.sources.iter().filter(|(_, source)| is_asked(source)).map(|(name, _)| name.to_string());
     let challenged = Arc::new(challenged.collect());
     let rates = config.sources.iter().filter_map(rate).collect();
+    let readiness = Readiness {
+        journal: journal.clone(),
+        sources: sources.clone(),
+        subscriptions: subscriptions.clone(),
+        status: status.clone(),
+    };
     Surfaces {
         reload,
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
@@ -127,12 +134,8 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         service: Service { public_url: public_url.into(), feed_title: config.feed.title.as_str().into(), hooks },
         seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),
         quarantine: Quarantine { journal: journal.clone(), intake, sources: sources.clone() },
-        readiness: Readiness {
-            journal: journal.clone(),
-            sources: sources.clone(),
-            subscriptions: subscriptions.clone(),
-            status: status.clone(),
-        },
+        home: Home { readiness: readiness.clone(), has_page: config.page.enabled },
+        readiness,
         status,
         flow,
         sources,

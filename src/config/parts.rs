@@ -19,6 +19,7 @@ use super::{
     log::LogConfig,
     node::NodeConfig,
     own_feed::OwnFeedConfig,
+    page::PageConfig,
     server::{DeliveryTable, ServerConfig},
     source::{self, SourceConfig},
     source_names, subscription,
@@ -53,6 +54,8 @@ pub struct Config {
     pub log: LogConfig,
     /// `[delivery]`
     pub delivery: DeliveryTable,
+    /// `[page]`
+    pub page: PageConfig,
     /// `[feed]`
     pub feed: OwnFeedConfig,
     /// `[hub]`
@@ -117,6 +120,8 @@ settings! {
         log: LogConfig,
         /// `[delivery]`
         delivery: DeliveryTable,
+        /// `[page]`
+        page: PageConfig,
         /// `[feed]`
         feed: OwnFeedConfig,
         /// `[hub]`
@@ -270,7 +275,7 @@ impl ConfigParts {
         let (store, files, filesets) =
             (errors.keep(self.store()), errors.keep(self.files()), errors.keep(self.filesets()));
         let Self { root, tables, environment } = self;
-        let Tables { server, journal, node, limits, log, delivery, feed, hub, dbus, access, .. } = tables;
+        let Tables { server, journal, node, limits, log, delivery, page, feed, hub, dbus, access, .. } = tables;
         errors.keep(limits.refuse_contradictions(&root.at("limits")));
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
@@ -321,6 +326,7 @@ impl ConfigParts {
             limits,
             log,
             delivery,
+            page,
             feed,
             hub,
             dbus,

@@ -19,9 +19,17 @@ pub struct Page {
 impl Page {
     /// Creates a page from an HTML document.
     #[must_use]
-    pub fn new(html: &'static str) -> Self {
+    pub fn new(html: impl Into<String>) -> Self {
+        let html = html.into();
+        let policy = page_policy(&html);
         let document = Representation::new("text/html; charset=utf-8", html, CachePolicy::Revalidate);
-        Self { document, policy: page_policy(html) }
+        Self { document, policy }
+    }
+
+    /// Declares that the URL of the page has other representations, depending on `Accept`.
+    #[must_use]
+    pub fn varying_by_accept(self) -> Self {
+        Self { document: self.document.varying_by_accept(), ..self }
     }
 
     /// Responds to a GET or HEAD request with these headers.
@@ -34,7 +42,7 @@ impl Page {
 }
 
 /// Returns the Content Security Policy of a page (W3C CSP 3). The browser applies only the styles and runs only the
-/// scripts of the page, and scripts can connect only to the gateway.
+/// scripts of the page. Scripts can connect only to the gateway, and cannot make elements or code of a text.
 #[must_use]
 pub fn page_policy(html: &str) -> HeaderValue {
     let mut policy = "default-src 'none'; ".to_owned();
@@ -45,17 +53,22 @@ pub fn page_policy(html: &str) -> HeaderValue {
         }
     }
     if inline(html, "script").next().is_some() {
-        policy += "connect-src 'self'; ";
+        policy += "connect-src 'self'; require-trusted-types-for 'script'; ";
     }
     policy += "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     #[expect(clippy::expect_used, reason = "letters, digits and ASCII punctuation alone")]
     HeaderValue::try_from(policy).expect("a policy is a header value")
 }
 
-/// Iterates over the contents of all elements with this name, which must have no attributes.
+/// Iterates over the contents of all elements with this name. A value of an attribute must not contain `>`.
 fn inline<'h>(html: &'h str, element: &str) -> impl Iterator<Item = &'h str> {
-    let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
-    let parts: Vec<_> = html.split(&begin).skip(1).filter_map(|rest| Some(rest.split_once(&end)?.0)).collect();
+    let (begin, end) = (format!("<{element}"), format!("</{element}>"));
+    let after_attributes = |rest: &'h str| match rest.starts_with(['>', ' ']) {
+        true => Some(rest.split_once('>')?.1),
+        false => None,
+    };
+    let contents = html.split(&begin).skip(1).filter_map(after_attributes);
+    let parts: Vec<_> = contents.filter_map(|content| Some(content.split_once(&end)?.0)).collect();
     parts.into_iter()
 }
 
@@ -75,9 +88,11 @@ mod tests {
             "default-src 'none'; style-src 'sha256-mkSHzL7faOU7/U/v8Umg+058R69+vN2A2xmE3Fz1q98='; base-uri 'none'; \
              form-action 'none'; frame-ancestors 'none'"
         );
-        let policy = page_policy("<script>one()</script><script>two()</script>");
+        let policy = page_policy("<script>one()</script><script>two()</script><scripts>three()</scripts>");
         let policy = policy.to_str().unwrap();
         assert_eq!(policy.matches("'sha256-").count(), 2, "{policy}");
-        assert!(policy.contains("; connect-src 'self'; base-uri") && !policy.contains("style-src"), "{policy}");
+        assert!(policy.contains("; connect-src 'self'; require-trusted-types-for 'script'; base-uri"), "{policy}");
+        assert!(!policy.contains("style-src"), "{policy}");
+        assert_eq!(policy, page_policy("<script type=\"module\">one()</script><script async>two()</script>"));
     }
 }

@@ -92,6 +92,45 @@ impl Browser {
         self.order("Emulation.setDeviceMetricsOverride", &screen);
     }
 
+    /// Enables events about requests, errors and violations of the security policy from now on.
+    pub(crate) fn watch(&mut self) {
+        for domain in ["Network", "Log", "Runtime"] {
+            self.order(&format!("{domain}.enable"), &json!({}));
+        }
+    }
+
+    /// Returns the events of this kind since the domain was enabled.
+    fn events(&self, method: &str) -> impl Iterator<Item = &Value> {
+        self.events.iter().filter(move |event| event["method"] == method).map(|event| &event["params"])
+    }
+
+    /// Returns the URLs that were requested since [`Browser::watch`].
+    pub(crate) fn requested(&self) -> Vec<String> {
+        let requests = self.events("Network.requestWillBeSent");
+        requests.map(|request| request["request"]["url"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Returns the exceptions, the errors and the violations of the security policy since [`Browser::watch`]. Responses
+    /// with an error status are none.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let logged = self.events("Log.entryAdded").map(|event| &event["entry"]);
+        let logged = logged.filter(|entry| entry["level"] == "error" && entry["source"] != "network");
+        let thrown = self.events("Runtime.exceptionThrown").map(|event| &event["exceptionDetails"]);
+        logged.chain(thrown).map(Value::to_string).collect()
+    }
+
+    /// Emulates a feature of media queries, such as `prefers-color-scheme`.
+    pub(crate) fn emulate(&mut self, feature: &str, value: &str) {
+        self.order("Emulation.setEmulatedMedia", &json!({ "features": [{ "name": feature, "value": value }] }));
+    }
+
+    /// Presses and releases a key, such as `Escape`.
+    pub(crate) fn press(&mut self, key: &str, code: u32) {
+        for kind in ["keyDown", "keyUp"] {
+            self.order("Input.dispatchKeyEvent", &json!({ "type": kind, "key": key, "windowsVirtualKeyCode": code }));
+        }
+    }
+
     /// Enables network events from now on.
     pub(crate) fn watch_network(&mut self) {
         self.order("Network.enable", &json!({}));

@@ -16,6 +16,7 @@
 //! | a broker that misbehaves by script | [`fake_amqp_broker`], [`fake_stomp_broker`] |
 //! | a gateway that reads a queue; a client that sends to one | [`amqp_source`], [`stomp_source`]; [`stomp_client`] |
 //! | a connection that breaks; that closes after certain bytes; a server that drips | [`breakable_proxy`]; [`cutting_proxy`]; [`dripping_server`] |
+//! | nginx | [`nginx`] |
 //! | a receiver of requests; of webhooks; of WebSub | [`http_receiver`]; [`webhook_fixture`]; [`websub_fixture`] |
 //! | subscriptions over AMQP | [`subscription_fixture`] |
 //! | a repository that answers lookups; the server below both | [`fake_fedora3`], [`fake_fedora6`]; [`fake_repository`] |
@@ -75,6 +76,7 @@ pub(crate) mod kafka_mock;
 pub(crate) mod kafka_proxy;
 pub(crate) mod message_load;
 pub(crate) mod moving_readers;
+pub(crate) mod nginx;
 pub(crate) mod nodes_fixture;
 pub(crate) mod platforms_fixture;
 pub(crate) mod postgres;

@@ -1,17 +1,14 @@
 //! nginx in front of a gateway, with the lines of docs/access.md.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::{fs, path::Path, process::Command};
 
 use serde_json::json;
 
 use crate::support::{
-    broker_process::{free_ports, wait_until},
+    broker_process::free_ports,
     event_stream::Stream,
     gateway::{Gateway, PATIENCE},
+    nginx::Nginx,
     subscription_fixture::post,
 };
 
@@ -23,38 +20,6 @@ fn file(name: &str) -> String {
 fn location() -> String {
     let page = file("docs/access.md");
     page.split_once("```nginx\n").unwrap().1.split_once("```").unwrap().0.to_owned()
-}
-
-/// A running nginx.
-struct Nginx(Child);
-
-impl Nginx {
-    /// Starts nginx with a configuration within `http`, whose port answers.
-    fn start(folder: &Path, http: &str, port: u16) -> Self {
-        let config = folder.join("nginx.conf");
-        let place = folder.display();
-        let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .iter()
-            .map(|kind| format!("{kind}_temp_path {place}/{kind};\n"))
-            .collect();
-        let text = format!(
-            "daemon off;\nmaster_process off;\nerror_log {place}/error.log;\npid {place}/pid;\nevents {{}}\n\
-             http {{\naccess_log off;\n{paths}{http}\n}}\n"
-        );
-        fs::write(&config, text).unwrap();
-        let mut nginx = Command::new("/usr/sbin/nginx");
-        nginx.arg("-e").arg(folder.join("error.log")).arg("-c").arg(&config).stdin(Stdio::null());
-        let nginx = Self(nginx.spawn().unwrap());
-        wait_until("nginx listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-        nginx
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

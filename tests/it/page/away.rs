@@ -1,0 +1,64 @@
+//! A gateway that goes and comes back, and one behind a proxy with a path.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::OpenPage;
+use crate::support::{
+    broker_process::free_ports,
+    gateway::{Gateway, free_address},
+    nginx::Nginx,
+    subscription_fixture::post,
+};
+
+fn start(data: &Path, address: &str) -> Gateway {
+    Gateway::start_elsewhere(data, &["--listen", address], None)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_keeps_what_it_knew_while_the_gateway_is_away_and_recovers_without_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let mut gateway = start(folder.path(), &address);
+    post(&gateway, 1).await;
+    let mut page = OpenPage::open(&format!("{}/", gateway.url));
+    page.until_verdict("All is well");
+    page.until_says("main", "http://h.example/objects/1");
+    page.value("window.loadedOnce = true");
+    gateway.kill();
+    page.until_verdict("No answer since");
+    page.until_says("main", "http://h.example/objects/1");
+    page.browser.until("getComputedStyle(document.querySelector('main > div')).opacity < 1", &json!(true));
+    page.go("gateway");
+    page.click("Read the configuration again");
+    page.until_says("#notice", "the gateway does not answer");
+    page.go("");
+    gateway = start(folder.path(), &address);
+    page.until_verdict("All is well");
+    post(&gateway, 2).await;
+    page.until_says("main", "http://h.example/objects/2");
+    assert_eq!(page.value("window.loadedOnce"), true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_works_behind_a_proxy_with_a_path() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [port] = free_ports();
+    let config = folder.path().join("tidings.toml");
+    std::fs::write(&config, format!("[server]\npublic_url = \"http://127.0.0.1:{port}/tidings/\"\n")).unwrap();
+    let gateway = Gateway::start_with(data.path(), &["--config", config.to_str().unwrap()]);
+    post(&gateway, 1).await;
+    let server = format!(
+        "server {{ listen 127.0.0.1:{port}; location /tidings/ {{ proxy_pass {}/; proxy_set_header Host $http_host; }} }}",
+        gateway.url
+    );
+    let _nginx = Nginx::start(folder.path(), &server, port);
+    let mut page = OpenPage::open(&format!("http://127.0.0.1:{port}/tidings/#/changes"));
+    page.until_verdict("All is well");
+    page.until_says("tbody", "http://h.example/objects/1");
+    page.go("gateway");
+    page.click("Read the configuration again");
+    page.until_says("#notice", &format!("http://127.0.0.1:{port}/tidings/reload"));
+    page.assert_quiet();
+}

@@ -1,0 +1,69 @@
+//! Tokens: the page asks for one after a single refused request, keeps it in the tab, and shows what it allows.
+
+use serde_json::json;
+
+use super::OpenPage;
+use crate::support::gateway_with_auth::GatewayWithAuth;
+
+fn sign_in(page: &mut OpenPage, token: &str) {
+    page.browser.until("!!document.querySelector('main input')", &json!(true));
+    page.value(&format!("document.querySelector('main input').value = {}", json!(token)));
+    page.value("document.querySelector('main form button').click()");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_signs_in_with_the_token_of_an_administrator() {
+    let gateway = GatewayWithAuth::start();
+    let mut page = OpenPage::open(&format!("{}/", gateway.gateway.url));
+    page.until_says("main h2", "Sign in");
+    let refused = || gateway.log().matches("access denied").count();
+    assert_eq!(refused(), 1, "one request shows that a token is needed");
+
+    sign_in(&mut page, "tdg_unknown");
+    page.until_says("[role=alert]", "token");
+    assert_eq!(refused(), 2);
+    assert_eq!(page.value("sessionStorage.length"), 0, "a wrong token is not kept");
+
+    sign_in(&mut page, "tdg_admin");
+    page.until_verdict("1 thing needs attention");
+    page.until_verdict("The token expired has expired");
+    page.until_says("nav", "Sources");
+    assert_eq!(page.value("localStorage.length + document.cookie.length"), 0);
+    assert_eq!(page.value("location.href.includes('tdg_')"), false);
+    let requested = page.browser.requested();
+    assert!(requested.iter().all(|url| !url.contains("tdg_")), "{requested:?}");
+    assert!(!gateway.log().contains("tdg_admin"));
+
+    // The tab keeps the token until it is told to forget it.
+    page.browser.go(&format!("{}/#/sources", gateway.gateway.url));
+    page.value("window.isOld = true; location.reload()");
+    page.browser.until("window.isOld ?? false", &json!(false));
+    page.until_says("main", "islandora");
+    page.value("[...document.querySelectorAll('header button')].find(one => one.textContent === 'Sign out').click()");
+    page.until_says("main h2", "Sign in");
+    assert_eq!(page.value("sessionStorage.length"), 0);
+    assert_eq!(refused(), 2);
+    page.assert_quiet();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_shows_a_reader_the_changes_and_no_button_that_is_refused() {
+    let gateway = GatewayWithAuth::start();
+    let message = crate::support::gateway_with_auth::message(1);
+    let posted = gateway.post("fedora3", &message).bearer_auth("tdg_fedora3").send().await.unwrap();
+    assert_eq!(posted.status(), 201);
+    let mut page = OpenPage::open(&format!("{}/", gateway.gateway.url));
+    sign_in(&mut page, "tdg_reader");
+    page.until_says("main", "This token may read");
+    page.until_says("tbody", "PURGE");
+    assert_eq!(page.value("[...document.querySelectorAll('nav a')].map(link => link.textContent)"), json!(["Changes"]));
+    page.go("sources");
+    page.until_says("main h2", "Changes");
+    page.go("changes/1");
+    page.until_says("main h2", "Change 1");
+    let labels = page.value("[...document.querySelectorAll('button')].map(one => one.textContent)");
+    assert_eq!(labels, json!(["Find", "Pause", "Sign out"]));
+    // Only the two first requests were beyond the scope of the token.
+    assert_eq!(gateway.log().matches("access denied").count(), 2);
+    page.assert_quiet();
+}
