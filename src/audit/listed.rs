@@ -1,9 +1,6 @@
 //! What a list of a harvest has shown, within bounds.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{progress::WalkError, seen::SeenObjects};
 use crate::{
@@ -76,8 +73,8 @@ impl Listed {
         date: Option<Timestamp>,
         drafts: Vec<Draft>,
     ) -> Result<(), TooMany> {
-        let is_older = |newest: &Option<Timestamp>| newest.is_some() && date <= *newest;
-        if self.newest.get(&object).is_some_and(|(newest, _)| is_older(newest)) {
+        let is_older = |newest: Option<Timestamp>| newest.is_some() && date <= newest;
+        if self.newest.get(&object).is_some_and(|(newest, _)| is_older(*newest)) {
             return Ok(());
         }
         self.bytes += drafts.iter().map(size_of_draft).sum::<usize>();
@@ -130,8 +127,8 @@ impl ExtraObjects {
         Ok(())
     }
 
-    pub(super) fn into_objects(mut self) -> Vec<Uri> {
-        mem::take(&mut self.objects)
+    pub(super) fn into_objects(self) -> Vec<Uri> {
+        self.objects
     }
 }
 
