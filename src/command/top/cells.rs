@@ -48,7 +48,7 @@ pub(super) fn folded(text: &str, columns: usize) -> Vec<String> {
     for word in cell(text).split(' ') {
         for part in pieces(word, columns) {
             let more = width(&part);
-            match lines.last_mut().filter(|_| used + usize::from(used > 0) + more <= columns) {
+            match lines.last_mut().filter(|_| used == 0 || used + 1 + more <= columns) {
                 Some(line) if used > 0 => {
                     *line = format!("{line} {part}");
                     used += 1 + more;

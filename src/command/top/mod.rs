@@ -86,9 +86,10 @@ impl Top {
                 runtime.spawn(ask(gateway, answers, Arc::clone(&is_paused)));
                 show(Screen::new(url.as_str()), received, &is_paused)
             }
-            false => {
-                runtime.block_on(read(&gateway)).map_err(|reason| unanswered(url.as_str(), &reason)).and_then(print)
-            }
+            false => runtime
+                .block_on(read(&gateway))
+                .map_err(|reason| unanswered(url.as_str(), &reason))
+                .and_then(|documents| print(&documents)),
         };
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
@@ -100,8 +101,8 @@ fn unanswered(url: &str, reason: &str) -> Failure {
     Failure::Failed(format!("{url}: {reason}\n{}", screen::REMEDY))
 }
 
-fn print(documents: Documents) -> Result<(), Failure> {
-    print_text(&contents::plain(&documents, Timestamp::now()))
+fn print(documents: &Documents) -> Result<(), Failure> {
+    print_text(&contents::plain(documents, Timestamp::now()))
 }
 
 /// Reads the documents, within a limit of time.
