@@ -22,7 +22,7 @@ function changesView(_, query) {
 }
 
 function changeView(name) {
-  const path = `changes/${encodeURIComponent(name)}`, change = get(path, 3600), deliveries = page.who === "admin" && get(`${path}/deliveries`)?.deliveries;
+  const path = `changes/${name}`, change = get(path, 3600), deliveries = page.who === "admin" && get(`${path}/deliveries`)?.deliveries;
   return change ? [section(`Change ${number(change.seq)}`, facts({ what: kinds(change), ...change }, "seq items")), section("Items", table("Items", change.items.slice(0, 200), "uri change stateBefore stateAfter content", "")),
     deliveries && section("Deliveries", table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", { name: ({ name }) => inside(`subscriptions/${name}`, name) })), h("details", null, h("summary", null, "JSON"), json(change))] : waiting(path);
 }

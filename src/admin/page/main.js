@@ -14,9 +14,11 @@ const ROUTES = {
   quarantine: ["Quarantine", quarantineView, messageView], datasets: ["Datasets", datasetsView, datasetView], due: ["Due", dueView], gateway: ["Gateway", gatewayView],
 };
 const mayShow = (part) => page.who === "admin" || part === "changes" || part === "objects";
+// The name in an address becomes one segment of a path, and never several.
+const decoded = (text) => { try { return decodeURIComponent(text) } catch { return text } };
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/), [part, ...name] = path.split("/");
-  return ROUTES[part] && mayShow(part) ? { part, name: decodeURIComponent(name.join("/")), query } : { part: page.who === "admin" ? "" : "changes", name: "", query: "" };
+  return ROUTES[part] && mayShow(part) ? { part, name: encodeURIComponent(decoded(name.join("/"))), query } : { part: page.who === "admin" ? "" : "changes", name: "", query: "" };
 }
 
 const signInForm = () => h("section", { key: "sign in", "aria-label": "Sign in" }, h("h2", null, "Sign in"), muted("An admin token shows everything, a read token the changes. ", code("tidings token"), " makes one. It stays in this tab."),

@@ -67,7 +67,7 @@ mod tests {
             "src=",
             "href=\"http",
             "@import",
-            "url(",
+            " url(",
             "innerHTML",
             "outerHTML",
             "insertAdjacentHTML",

@@ -15,7 +15,7 @@ function subscriptionsView() {
 
 const range = {};
 function positionSection(name, cursor, { first: oldest, head }) {
-  const field = (key, label) => h("label", null, label, h("input", { type: "number", min: oldest, max: head, oninput: (event) => { range[key] = +event.target.value; render() } }));
+  const field = (key, label) => h("label", null, label, h("input", { type: "number", min: oldest, max: head, value: range[key], oninput: (event) => { range[key] = +event.target.value || undefined; render() } }));
   const move = (label, to, next) => button(label, name, `POST subscriptions/${name}/rewind`, { body: { to }, ask: next > cursor ? `${count(next - cursor - 1, "change")}, ${number(cursor + 1)} to ${number(next - 1)}, are never sent to ${name}.` : `${count(cursor + 1 - next, "change")}, ${number(next)} to ${number(cursor)}, are sent to ${name} again, as far as it selects them.` });
   const { from, to = head } = range, isRange = from >= oldest && from <= to && to <= head;
   return section("Position", bar(move("Rewind to the beginning", "beginning", oldest), move("Skip to now", "now", head + 1)),

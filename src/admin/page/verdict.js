@@ -24,7 +24,7 @@ function verdict({ problems, open }, isShort) {
   const set = page.away ? "away" : problems.map(({ code, thing }) => `${code} ${thing}`).sort().join();
   if (set !== announced) { announced = set; announce([words, ...problems.slice(0, 3).map(({ text }) => text)].join(". ")) }
   const title = [mark(level, ""), words], look = (shown) => shown.map(problemItem), rest = problems.slice(SHOWN_PROBLEMS);
-  return h("section", { key: "verdict", class: `verdict ${level} ${isShort ? "short" : ""}`, "aria-label": "Verdict" }, h("h2", null, isShort && problems.length ? h("a", { href: "#/" }, title) : title),
+  return h("section", { key: "verdict", class: `verdict ${level}${isShort ? " short" : ""}`, "aria-label": "Verdict" }, h("h2", null, isShort && problems.length ? h("a", { href: "#/" }, title) : title),
     page.away && h("p", null, "No answer since ", clock(page.away), ". Below is what was known then. ", h("button", { onclick: refresh }, "Try now")),
     !isShort && [h("ul", null, look(problems.slice(0, SHOWN_PROBLEMS))), rest.length > 0 && h("details", null, h("summary", null, `${number(rest.length)} more`), h("ul", null, look(rest))),
       open && muted("Access is open: whoever reaches this address may read, post and administer.")]);

@@ -42,6 +42,9 @@ async fn things_are_found_and_have_addresses_of_their_own() {
     find(&mut page, "4");
     page.until_says("main", "The journal has no change with the number 4");
 
+    page.go("sources/%");
+    page.until_says("main", "not a name");
+
     // The same addresses work in a new tab, and so do the links of the page.
     let mut page = OpenPage::open(&format!("{}/#/changes/1", gateway.url));
     page.until_says("main > div h2", "Change 1");
