@@ -1,12 +1,22 @@
 // Buttons that change something. What cannot be undone is first said in a sentence with a number, and the safe answer has the
 // focus. Afterwards a line says what the gateway answered, and which request it was.
 const busy = new Set();
-let question = null, notice = null;
+let question = null,
+  notice = null;
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-const curl = (request, body) => { const [method, path] = request.split(" "); return `curl -X ${method}${token ? ' -H "Authorization: Bearer $TOKEN"' : ""}${body ? ` -d ${quoted(JSON.stringify(body))}` : ""} ${quoted(base + path)}` };
-const announce = (text) => { byId("announcement").textContent = visible(text) };
-function say(text, isBad, command) { notice = { text, isBad, command }; announce(text); render() }
+const curl = (request, body) => {
+  const [method, path] = request.split(" ");
+  return `curl -X ${method}${token ? ' -H "Authorization: Bearer $TOKEN"' : ""}${body ? ` -d ${quoted(JSON.stringify(body))}` : ""} ${quoted(base + path)}`;
+};
+const announce = (text) => {
+  byId("announcement").textContent = visible(text);
+};
+function say(text, isBad, command) {
+  notice = { text, isBad, command };
+  announce(text);
+  render();
+}
 
 async function act(name, request, body) {
   if (busy.has(name)) return;
@@ -15,9 +25,13 @@ async function act(name, request, body) {
   const command = typeof request === "string" && curl(request, body);
   try {
     const answer = command ? await call(request, body) : await request();
-    const said = Object.entries(answer ?? {}).filter(([key]) => /^(outcome|reason|affected|repeated|skipped|changes)$/.test(key)).map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : value}`);
+    const said = Object.entries(answer ?? {})
+      .filter(([key]) => /^(outcome|reason|affected|repeated|skipped|changes)$/.test(key))
+      .map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : value}`);
     say(`${name}: ${said.join(", ") || "done"}.`, false, command);
-  } catch (error) { say(`${name}: ${error.message}`, true, command) }
+  } catch (error) {
+    say(`${name}: ${error.message}`, true, command);
+  }
   busy.delete(name);
   for (const entry of known.values()) entry.at = 0;
   refresh();
@@ -28,8 +42,25 @@ function button(label, thing, request, { body, ask, isFirst } = {}) {
   const name = `${label} ${thing}`.trim();
   const run = () => act(name, request, body);
   if (question?.name === name) question = { name, ask, run };
-  const onclick = () => { if (!ask) return void run(); question = { name, ask, run }; render(); byId("dialog").showModal(); byId("keep").focus(); refresh() };
-  return h("button", { type: "button", "aria-label": name, class: ask ? "danger" : isFirst && "first", "aria-disabled": busy.has(name) && "true", onclick }, ask ? `${label}…` : label);
+  const onclick = () => {
+    if (!ask) return void run();
+    question = { name, ask, run };
+    render();
+    byId("dialog").showModal();
+    byId("keep").focus();
+    refresh();
+  };
+  return h(
+    "button",
+    {
+      type: "button",
+      "aria-label": name,
+      class: ask ? "danger" : isFirst && "first",
+      "aria-disabled": busy.has(name) && "true",
+      onclick,
+    },
+    ask ? `${label}…` : label,
+  );
 }
 const first = { isFirst: true };
 
@@ -37,12 +68,53 @@ function renderDialog() {
   const dialog = byId("dialog");
   if (!question) return;
   const { name, ask, run } = question;
-  dialog.onclose = () => { question = null };
-  patch(dialog, [h("h2", { id: "question" }, `${name}?`), h("p", null, ask), bar(h("button", { id: "keep", onclick: () => dialog.close() }, "Cancel"), h("button", { class: "danger", onclick: () => { dialog.close(); run() } }, name))]);
+  dialog.onclose = () => {
+    question = null;
+  };
+  patch(dialog, [
+    h("h2", { id: "question" }, `${name}?`),
+    h("p", null, ask),
+    bar(
+      h("button", { id: "keep", onclick: () => dialog.close() }, "Cancel"),
+      h(
+        "button",
+        {
+          class: "danger",
+          onclick: () => {
+            dialog.close();
+            run();
+          },
+        },
+        name,
+      ),
+    ),
+  ]);
 }
 
 function renderNotice() {
-  patch(byId("notice"), notice ? [h("div", { class: `notice ${notice.isBad ? "bad" : "good"}` }, h("div", null, notice.text, notice.command && code(notice.command)), h("button", { "aria-label": "Close the message", onclick: () => { notice = null; render() } }, "Close"))] : []);
+  patch(
+    byId("notice"),
+    notice
+      ? [
+          h(
+            "div",
+            { class: `notice ${notice.isBad ? "bad" : "good"}` },
+            h("div", null, notice.text, notice.command && code(notice.command)),
+            h(
+              "button",
+              {
+                "aria-label": "Close the message",
+                onclick: () => {
+                  notice = null;
+                  render();
+                },
+              },
+              "Close",
+            ),
+          ),
+        ]
+      : [],
+  );
 }
 
 // Does one request for each message of a source in the quarantine, the oldest first, so that the order of events stays.
@@ -53,11 +125,20 @@ async function forAll(source, request) {
     ids.push(...messages.map(({ id }) => id));
     before = next;
   }
-  let done = 0, reason = "";
+  let done = 0,
+    reason = "";
   for (const [at, id] of ids.reverse().entries()) {
-    try { await call(request(id)); done++ }
-    catch (error) { if (!error.status) throw error; reason = error.message }
-    if (at % 20 === 0) { notice = { text: `${number(at)} of ${number(ids.length)} messages` }; renderNotice() }
+    try {
+      await call(request(id));
+      done++;
+    } catch (error) {
+      if (!error.status) throw error;
+      reason = error.message;
+    }
+    if (at % 20 === 0) {
+      notice = { text: `${number(at)} of ${number(ids.length)} messages` };
+      renderNotice();
+    }
   }
   return { outcome: `${number(done)} of ${count(ids.length, "message")}`, reason };
 }
@@ -66,11 +147,24 @@ const reconnect = (name) => button("Connect now", name, `POST sources/${name}/re
 const run = (name) => button("Run now", name, `POST harvests/${name}/run`, first);
 const runFull = (name) => button("List all records", name, `POST harvests/${name}/run?full=true`);
 const resume = (name, label = "Resume") => button(label, name, `POST subscriptions/${name}/resume`, first);
-const pause = (kind, name, word) => /paused|ended|failed|fell-behind/.test(word) ? button("Resume", name, `POST ${kind}/${name}/resume`, first) : /elsewhere|orphaned|stopped/.test(word) || button("Pause", name, `POST ${kind}/${name}/pause`);
-const retryAll = (source) => button("Read all again", source, () => forAll(source, (id) => `POST quarantine/${id}/retry`), first);
-const dropAll = (source, n) => button("Drop all", source, () => forAll(source, (id) => `DELETE quarantine/${id}`), { ask: `${count(n, "message")} of ${source} will be deleted for good, unread.` });
+const pause = (kind, name, word) =>
+  /paused|ended|failed|fell-behind/.test(word)
+    ? button("Resume", name, `POST ${kind}/${name}/resume`, first)
+    : /elsewhere|orphaned|stopped/.test(word) || button("Pause", name, `POST ${kind}/${name}/pause`);
+const retryAll = (source) =>
+  button("Read all again", source, () => forAll(source, (id) => `POST quarantine/${id}/retry`), first);
+const dropAll = (source, n) =>
+  button("Drop all", source, () => forAll(source, (id) => `DELETE quarantine/${id}`), {
+    ask: `${count(n, "message")} of ${source} will be deleted for good, unread.`,
+  });
 const sendAll = (name) => button("Send all again", name, `POST subscriptions/${name}/dead-letters/replay`, first);
-const dropLetters = (name, n) => button("Drop all", `dead letters of ${name}`, `DELETE subscriptions/${name}/dead-letters`, { ask: `${count(n, "message")} will be deleted for good, and not be sent to ${name}.` });
-const remove = ({ name, lag, deadLetters }) => button("Delete", name, `DELETE subscriptions/${name}`, { ask: `The subscription ${name} will be deleted with its position and ${count(deadLetters, "dead letter")}. It is ${count(lag.changes, "change")} behind.` });
+const dropLetters = (name, n) =>
+  button("Drop all", `dead letters of ${name}`, `DELETE subscriptions/${name}/dead-letters`, {
+    ask: `${count(n, "message")} will be deleted for good, and not be sent to ${name}.`,
+  });
+const remove = ({ name, lag, deadLetters }) =>
+  button("Delete", name, `DELETE subscriptions/${name}`, {
+    ask: `The subscription ${name} will be deleted with its position and ${count(deadLetters, "dead letter")}. It is ${count(lag.changes, "change")} behind.`,
+  });
 const reload = () => button("Read the configuration again", "", "POST reload");
 const details = (route, thing) => h("a", { href: `#/${route}`, "aria-label": `Details of ${thing}` }, "Details");

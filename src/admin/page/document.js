@@ -1,22 +1,37 @@
 // The document: `h` describes an element, and `patch` makes the document so. Elements that stay are kept, so that focus,
 // selection and open parts survive a refresh. Texts stay texts: nothing here parses HTML.
-const h = (name, attributes, ...children) => ({ name, attributes: attributes ?? {}, children: children.flat(9).filter((child) => child != null && child !== "" && typeof child !== "boolean") });
+const h = (name, attributes, ...children) => ({
+  name,
+  attributes: attributes ?? {},
+  children: children.flat(9).filter((child) => child != null && child !== "" && typeof child !== "boolean"),
+});
 const byId = (id) => document.getElementById(id);
 
 // Characters that nobody sees, or that reorder their neighbours, are shown by their numbers.
-const visible = (text) => String(text).replace(/[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, (character) => `⟨${character.charCodeAt(0).toString(16)}⟩`);
+const visible = (text) =>
+  String(text).replace(
+    /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g,
+    (character) => `⟨${character.charCodeAt(0).toString(16)}⟩`,
+  );
 
 function patch(parent, wanted) {
   const keyed = new Map([...parent.childNodes].map((node) => [node.key, node]));
   const staying = new Set(wanted.map(({ attributes }) => attributes?.key !== undefined && keyed.get(attributes.key)));
   let at = parent.firstChild;
-  const remove = () => { const next = at.nextSibling; at.remove(); at = next };
+  const remove = () => {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  };
   for (const spec of wanted) {
     while (at?.key !== undefined && !staying.has(at)) remove();
-    const { name, attributes } = spec, key = attributes?.key;
+    const { name, attributes } = spec,
+      key = attributes?.key;
     let node = key !== undefined ? keyed.get(key) : at?.key === undefined ? at : null;
     if (!node || (name ? node.localName !== name : node.nodeType !== 3)) {
-      node = name ? document.createElementNS(name === "svg" ? "http://www.w3.org/2000/svg" : parent.namespaceURI, name) : document.createTextNode("");
+      node = name
+        ? document.createElementNS(name === "svg" ? "http://www.w3.org/2000/svg" : parent.namespaceURI, name)
+        : document.createTextNode("");
       node.key = key;
     }
     if (node === at) at = at.nextSibling;
@@ -40,7 +55,7 @@ function update(node, { attributes, children }) {
 }
 
 // Only web addresses of others become links.
-const link = (url) => /^https?:/i.test(url) ? h("a", { href: url, rel: "noopener noreferrer" }, url) : url;
+const link = (url) => (/^https?:/i.test(url) ? h("a", { href: url, rel: "noopener noreferrer" }, url) : url);
 const inside = (route, text) => h("a", { href: `#/${route}` }, text);
 const section = (title, ...content) => h("section", { key: title, "aria-label": title }, h("h2", null, title), content);
 const bar = (...content) => h("div", { class: "bar" }, content);

@@ -1,23 +1,105 @@
 // The gateway itself with its nodes; datasets; and changes that come due.
 function gatewayView() {
-  const status = get("status"), nodes = get("nodes")?.nodes;
-  return [section("Gateway", bar(reload()), facts(status, "problems quarantine quarantineReasons nodes")),
-    nodes && section("Nodes", table("Nodes", nodes, "name version answering leaving started lag", "", { duties: ({ duties }) => h("details", null, h("summary", null, number(duties.length)), h("ul", null, duties.map(({ name, since: begin }) => h("li", null, `${name} for `, since(begin))))) }))];
+  const status = get("status"),
+    nodes = get("nodes")?.nodes;
+  return [
+    section("Gateway", bar(reload()), facts(status, "problems quarantine quarantineReasons nodes")),
+    nodes &&
+      section(
+        "Nodes",
+        table("Nodes", nodes, "name version answering leaving started lag", "", {
+          duties: ({ duties }) =>
+            h(
+              "details",
+              null,
+              h("summary", null, number(duties.length)),
+              h(
+                "ul",
+                null,
+                duties.map(({ name, since: begin }) => h("li", null, `${name} for `, since(begin))),
+              ),
+            ),
+        }),
+      ),
+  ];
 }
 
-const cancel = ({ id, dataset, progress }) => button("Cancel", dataset, `DELETE filesets/${id}`, { ask: `1 dataset is given up${progress ? ` after ${number(progress.doneFiles)} of ${count(progress.files, "file")}` : ""}. Files that are archived stay.` });
-const progressOf = ({ progress }) => progress && [h("progress", { value: progress.doneBytes, max: progress.bytes || 1, "aria-label": "Stored" }), ` ${number(progress.doneFiles)} of ${count(progress.files, "file")}, ${show("bytesPerSecond", progress.bytesPerSecond)}/s`];
+const cancel = ({ id, dataset, progress }) =>
+  button("Cancel", dataset, `DELETE filesets/${id}`, {
+    ask: `1 dataset is given up${progress ? ` after ${number(progress.doneFiles)} of ${count(progress.files, "file")}` : ""}. Files that are archived stay.`,
+  });
+const progressOf = ({ progress }) =>
+  progress && [
+    h("progress", { value: progress.doneBytes, max: progress.bytes || 1, "aria-label": "Stored" }),
+    ` ${number(progress.doneFiles)} of ${count(progress.files, "file")}, ${show("bytesPerSecond", progress.bytesPerSecond)}/s`,
+  ];
 function datasetsView(_, query) {
-  const path = `filesets?${withQuery(query, "limit", PAGE)}`, list = get(path), state = new URLSearchParams(query).get("state") ?? "", numbers = get("status").datasets;
-  return section("Datasets", bar(choice("State", "datasets", "state", state, "waiting running archived failed blocked cancelled".split(" ").map((name) => [name, numbers[name] ? `${name} (${number(numbers[name])})` : name]))),
-    list ? [table("Datasets", list.filesets, "dataset state source status message attempts next", "None. A message of the dialect fileset-request asks for a dataset.", { dataset: ({ id, dataset }) => inside(`datasets/${id}`, dataset), progress: progressOf, actions: (job) => job.state !== "cancelled" && cancel(job) }), list.next && inside(`datasets?${withQuery(query, "before", list.next)}`, "Older jobs")] : waiting(path));
+  const path = `filesets?${withQuery(query, "limit", PAGE)}`,
+    list = get(path),
+    state = new URLSearchParams(query).get("state") ?? "",
+    numbers = get("status").datasets;
+  return section(
+    "Datasets",
+    bar(
+      choice(
+        "State",
+        "datasets",
+        "state",
+        state,
+        "waiting running archived failed blocked cancelled"
+          .split(" ")
+          .map((name) => [name, numbers[name] ? `${name} (${number(numbers[name])})` : name]),
+      ),
+    ),
+    list
+      ? [
+          table(
+            "Datasets",
+            list.filesets,
+            "dataset state source status message attempts next",
+            "None. A message of the dialect fileset-request asks for a dataset.",
+            {
+              dataset: ({ id, dataset }) => inside(`datasets/${id}`, dataset),
+              progress: progressOf,
+              actions: (job) => job.state !== "cancelled" && cancel(job),
+            },
+          ),
+          list.next && inside(`datasets?${withQuery(query, "before", list.next)}`, "Older jobs"),
+        ]
+      : waiting(path),
+  );
 }
 function datasetView(id) {
-  const path = `filesets/${id}`, job = get(path);
-  return job ? [section("Dataset", bar(job.state !== "cancelled" && cancel(job), progressOf(job)), facts(job, "id request result progress")), section("Request", json(job.request)), job.result && section("Result", json(job.result))] : waiting(path);
+  const path = `filesets/${id}`,
+    job = get(path);
+  return job
+    ? [
+        section(
+          "Dataset",
+          bar(job.state !== "cancelled" && cancel(job), progressOf(job)),
+          facts(job, "id request result progress"),
+        ),
+        section("Request", json(job.request)),
+        job.result && section("Result", json(job.result)),
+      ]
+    : waiting(path);
 }
 
 function dueView(_, query) {
-  const path = `due?${withQuery(query, "limit", PAGE)}`, list = get(path);
-  return section("Changes that come due", list ? [table("Due", list.due, "at what item state until source announced", "No item has announced that its visibility will change."), list.next && inside(`due?${withQuery(query, "after", list.next)}`, "Later ones")] : waiting(path));
+  const path = `due?${withQuery(query, "limit", PAGE)}`,
+    list = get(path);
+  return section(
+    "Changes that come due",
+    list
+      ? [
+          table(
+            "Due",
+            list.due,
+            "at what item state until source announced",
+            "No item has announced that its visibility will change.",
+          ),
+          list.next && inside(`due?${withQuery(query, "after", list.next)}`, "Later ones"),
+        ]
+      : waiting(path),
+  );
 }

@@ -1,67 +1,210 @@
 // Changes, the life of an object or item, and the quarantine.
-const PAGE = 50, NEWEST = Number.MAX_SAFE_INTEGER;
-const kinds = ({ items, purge }) => purge ? "PURGE" : Object.entries(Object.groupBy(items, ({ change, stateAfter }) => change ?? `→ ${stateAfter}`)).map(([kind, { length }]) => length > 1 ? `${kind} ×${length}` : kind).join(", ");
-const changeTable = (list, empty) => table("Changes", [...list].sort((one, other) => other.seq - one.seq), "seq received source", empty, { source: ({ source }) => page.who === "admin" ? show("source", source) : source, what: kinds, object: ({ object }) => toObject(object) });
+const PAGE = 50,
+  NEWEST = Number.MAX_SAFE_INTEGER;
+const kinds = ({ items, purge }) =>
+  purge
+    ? "PURGE"
+    : Object.entries(Object.groupBy(items, ({ change, stateAfter }) => change ?? `→ ${stateAfter}`))
+        .map(([kind, { length }]) => (length > 1 ? `${kind} ×${length}` : kind))
+        .join(", ");
+const changeTable = (list, empty) =>
+  table(
+    "Changes",
+    [...list].sort((one, other) => other.seq - one.seq),
+    "seq received source",
+    empty,
+    {
+      source: ({ source }) => (page.who === "admin" ? show("source", source) : source),
+      what: kinds,
+      object: ({ object }) => toObject(object),
+    },
+  );
 
 // A page of changes, newest first. While nothing is appended, no request repeats it.
 function changePage(query, limit) {
-  const head = known.get("status")?.value?.journal.head, path = new URLSearchParams(`before=${NEWEST}`);
+  const head = known.get("status")?.value?.journal.head,
+    path = new URLSearchParams(`before=${NEWEST}`);
   for (const [name, value] of new URLSearchParams(query)) path.set(name, value);
   path.set("limit", limit);
   return get(`changes?${path}`, head === undefined ? 0 : 3600, head);
 }
-const withQuery = (query, name, value) => { const all = new URLSearchParams(query); if (value) all.set(name, value); else all.delete(name); return all };
+const withQuery = (query, name, value) => {
+  const all = new URLSearchParams(query);
+  if (value) all.set(name, value);
+  else all.delete(name);
+  return all;
+};
 const NO_CHANGES = "No change yet. Each event of a source becomes one.";
 
 function changesView(_, query) {
-  const list = changePage(query, PAGE), form = new URLSearchParams(query);
-  const field = (name, label, isWide) => h("label", { key: name + query, class: isWide && "wide" }, label, h("input", { name, value: form.get(name) }));
-  const onsubmit = (event) => { event.preventDefault(); location.hash = `#/changes?${new URLSearchParams([...new FormData(event.target)].filter(([, value]) => value))}` };
-  return section("Changes", h("form", { class: "bar", onsubmit }, field("source", "Source"), field("change", "Change"), field("object", "Object begins with", true), h("button", null, "Filter")),
-    list ? [changeTable(list.changes, query ? "No change fulfils these conditions." : NO_CHANGES), list.next > 1 && inside(`changes?${withQuery(query, "before", list.next)}`, "Older changes")] : muted("…"));
+  const list = changePage(query, PAGE),
+    form = new URLSearchParams(query);
+  const field = (name, label, isWide) =>
+    h("label", { key: name + query, class: isWide && "wide" }, label, h("input", { name, value: form.get(name) }));
+  const onsubmit = (event) => {
+    event.preventDefault();
+    location.hash = `#/changes?${new URLSearchParams([...new FormData(event.target)].filter(([, value]) => value))}`;
+  };
+  return section(
+    "Changes",
+    h(
+      "form",
+      { class: "bar", onsubmit },
+      field("source", "Source"),
+      field("change", "Change"),
+      field("object", "Object begins with", true),
+      h("button", null, "Filter"),
+    ),
+    list
+      ? [
+          changeTable(list.changes, query ? "No change fulfils these conditions." : NO_CHANGES),
+          list.next > 1 && inside(`changes?${withQuery(query, "before", list.next)}`, "Older changes"),
+        ]
+      : muted("…"),
+  );
 }
 
 function changeView(name) {
-  const path = `changes/${name}`, change = get(path, 3600), deliveries = page.who === "admin" && get(`${path}/deliveries`)?.deliveries;
-  return change ? [section(`Change ${number(change.seq)}`, facts({ what: kinds(change), ...change }, "seq items")), section("Items", table("Items", change.items.slice(0, 200), "uri change stateBefore stateAfter content", "")),
-    deliveries && section("Deliveries", table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", { name: ({ name }) => inside(`subscriptions/${name}`, name) })), h("details", null, h("summary", null, "JSON"), json(change))] : waiting(path);
+  const path = `changes/${name}`,
+    change = get(path, 3600),
+    deliveries = page.who === "admin" && get(`${path}/deliveries`)?.deliveries;
+  return change
+    ? [
+        section(`Change ${number(change.seq)}`, facts({ what: kinds(change), ...change }, "seq items")),
+        section("Items", table("Items", change.items.slice(0, 200), "uri change stateBefore stateAfter content", "")),
+        deliveries &&
+          section(
+            "Deliveries",
+            table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", {
+              name: ({ name }) => inside(`subscriptions/${name}`, name),
+            }),
+          ),
+        h("details", null, h("summary", null, "JSON"), json(change)),
+      ]
+    : waiting(path);
 }
 
 function objectView(_, query) {
-  const uri = new URLSearchParams(query).get("uri") ?? "", path = `objects?uri=${encodeURIComponent(uri)}`, object = get(path);
-  const life = `changes?${new URLSearchParams({ about: uri, before: new URLSearchParams(query).get("before") ?? NEWEST, limit: PAGE })}`, list = get(life);
-  return [section("Object or item", h("p", null, link(uri)), object ? [facts(object, "uri items"), table("Items", object.items.slice(0, 200), "uri live since state content", "It has no items.", { uri: ({ uri }) => link(uri) })] : object === null ? muted("No object has this URI. It may be an item.") : waiting(path)),
-    section("Its life", list ? [changeTable(list.changes, list.next ? "No change here, but older ones may be." : "No change of the journal is about it."), list.next > 1 && inside(`objects?${withQuery(query, "before", list.next)}`, `Before change ${number(list.next)}`)] : waiting(life))];
+  const uri = new URLSearchParams(query).get("uri") ?? "",
+    path = `objects?uri=${encodeURIComponent(uri)}`,
+    object = get(path);
+  const life = `changes?${new URLSearchParams({ about: uri, before: new URLSearchParams(query).get("before") ?? NEWEST, limit: PAGE })}`,
+    list = get(life);
+  return [
+    section(
+      "Object or item",
+      h("p", null, link(uri)),
+      object
+        ? [
+            facts(object, "uri items"),
+            table("Items", object.items.slice(0, 200), "uri live since state content", "It has no items.", {
+              uri: ({ uri }) => link(uri),
+            }),
+          ]
+        : object === null
+          ? muted("No object has this URI. It may be an item.")
+          : waiting(path),
+    ),
+    section(
+      "Its life",
+      list
+        ? [
+            changeTable(
+              list.changes,
+              list.next ? "No change here, but older ones may be." : "No change of the journal is about it.",
+            ),
+            list.next > 1 &&
+              inside(`objects?${withQuery(query, "before", list.next)}`, `Before change ${number(list.next)}`),
+          ]
+        : waiting(life),
+    ),
+  ];
 }
 
 function find(event) {
   event.preventDefault();
   const text = new FormData(event.target).get("q").trim();
-  if (text) location.hash = /^\d+$|^(urn:uuid:)?[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text) ? `#/changes/${text}` : `#/objects?uri=${encodeURIComponent(text)}`;
+  if (text)
+    location.hash = /^\d+$|^(urn:uuid:)?[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text)
+      ? `#/changes/${text}`
+      : `#/objects?uri=${encodeURIComponent(text)}`;
 }
 
 const tryOut = (id) => button("Try it", `message ${id}`, `POST quarantine/${id}/retry?dry_run=true`);
 const retry = (id) => button("Read it again", `message ${id}`, `POST quarantine/${id}/retry`, first);
-const drop = ({ id, source, size }) => button("Drop", `message ${id}`, `DELETE quarantine/${id}`, { ask: `1 message of ${source}, ${bytes(size)}, will be deleted for good, unread.` });
-const choice = (label, route, name, chosen, values) => h("label", { key: label + chosen }, label, h("select", { onchange: (event) => { location.hash = `#/${route}?${withQuery("", name, event.target.value)}` } }, [["", "All"], ...values].map(([value, words]) => h("option", { value, selected: value === chosen }, words))));
+const drop = ({ id, source, size }) =>
+  button("Drop", `message ${id}`, `DELETE quarantine/${id}`, {
+    ask: `1 message of ${source}, ${bytes(size)}, will be deleted for good, unread.`,
+  });
+const choice = (label, route, name, chosen, values) =>
+  h(
+    "label",
+    { key: label + chosen },
+    label,
+    h(
+      "select",
+      {
+        onchange: (event) => {
+          location.hash = `#/${route}?${withQuery("", name, event.target.value)}`;
+        },
+      },
+      [["", "All"], ...values].map(([value, words]) => h("option", { value, selected: value === chosen }, words)),
+    ),
+  );
 
 function quarantineView(_, query) {
-  const source = new URLSearchParams(query).get("source") ?? "", path = `quarantine?${withQuery(query, "limit", PAGE)}`, list = get(path), { quarantine: shares, quarantineReasons: reasons } = get("status");
-  const share = shares.find((share) => share.source === source), isChosen = (one) => !source || one.source === source;
-  return section("Quarantine", bar(choice("Source", "quarantine", "source", source, shares.map((share) => [share.source, `${share.source} (${number(share.messages)})`])), share && [retryAll(source), dropAll(source, share.messages)]),
+  const source = new URLSearchParams(query).get("source") ?? "",
+    path = `quarantine?${withQuery(query, "limit", PAGE)}`,
+    list = get(path),
+    { quarantine: shares, quarantineReasons: reasons } = get("status");
+  const share = shares.find((share) => share.source === source),
+    isChosen = (one) => !source || one.source === source;
+  return section(
+    "Quarantine",
+    bar(
+      choice(
+        "Source",
+        "quarantine",
+        "source",
+        source,
+        shares.map((share) => [share.source, `${share.source} (${number(share.messages)})`]),
+      ),
+      share && [retryAll(source), dropAll(source, share.messages)],
+    ),
     reasons.some(isChosen) && table("Reasons", reasons.filter(isChosen).slice(0, 5), "messages source reason", ""),
-    list ? [h("h3", null, "Messages"), table("Messages", list.messages, "id received source", "Empty: every message could be read.", { id: ({ id }) => inside(`quarantine/${id}`, id), why: ({ place, reason }) => `${place}: ${reason}`, size: ({ size }) => bytes(size), actions: (one) => bar(retry(one.id), drop(one)) }), list.next && inside(`quarantine?${withQuery(query, "before", list.next)}`, "Older messages")] : waiting(path));
+    list
+      ? [
+          h("h3", null, "Messages"),
+          table("Messages", list.messages, "id received source", "Empty: every message could be read.", {
+            id: ({ id }) => inside(`quarantine/${id}`, id),
+            why: ({ place, reason }) => `${place}: ${reason}`,
+            size: ({ size }) => bytes(size),
+            actions: (one) => bar(retry(one.id), drop(one)),
+          }),
+          list.next && inside(`quarantine?${withQuery(query, "before", list.next)}`, "Older messages"),
+        ]
+      : waiting(path),
+  );
 }
 
 // The body with the place of the error, which is an offset in bytes.
 function markedBody(body, offset = 0) {
-  const all = new TextEncoder().encode(body), text = (from, to) => new TextDecoder().decode(all.slice(from, to)), begin = Math.max(0, offset - SHOWN_BODY / 2), [wrong = "", ...rest] = text(offset, begin + SHOWN_BODY);
-  return offset ? h("pre", null, begin > 0 && "…", text(begin, offset), h("mark", null, wrong || "…"), rest.join("")) : h("pre", null, text(0, SHOWN_BODY));
+  const all = new TextEncoder().encode(body),
+    text = (from, to) => new TextDecoder().decode(all.slice(from, to)),
+    begin = Math.max(0, offset - SHOWN_BODY / 2),
+    [wrong = "", ...rest] = text(offset, begin + SHOWN_BODY);
+  return offset
+    ? h("pre", null, begin > 0 && "…", text(begin, offset), h("mark", null, wrong || "…"), rest.join(""))
+    : h("pre", null, text(0, SHOWN_BODY));
 }
 
 function messageView(id) {
-  const path = `quarantine/${id}`, message = get(path, 3600);
+  const path = `quarantine/${id}`,
+    message = get(path, 3600);
   if (!message) return message === null ? muted("The message is no longer in the quarantine.") : waiting(path);
-  return [section(`Message ${id}`, bar(retry(id), tryOut(id), drop(message)), facts(message, "id body bodyHex headers")), message.headers.length > 0 && section("Headers", facts(Object.fromEntries(message.headers))),
-    section("Body", message.size > SHOWN_BODY && muted("64 KiB of it:"), markedBody(message.body, message.at?.offset))];
+  return [
+    section(`Message ${id}`, bar(retry(id), tryOut(id), drop(message)), facts(message, "id body bodyHex headers")),
+    message.headers.length > 0 && section("Headers", facts(Object.fromEntries(message.headers))),
+    section("Body", message.size > SHOWN_BODY && muted("64 KiB of it:"), markedBody(message.body, message.at?.offset)),
+  ];
 }

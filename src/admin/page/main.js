@@ -1,51 +1,191 @@
 // The page: routes, what surrounds every view, sign-in, and the first request.
 const SHOWN_ROWS = 12;
 function overview() {
-  const status = get("status"), sources = get("sources")?.sources, harvests = harvestList(), subscriptions = get("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"), flow = get(`flow?span=${page.span}`, 30), newest = changePage("", 8);
+  const status = get("status"),
+    sources = get("sources")?.sources,
+    harvests = harvestList(),
+    subscriptions = get("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"),
+    flow = get(`flow?span=${page.span}`, 30),
+    newest = changePage("", 8);
   if (!sources || !subscriptions) return waiting("sources");
   // Of many, those with a trouble are here; the others are a click away.
-  const few = (list, make) => { const some = list.length > SHOWN_ROWS ? list.filter((one) => stateOf(one, harvests).level === "bad") : list; return (some.length > 0 || !list.length) && make(some, harvests) };
-  return [picture(status, sources, harvests, subscriptions, flow), section("Sources", few(sources, sourceTable)), section("Subscriptions", few(subscriptions, (list) => subscriptionTable(list))), section("Newest changes", newest && changeTable(newest.changes, NO_CHANGES))];
+  const few = (list, make) => {
+    const some = list.length > SHOWN_ROWS ? list.filter((one) => stateOf(one, harvests).level === "bad") : list;
+    return (some.length > 0 || !list.length) && make(some, harvests);
+  };
+  return [
+    picture(status, sources, harvests, subscriptions, flow),
+    section("Sources", few(sources, sourceTable)),
+    section(
+      "Subscriptions",
+      few(subscriptions, (list) => subscriptionTable(list)),
+    ),
+    section("Newest changes", newest && changeTable(newest.changes, NO_CHANGES)),
+  ];
 }
 
 // The part of the address after #/, its name in the navigation, and its views of all and of one.
 const ROUTES = {
-  "": ["Overview", overview], sources: ["Sources", sourcesView, sourceView], subscriptions: ["Subscriptions", subscriptionsView, subscriptionView], changes: ["Changes", changesView, changeView], objects: ["", objectView],
-  quarantine: ["Quarantine", quarantineView, messageView], datasets: ["Datasets", datasetsView, datasetView], due: ["Due", dueView], gateway: ["Gateway", gatewayView],
+  "": ["Overview", overview],
+  sources: ["Sources", sourcesView, sourceView],
+  subscriptions: ["Subscriptions", subscriptionsView, subscriptionView],
+  changes: ["Changes", changesView, changeView],
+  objects: ["", objectView],
+  quarantine: ["Quarantine", quarantineView, messageView],
+  datasets: ["Datasets", datasetsView, datasetView],
+  due: ["Due", dueView],
+  gateway: ["Gateway", gatewayView],
 };
 const mayShow = (part) => page.who === "admin" || part === "changes" || part === "objects";
 // The name in an address becomes one segment of a path, and never several.
-const decoded = (text) => { try { return decodeURIComponent(text) } catch { return text } };
+const decoded = (text) => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+};
 function route() {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/), [part, ...name] = path.split("/");
-  return ROUTES[part] && mayShow(part) ? { part, name: encodeURIComponent(decoded(name.join("/"))), query } : { part: page.who === "admin" ? "" : "changes", name: "", query: "" };
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/),
+    [part, ...name] = path.split("/");
+  return ROUTES[part] && mayShow(part)
+    ? { part, name: encodeURIComponent(decoded(name.join("/"))), query }
+    : { part: page.who === "admin" ? "" : "changes", name: "", query: "" };
 }
 
-const signInForm = () => h("section", { key: "sign in", "aria-label": "Sign in" }, h("h2", null, "Sign in"), muted("An admin token shows everything, a read token the changes. ", code("tidings token"), " makes one. It stays in this tab."),
-  h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); signIn(new FormData(event.target).get("token")) } }, h("label", { class: "wide" }, "Token", h("input", { name: "token", type: "password", required: true, autocomplete: "off" })), h("button", { class: "first" }, "Sign in")), page.wrong && h("p", { role: "alert" }, mark("bad", page.wrong)));
+const signInForm = () =>
+  h(
+    "section",
+    { key: "sign in", "aria-label": "Sign in" },
+    h("h2", null, "Sign in"),
+    muted(
+      "An admin token shows everything, a read token the changes. ",
+      code("tidings token"),
+      " makes one. It stays in this tab.",
+    ),
+    h(
+      "form",
+      {
+        class: "bar",
+        onsubmit: (event) => {
+          event.preventDefault();
+          signIn(new FormData(event.target).get("token"));
+        },
+      },
+      h(
+        "label",
+        { class: "wide" },
+        "Token",
+        h("input", { name: "token", type: "password", required: true, autocomplete: "off" }),
+      ),
+      h("button", { class: "first" }, "Sign in"),
+    ),
+    page.wrong && h("p", { role: "alert" }, mark("bad", page.wrong)),
+  );
 
 function renderFrame(part) {
-  const status = known.get("status")?.value, node = status?.nodes.length > 1 && known.get("nodes")?.value?.nodes.find(({ answering }) => answering)?.name, isIn = page.who !== "nobody" && page.who !== "unknown";
-  patch(byId("about"), [location.host, status && [` · ${status.version} · up `, since(status.started)], node && ` · node ${node} answers`, page.updated && ` · updated ${page.updated.toLocaleTimeString()}`].flat().filter(Boolean));
-  patch(byId("controls"), isIn ? [h("form", { class: "bar", role: "search", onsubmit: find }, h("input", { name: "q", type: "search", "aria-label": "Find an object, an item or a change", placeholder: "URI, number or identifier" }), h("button", null, "Find")),
-    h("button", { "aria-pressed": `${page.paused}`, onclick: () => { page.paused = !page.paused; render(); refresh() } }, page.paused ? "Refresh again" : "Pause"), token && h("button", { onclick: () => { leave(""); render() } }, "Sign out")].filter(Boolean) : []);
+  const status = known.get("status")?.value,
+    node = status?.nodes.length > 1 && known.get("nodes")?.value?.nodes.find(({ answering }) => answering)?.name,
+    isIn = page.who !== "nobody" && page.who !== "unknown";
+  patch(
+    byId("about"),
+    [
+      location.host,
+      status && [` · ${status.version} · up `, since(status.started)],
+      node && ` · node ${node} answers`,
+      page.updated && ` · updated ${page.updated.toLocaleTimeString()}`,
+    ]
+      .flat()
+      .filter(Boolean),
+  );
+  patch(
+    byId("controls"),
+    isIn
+      ? [
+          h(
+            "form",
+            { class: "bar", role: "search", onsubmit: find },
+            h("input", {
+              name: "q",
+              type: "search",
+              "aria-label": "Find an object, an item or a change",
+              placeholder: "URI, number or identifier",
+            }),
+            h("button", null, "Find"),
+          ),
+          h(
+            "button",
+            {
+              "aria-pressed": `${page.paused}`,
+              onclick: () => {
+                page.paused = !page.paused;
+                render();
+                refresh();
+              },
+            },
+            page.paused ? "Refresh again" : "Pause",
+          ),
+          token &&
+            h(
+              "button",
+              {
+                onclick: () => {
+                  leave("");
+                  render();
+                },
+              },
+              "Sign out",
+            ),
+        ].filter(Boolean)
+      : [],
+  );
   const n = sum(status?.quarantine.map(({ messages }) => messages) ?? []);
-  patch(byId("nav"), isIn ? Object.entries(ROUTES).filter(([name, [words]]) => words && mayShow(name)).map(([name, [words]]) => h("a", { key: name, href: `#/${name}`, "aria-current": name === part && "page" }, name === "quarantine" && n ? `${words} (${number(n)})` : words)) : []);
+  patch(
+    byId("nav"),
+    isIn
+      ? Object.entries(ROUTES)
+          .filter(([name, [words]]) => words && mayShow(name))
+          .map(([name, [words]]) =>
+            h(
+              "a",
+              { key: name, href: `#/${name}`, "aria-current": name === part && "page" },
+              name === "quarantine" && n ? `${words} (${number(n)})` : words,
+            ),
+          )
+      : [],
+  );
 }
 
 function render() {
   wanted = new Map();
   const focused = document.activeElement;
-  const parts = [], isAway = page.away && h("p", { key: "away" }, mark("bad", "No answer since "), clock(page.away));
+  const parts = [],
+    isAway = page.away && h("p", { key: "away" }, mark("bad", "No answer since "), clock(page.away));
   let place = {};
   if (page.who === "nobody") parts.push(signInForm());
   else if (page.who === "unknown") parts.push(isAway);
   else {
     place = route();
-    const [, all, one] = ROUTES[place.part], status = page.who === "admin" ? get("status") : null;
+    const [, all, one] = ROUTES[place.part],
+      status = page.who === "admin" ? get("status") : null;
     if (status?.nodes.length > 1) get("nodes");
-    parts.push(status ? verdict(status, place.part !== "") : [isAway, h("p", { key: "reader", class: "muted" }, "This token may read. An admin token also shows sources, subscriptions and what they need.")],
-      h("div", { key: `${place.part}/${place.name}` }, place.name && one ? one(place.name, place.query) : all("", place.query)));
+    parts.push(
+      status
+        ? verdict(status, place.part !== "")
+        : [
+            isAway,
+            h(
+              "p",
+              { key: "reader", class: "muted" },
+              "This token may read. An admin token also shows sources, subscriptions and what they need.",
+            ),
+          ],
+      h(
+        "div",
+        { key: `${place.part}/${place.name}` },
+        place.name && one ? one(place.name, place.query) : all("", place.query),
+      ),
+    );
   }
   document.body.classList.toggle("away", !!page.away);
   patch(byId("main"), h("main", null, parts).children);
@@ -56,8 +196,17 @@ function render() {
   if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
 }
 
-addEventListener("hashchange", () => { if (!location.hash.startsWith("#/")) return; render(); scrollTo(0, 0); byId("main").focus(); refresh() });
+addEventListener("hashchange", () => {
+  if (!location.hash.startsWith("#/")) return;
+  render();
+  scrollTo(0, 0);
+  byId("main").focus();
+  refresh();
+});
 addEventListener("resize", render);
-document.onvisibilitychange = () => document.hidden ? clearTimeout(timer) : refresh();
-document.querySelector(".skip").onclick = (event) => { event.preventDefault(); byId("main").focus() };
+document.onvisibilitychange = () => (document.hidden ? clearTimeout(timer) : refresh());
+document.querySelector(".skip").onclick = (event) => {
+  event.preventDefault();
+  byId("main").focus();
+};
 refresh();

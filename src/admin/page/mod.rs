@@ -1,21 +1,23 @@
 //! The page of the gateway at `/`: what flows, what does not, and the buttons that mend it.
 //!
 //! The document contains no data and needs no token. Its script reads the interface that every program reads, with the token
-//! that a person has entered, which stays in the tab. The parts are joined when the program is compiled, so that the page is
-//! one document whose script and style the policy names by their hashes.
+//! that a person has entered, which stays in the tab. The parts are joined, so that the page is one document
+//! whose script and style the policy names by their hashes.
 
 use std::sync::LazyLock;
 
+use minifier::{css, js};
+
 use crate::web::Page;
 
-/// Sources of the document. Each file of the script has one subject; together they are one module.
-const SOURCES: &str = concat!(
-    "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Tidings</title>\n<style>\n",
-    include_str!("page.css"),
-    "</style>\n</head>\n<body>\n",
-    include_str!("shell.html"),
-    "<script type=\"module\">\n",
+/// Style of the document.
+const STYLE: &str = include_str!("page.css");
+
+/// Elements of the document.
+const SHELL: &str = include_str!("shell.html");
+
+/// Script of the document. Each file has one subject; together they are one module.
+const SCRIPT: &str = concat!(
     include_str!("document.js"),
     include_str!("words.js"),
     include_str!("requests.js"),
@@ -27,16 +29,21 @@ const SOURCES: &str = concat!(
     include_str!("journal.js"),
     include_str!("gateway.js"),
     include_str!("main.js"),
-    "</script>\n</body>\n</html>\n",
 );
 
 /// The page.
 pub(super) static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(document()).varying_by_accept());
 
-/// Returns the document: the sources without indentation and without comments, which are lines of their own.
+/// Returns the document, with its style and its script without blanks and comments.
 fn document() -> String {
-    let lines = SOURCES.lines().map(str::trim_start);
-    lines.filter(|line| !line.starts_with("//")).flat_map(|line| [line, "\n"]).collect()
+    #[expect(clippy::expect_used, reason = "the style and the script are those of the program")]
+    let (style, script) =
+        (css::minify(STYLE).expect("the style is minified"), js::minify(SCRIPT).expect("the script is minified"));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<title>Tidings</title>\n<style>{style}</style>\n</head>\n\
+         <body>\n{SHELL}<script type=\"module\">{script}</script>\n</body>\n</html>\n"
+    )
 }
 
 #[cfg(test)]

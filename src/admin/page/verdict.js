@@ -2,30 +2,94 @@
 const SHOWN_PROBLEMS = 8;
 
 function remedies({ code, thing }) {
-  const [kind, ...rest] = thing.split("/"), name = rest.join("/");
+  const [kind, ...rest] = thing.split("/"),
+    name = rest.join("/");
   const subscription = known.get("subscriptions")?.value?.subscriptions.find((one) => one.name === name);
   const look = (route) => h("a", { href: `#/${route}`, "aria-label": `Look at ${name}` }, "Look");
   const own = {
-    "source-not-read": () => reconnect(name), "harvest-fails": () => run(name), "harvest-overdue": () => run(name), "count-differs": () => runFull(name),
-    "due-denied": () => look("due"), "dataset-fails": () => look("datasets?state=failed"), quarantine: () => [retryAll(name), look(`quarantine?source=${name}`)],
-    "subscription-fails": () => [resume(name, "Try now"), pause("subscriptions", name, "")], "subscription-ended": () => [resume(name), subscription?.from === "api" && remove(subscription)], "dead-letters": () => sendAll(name),
+    "source-not-read": () => reconnect(name),
+    "harvest-fails": () => run(name),
+    "harvest-overdue": () => run(name),
+    "count-differs": () => runFull(name),
+    "due-denied": () => look("due"),
+    "dataset-fails": () => look("datasets?state=failed"),
+    quarantine: () => [retryAll(name), look(`quarantine?source=${name}`)],
+    "subscription-fails": () => [resume(name, "Try now"), pause("subscriptions", name, "")],
+    "subscription-ended": () => [resume(name), subscription?.from === "api" && remove(subscription)],
+    "dead-letters": () => sendAll(name),
   }[code];
-  return [own?.(), kind === "source" ? details(`sources/${name}`, name) : kind === "subscription" ? details(`subscriptions/${name}`, name) : [/^(token|certificate)/.test(code) && reload(), details("gateway", name || "the gateway")]];
+  return [
+    own?.(),
+    kind === "source"
+      ? details(`sources/${name}`, name)
+      : kind === "subscription"
+        ? details(`subscriptions/${name}`, name)
+        : [/^(token|certificate)/.test(code) && reload(), details("gateway", name || "the gateway")],
+  ];
 }
 
-const problemItem = (problem) => h("li", { key: `${problem.code} ${problem.thing}` }, mark(problem.level === "error" ? "bad" : "warn", ""), h("strong", null, sentence(problem.text)), h("small", null, " for ", since(problem.since), ". ", sentence(problem.action).split("`").map((part, at) => at % 2 ? code(part) : part), "."), bar(remedies(problem)));
+const problemItem = (problem) =>
+  h(
+    "li",
+    { key: `${problem.code} ${problem.thing}` },
+    mark(problem.level === "error" ? "bad" : "warn", ""),
+    h("strong", null, sentence(problem.text)),
+    h(
+      "small",
+      null,
+      " for ",
+      since(problem.since),
+      ". ",
+      sentence(problem.action)
+        .split("`")
+        .map((part, at) => (at % 2 ? code(part) : part)),
+      ".",
+    ),
+    bar(remedies(problem)),
+  );
 
 let announced = "";
 function verdict({ problems, open }, isShort) {
-  const level = page.away || problems.some(({ level }) => level === "error") ? "bad" : problems.length ? "warn" : "good";
-  const words = page.away ? "The gateway does not answer" : problems.length ? `${count(problems.length, "thing")} ${problems.length === 1 ? "needs" : "need"} attention` : "All is well";
+  const level =
+    page.away || problems.some(({ level }) => level === "error") ? "bad" : problems.length ? "warn" : "good";
+  const words = page.away
+    ? "The gateway does not answer"
+    : problems.length
+      ? `${count(problems.length, "thing")} ${problems.length === 1 ? "needs" : "need"} attention`
+      : "All is well";
   document.title = `${problems.length && !page.away ? `(${problems.length})` : MARKS[level]} Tidings`;
   // Another set of problems is announced, and not each new number in a text.
-  const set = page.away ? "away" : problems.map(({ code, thing }) => `${code} ${thing}`).sort().join();
-  if (set !== announced) { announced = set; announce([words, ...problems.slice(0, 3).map(({ text }) => text)].join(". ")) }
-  const title = [mark(level, ""), words], look = (shown) => shown.map(problemItem), rest = problems.slice(SHOWN_PROBLEMS);
-  return h("section", { key: "verdict", class: `verdict ${level}${isShort ? " short" : ""}`, "aria-label": "Verdict" }, h("h2", null, isShort && problems.length ? h("a", { href: "#/" }, title) : title),
-    page.away && h("p", null, "No answer since ", clock(page.away), ". Below is what was known then. ", h("button", { onclick: refresh }, "Try now")),
-    !isShort && [h("ul", null, look(problems.slice(0, SHOWN_PROBLEMS))), rest.length > 0 && h("details", null, h("summary", null, `${number(rest.length)} more`), h("ul", null, look(rest))),
-      open && muted("Access is open: whoever reaches this address may read, post and administer.")]);
+  const set = page.away
+    ? "away"
+    : problems
+        .map(({ code, thing }) => `${code} ${thing}`)
+        .sort()
+        .join();
+  if (set !== announced) {
+    announced = set;
+    announce([words, ...problems.slice(0, 3).map(({ text }) => text)].join(". "));
+  }
+  const title = [mark(level, ""), words],
+    look = (shown) => shown.map(problemItem),
+    rest = problems.slice(SHOWN_PROBLEMS);
+  return h(
+    "section",
+    { key: "verdict", class: `verdict ${level}${isShort ? " short" : ""}`, "aria-label": "Verdict" },
+    h("h2", null, isShort && problems.length ? h("a", { href: "#/" }, title) : title),
+    page.away &&
+      h(
+        "p",
+        null,
+        "No answer since ",
+        clock(page.away),
+        ". Below is what was known then. ",
+        h("button", { onclick: refresh }, "Try now"),
+      ),
+    !isShort && [
+      h("ul", null, look(problems.slice(0, SHOWN_PROBLEMS))),
+      rest.length > 0 &&
+        h("details", null, h("summary", null, `${number(rest.length)} more`), h("ul", null, look(rest))),
+      open && muted("Access is open: whoever reaches this address may read, post and administer."),
+    ],
+  );
 }

@@ -2,14 +2,30 @@
 const SHOWN_BODY = 65536;
 let clockOffset = 0;
 const age = (time) => (Date.now() + clockOffset - Date.parse(time)) / 1e3;
-const span = (seconds) => { const s = Math.abs(seconds); return s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : s < 129600 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d` };
+const span = (seconds) => {
+  const s = Math.abs(seconds);
+  return s < 90
+    ? `${Math.round(s)} s`
+    : s < 5400
+      ? `${Math.round(s / 60)} min`
+      : s < 129600
+        ? `${Math.round(s / 3600)} h`
+        : `${Math.round(s / 86400)} d`;
+};
 const time = (at, text) => h("time", { datetime: at, title: new Date(at).toLocaleString() }, text);
 const since = (at) => time(at, span(age(at)));
 const clock = (at) => time(at, new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }));
-const when = (at) => { const s = age(at); return Math.abs(s) > 129600 ? clock(at) : time(at, s < 0 ? `in ${span(s)}` : `${span(s)} ago`) };
+const when = (at) => {
+  const s = age(at);
+  return Math.abs(s) > 129600 ? clock(at) : time(at, s < 0 ? `in ${span(s)}` : `${span(s)} ago`);
+};
 const number = (n) => n.toLocaleString("en").replaceAll(",", "\u202f");
 const count = (n, noun) => `${number(n)} ${noun}${n === 1 ? "" : "s"}`;
-const bytes = (n) => { let unit = 0; for (; n >= 1000; unit++) n /= 1000; return `${n < 10 && unit ? n.toFixed(1) : Math.round(n)} ${["B", "kB", "MB", "GB", "TB", "PB"][unit]}` };
+const bytes = (n) => {
+  let unit = 0;
+  for (; n >= 1000; unit++) n /= 1000;
+  return `${n < 10 && unit ? n.toFixed(1) : Math.round(n)} ${["B", "kB", "MB", "GB", "TB", "PB"][unit]}`;
+};
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const HEADINGS = { seq: "Change", uri: "Item" };
 const heading = (key) => HEADINGS[key] ?? sentence(key.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`));
@@ -17,35 +33,83 @@ const heading = (key) => HEADINGS[key] ?? sentence(key.replace(/[A-Z]/g, (letter
 const MARKS = { bad: "✗", warn: "▲", good: "✓", off: "○" };
 const mark = (level, word) => h("span", { class: `mark ${level}` }, `${MARKS[level]} ${word}`);
 const LEVELS = {};
-const level = (name, words) => words.split(" ").forEach((word) => { LEVELS[word] = name });
-level("good", "connected running completed finished installed current full-dump behind complete delivered archived asked");
+const level = (name, words) =>
+  words.split(" ").forEach((word) => {
+    LEVELS[word] = name;
+  });
+level(
+  "good",
+  "connected running completed finished installed current full-dump behind complete delivered archived asked",
+);
 level("warn", "connecting stalled paused stopped ended orphaned requested cancelling cleaning-up");
 level("bad", "retrying failed fell-behind blocked refused retried gone dead-letter circuit-open");
 const levelOf = (word) => LEVELS[word] ?? "off";
 
 // The state of a source or subscription: level, word, begin, reason and next attempt. A trouble of moments is not bad yet.
-const trouble = (at, limit) => at && age(at) > limit ? "bad" : "warn";
+const trouble = (at, limit) => (at && age(at) > limit ? "bad" : "warn");
 function stateOf(thing, harvests) {
   const harvest = harvests?.find(({ source }) => source === thing.name);
-  if (harvest) return { level: harvest.state === "waiting" ? "good" : levelOf(harvest.state), word: harvest.state, why: harvest.lastError?.reason, next: harvest.next, harvest };
+  if (harvest)
+    return {
+      level: harvest.state === "waiting" ? "good" : levelOf(harvest.state),
+      word: harvest.state,
+      why: harvest.lastError?.reason,
+      next: harvest.next,
+      harvest,
+    };
   if (thing.messages) {
-    const { connection, lookup } = thing, { state: word = "hook", since, downSince, lastError, warning, nextAttempt: next } = connection ?? {};
-    if (lookup?.state === "circuit-open") return { level: "bad", word: "no lookups", why: lookup.lastError?.reason, next: lookup.nextAttempt };
-    return { level: downSince ? trouble(downSince, 30) : warning ? "warn" : levelOf(word), word, at: downSince ?? since, why: warning ?? (downSince && lastError?.reason), next };
+    const { connection, lookup } = thing,
+      { state: word = "hook", since, downSince, lastError, warning, nextAttempt: next } = connection ?? {};
+    if (lookup?.state === "circuit-open")
+      return { level: "bad", word: "no lookups", why: lookup.lastError?.reason, next: lookup.nextAttempt };
+    return {
+      level: downSince ? trouble(downSince, 30) : warning ? "warn" : levelOf(word),
+      word,
+      at: downSince ?? since,
+      why: warning ?? (downSince && lastError?.reason),
+      next,
+    };
   }
   const { state: word, failingSince: at, lastError, pausedBy, nextAttempt: next, deadLetters } = thing;
-  return { level: word === "retrying" ? trouble(at, 60) : deadLetters && word === "running" ? "warn" : levelOf(word), word, at, why: pausedBy ? `by ${pausedBy}` : !["running", "elsewhere"].includes(word) && lastError?.reason, next };
+  return {
+    level: word === "retrying" ? trouble(at, 60) : deadLetters && word === "running" ? "warn" : levelOf(word),
+    word,
+    at,
+    why: pausedBy ? `by ${pausedBy}` : !["running", "elsewhere"].includes(word) && lastError?.reason,
+    next,
+  };
 }
-const stateCell = ({ level, word, at, why, next }) => [mark(level, word), at && h("small", null, " ", since(at)), why && h("div", { class: "why" }, why, next && age(next) < 0 && [", next try ", when(next)])];
+const stateCell = ({ level, word, at, why, next }) => [
+  mark(level, word),
+  at && h("small", null, " ", since(at)),
+  why && h("div", { class: "why" }, why, next && age(next) < 0 && [", next try ", when(next)]),
+];
 
 const toObject = (uri) => inside(`objects?uri=${encodeURIComponent(uri)}`, uri);
 const toChange = (seq) => inside(`changes/${seq}`, number(seq));
 const MEMBERS = {
   source: (name) => inside(`sources/${name}`, name),
-  object: toObject, parent: toObject, item: toObject, uri: toObject, dataset: toObject, seq: toChange, stuckAt: toChange,
-  state: (word) => mark(levelOf(word), word), outcome: (word) => mark(levelOf(word), word), reason: (text) => h("span", { class: "why" }, text),
-  bytes, size: bytes, freeBytes: bytes, bytesPerSecond: bytes, doneBytes: bytes, content: ({ url, mediaType, size }) => [link(url ?? ""), ` ${mediaType ?? ""} `, size != null && bytes(size)], rate: (n) => `${n.toFixed(1)}/s`,
-  lag: (lag) => lag.changes === undefined ? number(lag) : `${number(lag.changes)}${lag.changes && lag.seconds > 1 ? ` (${span(lag.seconds)})` : ""}`,
+  object: toObject,
+  parent: toObject,
+  item: toObject,
+  uri: toObject,
+  dataset: toObject,
+  seq: toChange,
+  stuckAt: toChange,
+  state: (word) => mark(levelOf(word), word),
+  outcome: (word) => mark(levelOf(word), word),
+  reason: (text) => h("span", { class: "why" }, text),
+  bytes,
+  size: bytes,
+  freeBytes: bytes,
+  bytesPerSecond: bytes,
+  doneBytes: bytes,
+  content: ({ url, mediaType, size }) => [link(url ?? ""), ` ${mediaType ?? ""} `, size != null && bytes(size)],
+  rate: (n) => `${n.toFixed(1)}/s`,
+  lag: (lag) =>
+    lag.changes === undefined
+      ? number(lag)
+      : `${number(lag.changes)}${lag.changes && lag.seconds > 1 ? ` (${span(lag.seconds)})` : ""}`,
 };
 function show(key, value) {
   if (value == null || value === "" || value.length === 0) return null;
@@ -53,19 +117,64 @@ function show(key, value) {
   if (typeof value === "number") return number(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? when(value) : link(value);
-  if (Object.values(value).every((n) => typeof n === "number") && !Array.isArray(value)) return Object.entries(value).map(([key, n], at) => `${at ? ", " : ""}${number(n)} ${heading(key).toLowerCase()}`).join("");
-  return Array.isArray(value) ? value.slice(0, 100).map((one, at) => [at > 0 && typeof one !== "object" && ", ", show(key, one)]) : facts(value);
+  if (Object.values(value).every((n) => typeof n === "number") && !Array.isArray(value))
+    return Object.entries(value)
+      .map(([key, n], at) => `${at ? ", " : ""}${number(n)} ${heading(key).toLowerCase()}`)
+      .join("");
+  return Array.isArray(value)
+    ? value.slice(0, 100).map((one, at) => [at > 0 && typeof one !== "object" && ", ", show(key, one)])
+    : facts(value);
 }
-const facts = (thing, omitted = "") => h("dl", null, Object.entries(thing).filter(([key]) => !omitted.split(" ").includes(key)).map(([key, value]) => [heading(key), show(key, value)]).filter(([, shown]) => shown != null).map(([name, shown]) => [h("dt", null, name), h("dd", null, shown)]));
+const facts = (thing, omitted = "") =>
+  h(
+    "dl",
+    null,
+    Object.entries(thing)
+      .filter(([key]) => !omitted.split(" ").includes(key))
+      .map(([key, value]) => [heading(key), show(key, value)])
+      .filter(([, shown]) => shown != null)
+      .map(([name, shown]) => [h("dt", null, name), h("dd", null, shown)]),
+  );
 
 // A table of some members of things. `own` has other columns, and other cells for members.
 function table(label, list, members, empty, own = {}) {
   if (!list.length) return muted(empty);
   const keys = [...members.split(" "), ...Object.keys(own).filter((key) => !members.split(" ").includes(key))];
-  const isNumber = (key) => !own[key] && list.some((thing) => typeof (thing[key]?.changes ?? thing[key]) === "number") && "n";
+  const isNumber = (key) =>
+    !own[key] && list.some((thing) => typeof (thing[key]?.changes ?? thing[key]) === "number") && "n";
   const names = list.map(({ id, seq, name, uri, item }, at) => `${id ?? seq ?? name ?? uri ?? item ?? at}`);
-  const cell = (thing, key) => h("td", { role: "cell", "data-label": heading(key), class: isNumber(key) }, own[key] ? own[key](thing) : show(key, thing[key]));
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { role: "table" },
-    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, keys.map((key) => h("th", { scope: "col", role: "columnheader", class: isNumber(key) }, heading(key))))),
-    h("tbody", { role: "rowgroup" }, list.map((thing, at) => h("tr", { role: "row", key: names.indexOf(names[at]) === at ? names[at] : `${names[at]} ${at}` }, keys.map((key) => cell(thing, key)))))));
+  const cell = (thing, key) =>
+    h(
+      "td",
+      { role: "cell", "data-label": heading(key), class: isNumber(key) },
+      own[key] ? own[key](thing) : show(key, thing[key]),
+    );
+  return h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+    h(
+      "table",
+      { role: "table" },
+      h(
+        "thead",
+        { role: "rowgroup" },
+        h(
+          "tr",
+          { role: "row" },
+          keys.map((key) => h("th", { scope: "col", role: "columnheader", class: isNumber(key) }, heading(key))),
+        ),
+      ),
+      h(
+        "tbody",
+        { role: "rowgroup" },
+        list.map((thing, at) =>
+          h(
+            "tr",
+            { role: "row", key: names.indexOf(names[at]) === at ? names[at] : `${names[at]} ${at}` },
+            keys.map((key) => cell(thing, key)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
