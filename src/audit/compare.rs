@@ -141,6 +141,11 @@ fn draft(audit: Uuid, object: Uri, time: DraftTime, items: NonEmpty<DraftItem>) 
     }
 }
 
+/// Returns a number that is another one after a report about the object.
+pub(super) fn state_mark(registered: &ObjectState) -> u64 {
+    FixedState::default().hash_one(format!("{registered:?}"))
+}
+
 /// Returns a number that is the same for two looks at an item that have found the same difference.
 pub(super) fn fingerprint(item: &ContentItemModification) -> u64 {
     let difference = match &item.change {

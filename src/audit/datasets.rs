@@ -3,7 +3,11 @@
 //! A correction needs the files, so it is no draft of the audit: it makes the job of the dataset due, which archives what has
 //! changed.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use futures_util::{StreamExt, stream};
 use tokio::time::sleep;
@@ -17,7 +21,7 @@ use crate::{
     filesets::{ComparedDataset, DatasetDifference, DatasetDifferenceKind, JobLoop},
     journal::{
         JournalError,
-        ingest::{IngestJob, JobId, JobSelection},
+        ingest::{IngestJob, JobId, JobSelection, JobState},
     },
 };
 
@@ -27,16 +31,21 @@ const PAGE: usize = 64;
 /// Number of datasets that are compared at a time.
 const AT_ONCE: usize = 4;
 
+/// Time after which a host that has no answer about a dataset is asked about no further ones.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// A running audit of a source of datasets.
 pub(super) struct DatasetWalk {
     jobs: Arc<JobLoop>,
     progress: Progress,
     pause: Duration,
+    /// Hosts that answered nothing for a minute, at most one for each dataset.
+    silent_hosts: Mutex<HashSet<String>>,
 }
 
 impl DatasetWalk {
     pub(super) fn new(jobs: Arc<JobLoop>, progress: Progress, request: &AuditRequest) -> Self {
-        Self { jobs, progress, pause: Duration::from_secs(request.pause) }
+        Self { jobs, progress, pause: Duration::from_secs(request.pause), silent_hosts: Mutex::default() }
     }
 
     /// Compares all archived datasets, from the position of the audit.
@@ -90,7 +99,11 @@ impl DatasetWalk {
         let (jobs, first): (Vec<_>, Vec<_>) = differing.into_iter().unzip();
         let again = self.compared(jobs).await?;
         for (job, compared) in again {
-            let ComparedDataset::Differences(differences) = compared else { continue };
+            let ComparedDataset::Differences(differences) = compared else {
+                self.progress.audit.report.objects -= 1;
+                self.progress.audit.report.unanswered += 1;
+                continue;
+            };
             let is_same = |found: &DatasetDifference| first.iter().any(|first| first.contains(found));
             let differences: Vec<_> =
                 differences.into_iter().filter(is_same).map(|found| difference(&job, found)).collect();
@@ -99,23 +112,50 @@ impl DatasetWalk {
             }
             self.progress.audit.report.add(differences);
             if self.progress.audit.report.repair {
-                self.progress.journal.repeat_ingest(&job).await?;
-                self.progress.audit.report.corrections += 1;
+                self.repeat(&job).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Makes the job of a dataset due, unless it runs: then it has read the list before, perhaps.
+    async fn repeat(&mut self, job: &IngestJob) -> Result<(), WalkError> {
+        let present = self.progress.journal.ingest_jobs(JobSelection::Some(vec![job.id]), 1).await?;
+        let report = &mut self.progress.audit.report;
+        if present.first().is_some_and(|present| present.state == JobState::Archived) {
+            self.progress.journal.repeat_ingest(job).await?;
+            report.corrections += 1;
+        } else {
+            report.refused += 1;
+            let reason = "datasets are being archived at present; give the command again when their jobs have ended";
+            report.reason = Some(format!("{} {reason}", report.refused));
         }
         Ok(())
     }
 
     /// Compares datasets, a few at a time.
     async fn compared(&mut self, jobs: Vec<IngestJob>) -> Result<Vec<(IngestJob, ComparedDataset)>, WalkError> {
-        let Self { jobs: comparer, progress, .. } = self;
+        let Self { jobs: comparer, progress, silent_hosts, .. } = self;
         let compare = async |job: IngestJob| -> Result<_, JournalError> {
+            if lock(silent_hosts).contains(&job.host) {
+                let reason = "its host has answered nothing before".to_owned();
+                return Ok(Some((job, ComparedDataset::NoAnswer(reason))));
+            }
+            let began = Instant::now();
             let compared = comparer.compare(&progress.journal, &job).await?;
+            // The next datasets of this host would take as long, and so would the audit.
+            if matches!(compared, Some(ComparedDataset::NoAnswer(_))) && began.elapsed() >= SILENCE {
+                lock(silent_hosts).insert(job.host.clone());
+            }
             Ok(compared.map(|compared| (job, compared)))
         };
-        let compared: Vec<_> = stream::iter(jobs).map(compare).buffered(AT_ONCE).collect().await;
+        let compared: Vec<_> = stream::iter(jobs).map(compare).buffer_unordered(AT_ONCE).collect().await;
         Ok(compared.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
+}
+
+fn lock(hosts: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
+    hosts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn difference(job: &IngestJob, DatasetDifference { item, kind }: DatasetDifference) -> Difference {

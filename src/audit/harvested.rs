@@ -5,20 +5,25 @@
 //! is read a second time, and only the same differences count. So a record that has other content in each response differs
 //! in nothing. Of several records about an object the newest counts, as in a run. A kill begins the list anew.
 
-use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     compare,
     deletions::implausible_deletions,
-    listed::{Differing, ExtraObjects, Listed, TooMany},
+    listed::{Differing, ExtraObject, ExtraObjects, Listed, TooMany},
     progress::{Progress, WalkError},
     report::{AuditRequest, Phase},
     walk::AuditStop,
 };
 use crate::{
     harvest::{HarvestError, HarvestedRecord, Harvester, Page, PageEnd, Sight, UnlistedObject},
-    journal::harvest::ListedCounts,
-    model::{Draft, DraftItems, Uri},
+    journal::{harvest::ListedCounts, registry::ObjectState},
+    model::{Draft, DraftChange, DraftItems, ItemChange, Uri},
     retry::Backoff,
 };
 
@@ -76,7 +81,7 @@ impl HarvestWalk {
         self.progress.save().await?;
         let second = self.list(begin, Some(&first.differing)).await?;
         self.progress.audit.report.unanswered = first.unreadable.max(second.unreadable);
-        extra.retain(|object| !second.has_gaps && !second.seen.contains(object));
+        self.confirm(&mut extra, &second).await?;
         self.judge_listed(&first.differing, second).await?;
         self.judge_unlisted(extra).await
     }
@@ -155,7 +160,11 @@ impl HarvestWalk {
         let date = listing.and_then(|listing| listing.date);
         // A record of another gateway has a draft for each time at which items of the object have changed.
         let mut newest: BTreeMap<Uri, Vec<Draft>> = BTreeMap::new();
-        for draft in drafts.into_iter().filter(is_state) {
+        // An object of which a record says only that it is gone counts as one that is not listed, so the limit of deletions holds
+        // for it.
+        let existing: BTreeSet<_> =
+            drafts.iter().filter(|draft| has_item(draft)).map(|draft| draft.object.clone()).collect();
+        for draft in drafts.into_iter().filter(|draft| is_state(draft) && existing.contains(&draft.object)) {
             let is_new = !listed.seen.contains(&draft.object);
             listed.seen.insert(&draft.object);
             match again {
@@ -181,7 +190,9 @@ impl HarvestWalk {
         let object = draft.object.clone();
         let Some(change) = self.progress.source.preview(draft, &registered) else { return Ok(()) };
         let fingerprints = change.items.iter().map(compare::fingerprint);
-        listed.note_difference(object, fingerprints).map_err(|TooMany| self.too_many())
+        listed
+            .note_difference(object, compare::state_mark(&registered), fingerprints)
+            .map_err(|TooMany| self.too_many())
     }
 
     fn too_many(&self) -> WalkError {
@@ -196,7 +207,12 @@ impl HarvestWalk {
         let mut corrections = Vec::new();
         for (object, (_, drafts)) in second.newest {
             let registered = self.progress.registered(&object).await?;
-            let is_same = |fingerprint| first.get(&object).is_some_and(|first| first.contains(&fingerprint));
+            // A run, or a message, has reported the object since. It knows more than the list.
+            let Some(first) = first.get(&object).filter(|first| first.state_mark == compare::state_mark(&registered))
+            else {
+                continue;
+            };
+            let is_same = |fingerprint| first.fingerprints.contains(&fingerprint);
             let mut differences = Vec::new();
             for draft in drafts {
                 let Some(change) = self.progress.source.preview(draft.clone(), &registered) else { continue };
@@ -208,43 +224,66 @@ impl HarvestWalk {
             }
             self.progress.audit.report.add(differences);
             if corrections.len() >= REGISTRY_PAGE {
-                self.progress.correct(mem::take(&mut corrections)).await?;
+                self.correct(mem::take(&mut corrections)).await?;
             }
         }
-        if corrections.is_empty() { Ok(()) } else { self.progress.correct(corrections).await }
+        if corrections.is_empty() { Ok(()) } else { self.correct(corrections).await }
+    }
+
+    /// Appends corrections, and writes their number at once: after a kill these objects differ no more.
+    async fn correct(&mut self, drafts: Vec<Draft>) -> Result<(), WalkError> {
+        self.progress.correct(drafts).await?;
+        self.progress.save().await
+    }
+
+    /// Keeps only the objects that the second list says are gone too.
+    async fn confirm(&self, extra: &mut Vec<ExtraObject>, second: &Listed) -> Result<(), WalkError> {
+        let unlisted = extra.iter().map(|extra| &extra.unlisted);
+        let unlisted: Vec<_> = unlisted.filter(|unlisted| !second.seen.contains(&unlisted.object)).cloned().collect();
+        let gone = if second.has_gaps { Vec::new() } else { self.harvester.gone(&second.position, unlisted).await? };
+        let gone: HashSet<_> = gone.into_iter().collect();
+        extra.retain(|extra| gone.contains(&extra.unlisted.object));
+        Ok(())
     }
 
     /// Returns the objects of the registry that no longer exist, because a list did not have them. Counts those of the source
     /// about which the list says nothing.
-    async fn unlisted(&mut self, listed: &Listed) -> Result<Vec<Uri>, WalkError> {
+    async fn unlisted(&mut self, listed: &Listed) -> Result<Vec<ExtraObject>, WalkError> {
         let (mut extra, mut after) = (ExtraObjects::default(), None);
         loop {
             let page = self.progress.journal.registry(after, REGISTRY_PAGE).await?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
-            let mut unlisted = Vec::new();
+            let (mut unlisted, mut marks) = (Vec::new(), BTreeMap::new());
             for (object, state) in page.into_iter().filter(|(_, state)| state.live_items().next().is_some()) {
                 let is_own = self.progress.is_own(&state);
                 self.progress.audit.report.registered += u64::from(is_own);
                 if !listed.seen.contains(&object) {
+                    marks.insert(object.clone(), (is_own, compare::state_mark(&state)));
                     unlisted.push(UnlistedObject { object, is_own });
                 }
             }
-            let own: Vec<_> =
-                unlisted.iter().filter(|unlisted| unlisted.is_own).map(|own| own.object.clone()).collect();
             let gone =
                 if listed.has_gaps { Vec::new() } else { self.harvester.gone(&listed.position, unlisted).await? };
-            let unjudged = own.iter().filter(|object| !gone.contains(object)).count();
+            let mut found = Vec::with_capacity(gone.len());
+            for object in gone {
+                if let Some((is_own, state_mark)) = marks.remove(&object) {
+                    found.push(ExtraObject { unlisted: UnlistedObject { object, is_own }, state_mark });
+                }
+            }
+            let unjudged = marks.values().filter(|(is_own, _)| *is_own).count();
             self.progress.audit.report.unlisted += unjudged as u64;
-            extra.add(gone)?;
+            extra.add(found)?;
+            self.progress.save_sometimes().await?;
         }
         Ok(extra.into_objects())
     }
 
     /// Counts the objects that two lists did not have, and deletes them if the audit shall.
-    async fn judge_unlisted(&mut self, mut extra: Vec<Uri>) -> Result<(), WalkError> {
-        for object in &extra {
-            let registered = self.progress.registered(object).await?;
+    async fn judge_unlisted(&mut self, mut extra: Vec<ExtraObject>) -> Result<(), WalkError> {
+        for found in &extra {
+            let Some(registered) = self.still_extra(found).await? else { continue };
+            let object = &found.unlisted.object;
             let id = self.progress.audit.report.id;
             let draft = compare::draft_of_absent(id, object, &registered);
             let change = draft.and_then(|draft| self.progress.source.preview(draft, &registered));
@@ -270,14 +309,28 @@ impl HarvestWalk {
     }
 
     /// Deletes objects.
-    async fn delete(&mut self, objects: Vec<Uri>) -> Result<(), WalkError> {
+    async fn delete(&mut self, objects: Vec<ExtraObject>) -> Result<(), WalkError> {
         let mut corrections = Vec::with_capacity(objects.len());
-        for object in objects {
-            let registered = self.progress.registered(&object).await?;
-            corrections.extend(compare::draft_of_absent(self.progress.audit.report.id, &object, &registered));
+        for found in objects {
+            let Some(registered) = self.still_extra(&found).await? else { continue };
+            let object = &found.unlisted.object;
+            corrections.extend(compare::draft_of_absent(self.progress.audit.report.id, object, &registered));
         }
-        self.progress.correct(corrections).await
+        self.correct(corrections).await
     }
+
+    /// Returns what the registry has of an object, unless it was reported since the list.
+    async fn still_extra(&self, found: &ExtraObject) -> Result<Option<ObjectState>, WalkError> {
+        let registered = self.progress.registered(&found.unlisted.object).await?;
+        Ok(Some(registered).filter(|registered| compare::state_mark(registered) == found.state_mark))
+    }
+}
+
+/// Returns whether a draft says that an item exists.
+fn has_item(draft: &Draft) -> bool {
+    let is_gone =
+        |change: &DraftChange| matches!(change, DraftChange::Absent | DraftChange::Reported(ItemChange::Delete { .. }));
+    draft.items.listed().iter().any(|item| !is_gone(&item.change))
 }
 
 /// Returns whether a draft says what exists. An absent record counts as one that is not listed, because another set may have

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{progress::WalkError, seen::SeenObjects};
 use crate::{
+    harvest::UnlistedObject,
     journal::harvest::ListedRecords,
-    model::{Draft, Timestamp, Uri},
+    model::{Draft, DraftItem, Timestamp, Uri},
 };
 
 /// Maximum number of differing objects. More are a harvest that has never run, which a run repairs.
@@ -17,8 +18,24 @@ const MAX_DIFFERING_BYTES: usize = 64 << 20;
 /// Assumed size of the facts about an item or an object, without its URIs, in bytes.
 const ITEM_BYTES: usize = 512;
 
-/// Differing objects, with the fingerprints of their differences.
-pub(super) type Differing = BTreeMap<Uri, BTreeSet<u64>>;
+/// Differing objects.
+pub(super) type Differing = BTreeMap<Uri, DifferingObject>;
+
+/// How an object differs.
+#[derive(Default)]
+pub(super) struct DifferingObject {
+    /// Fingerprints of its differences.
+    pub(super) fingerprints: BTreeSet<u64>,
+    /// Mark of the registry's state with which it was compared first.
+    pub(super) state_mark: u64,
+}
+
+/// An object of the registry that a list did not have.
+pub(super) struct ExtraObject {
+    pub(super) unlisted: UnlistedObject,
+    /// Mark of the registry's state that it had then.
+    pub(super) state_mark: u64,
+}
 
 /// What a list has shown.
 pub(super) struct Listed {
@@ -47,15 +64,17 @@ impl Listed {
         Self { seen: SeenObjects::new(), differing, newest, bytes: 0, unreadable: 0, has_gaps: false, position }
     }
 
-    /// Notes how an object differs.
+    /// Notes how an object differs from the registry's state of this mark.
     pub(super) fn note_difference(
         &mut self,
         object: Uri,
+        state_mark: u64,
         fingerprints: impl Iterator<Item = u64>,
     ) -> Result<(), TooMany> {
         let size = object.as_str().len();
         let known = self.differing.len();
-        let noted = self.differing.entry(object).or_default();
+        let new = DifferingObject { state_mark, ..DifferingObject::default() };
+        let noted = &mut self.differing.entry(object).or_insert(new).fingerprints;
         let before = noted.len();
         noted.extend(fingerprints);
         self.bytes += (noted.len() - before) * size_of::<u64>() * 2;
@@ -102,21 +121,34 @@ impl Listed {
 
 /// Returns about how much memory a draft needs, in bytes.
 fn size_of_draft(draft: &Draft) -> usize {
-    let items = draft.items.listed().iter().map(|item| ITEM_BYTES + item.uri.as_str().len()).sum::<usize>();
+    let items = draft.items.listed().iter().map(size_of_item).sum::<usize>();
     let report = draft.report.as_ref().map_or(0, |report| report.document().as_str().len());
-    ITEM_BYTES + draft.object.as_str().len() + items + report
+    let uris = [Some(&draft.object), draft.parent.as_ref()].into_iter().flatten().chain(&draft.types);
+    let uris = uris.map(|uri| uri.as_str().len()).sum::<usize>();
+    ITEM_BYTES + uris + draft.description.as_str().len() + items + report
+}
+
+fn size_of_item(item: &DraftItem) -> usize {
+    let content = item.change.content().map_or(0, |content| {
+        let original = content.original.as_ref().map_or(0, |original| original.url.as_str().len());
+        content.url.as_str().len()
+            + original
+            + content.generated_by.as_ref().map_or(0, |program| program.as_str().len())
+    });
+    ITEM_BYTES + item.uri.as_str().len() + content
 }
 
 /// Objects of the registry that a list did not have, within bounds.
 #[derive(Default)]
 pub(super) struct ExtraObjects {
-    objects: Vec<Uri>,
+    objects: Vec<ExtraObject>,
     bytes: usize,
 }
 
 impl ExtraObjects {
-    pub(super) fn add(&mut self, objects: Vec<Uri>) -> Result<(), WalkError> {
-        self.bytes += objects.iter().map(|object| size_of::<Uri>() + object.as_str().len()).sum::<usize>();
+    pub(super) fn add(&mut self, objects: Vec<ExtraObject>) -> Result<(), WalkError> {
+        let size = |extra: &ExtraObject| size_of::<ExtraObject>() + extra.unlisted.object.as_str().len();
+        self.bytes += objects.iter().map(size).sum::<usize>();
         self.objects.extend(objects);
         if self.objects.len() > MAX_DIFFERING || self.bytes > MAX_DIFFERING_BYTES {
             return Err(WalkError::Harvest(format!(
@@ -127,14 +159,14 @@ impl ExtraObjects {
         Ok(())
     }
 
-    pub(super) fn into_objects(self) -> Vec<Uri> {
+    pub(super) fn into_objects(self) -> Vec<ExtraObject> {
         self.objects
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ExtraObjects, Listed, MAX_DIFFERING, MAX_DIFFERING_BYTES, TooMany, Uri};
+    use super::{ExtraObject, ExtraObjects, Listed, MAX_DIFFERING, MAX_DIFFERING_BYTES, TooMany, UnlistedObject, Uri};
 
     fn uri(number: usize, bytes: usize) -> Uri {
         let start = format!("http://h/{number}/");
@@ -146,11 +178,15 @@ mod tests {
     fn notes_have_a_bound_in_number_and_bytes() {
         for (bytes, most) in [(20, MAX_DIFFERING), (Uri::MAX_BYTES, MAX_DIFFERING_BYTES / Uri::MAX_BYTES)] {
             let mut listed = Listed::new(String::new());
-            let fails = |number: &usize| listed.note_difference(uri(*number, bytes), [1, 2].into_iter()).is_err();
+            let fails = |number: &usize| listed.note_difference(uri(*number, bytes), 1, [1, 2].into_iter()).is_err();
             let first = (0..=most).find(fails).unwrap();
             assert!(first > most / 2 && first <= most, "{first} of {most}");
             let mut extra = ExtraObjects::default();
-            let fails = |number: &usize| extra.add(vec![uri(*number, bytes)]).is_err();
+            let object = |number| ExtraObject {
+                unlisted: UnlistedObject { object: uri(number, bytes), is_own: true },
+                state_mark: 1,
+            };
+            let fails = |number: &usize| extra.add(vec![object(*number)]).is_err();
             let first = (0..=most).find(fails).unwrap();
             assert!(first > most / 2 && first <= most, "{first} of {most}");
         }
@@ -161,7 +197,7 @@ mod tests {
         let mut listed = Listed::new(String::new());
         let fails = |part: usize| {
             let fingerprints = (0..100_000).map(|number| part as u64 * 100_000 + number);
-            matches!(listed.note_difference(uri(1, 20), fingerprints), Err(TooMany))
+            matches!(listed.note_difference(uri(1, 20), 1, fingerprints), Err(TooMany))
         };
         assert!((0..100).any(fails));
     }

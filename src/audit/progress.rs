@@ -100,8 +100,8 @@ impl Progress {
                     report.at_most_percent = bound::upper_bound_percent(report.objects, report.differing_objects);
                 }
             }
-            // It continues when the journal has recovered.
-            Err(WalkError::Journal(_)) => return walked,
+            // It continues when the journal has recovered. Damage stays.
+            Err(WalkError::Journal(error)) if error.is_transient() => return walked,
             Err(WalkError::Stopped) if goes_on => {}
             Err(WalkError::Stopped) => report.state = AuditState::Stopped,
             Err(error) => {

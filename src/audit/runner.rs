@@ -48,8 +48,15 @@ pub struct AuditRunner {
 /// Audits that run on this node.
 #[derive(Default)]
 struct Running {
-    stops: BTreeMap<SourceName, CancellationToken>,
+    stops: BTreeMap<SourceName, RunningAudit>,
     tasks: JoinSet<SourceName>,
+}
+
+/// An audit that runs.
+struct RunningAudit {
+    id: Uuid,
+    /// Stops it.
+    token: CancellationToken,
 }
 
 impl AuditRunner {
@@ -127,13 +134,14 @@ async fn look(
 ) -> Result<(), JournalError> {
     let sources = audits.0.sources();
     // A harvest can be removed while its audit runs.
-    running.stops.iter().filter(|(name, _)| !sources.contains_key(*name)).for_each(|(_, stop)| stop.cancel());
+    running.stops.iter().filter(|(name, _)| !sources.contains_key(*name)).for_each(|(_, stop)| stop.token.cancel());
     audits.0.forget(|name| !sources.contains_key(name));
     for (name, audited) in &sources {
         let seen = audits.0.request(name).await?;
         if let Some(stop) = running.stops.get(name) {
-            if seen.is_some_and(|request| request.stop) {
-                stop.cancel();
+            // Another audit replaces it.
+            if seen.is_none_or(|request| request.stop || request.id != stop.id) {
+                stop.token.cancel();
             }
             continue;
         }
@@ -156,7 +164,7 @@ async fn look(
         let mut audit = same.unwrap_or_else(|| StoredAudit::of(&request, stored.as_ref()));
         audit.attempt = request.attempt;
         let stop = AuditStop { duty: stop.clone(), audit: stop.child_token() };
-        running.stops.insert(name.clone(), stop.audit.clone());
+        running.stops.insert(name.clone(), RunningAudit { id: request.id, token: stop.audit.clone() });
         let (audited, journal, harvests) = (audited.clone(), journal.clone(), audits.0.harvests.clone());
         let task = Task { audited, harvests, journal, audit, request, stop };
         running.tasks.spawn(task.run());
@@ -226,8 +234,12 @@ impl Task {
         // If the duty is lost, this future is dropped, and the thread must end.
         let _stop = self.stop.audit.clone().drop_guard();
         let handle = Handle::current();
-        // A panic is logged by the hook of the process; the audit continues at its position at the next look.
-        let _ = spawn_blocking(move || handle.block_on(self.walk())).await;
+        let (journal, audit) = (self.journal.clone(), self.audit.clone());
+        // A panic is logged by the hook of the process. The audit would perhaps meet it again for ever.
+        if spawn_blocking(move || handle.block_on(self.walk())).await.is_err() {
+            let error = WalkError::Harvest("the program has an error here; the log has it".to_owned());
+            let _ = progress::fail(&journal, &name, audit, &error).await;
+        }
         name
     }
 
@@ -244,7 +256,7 @@ impl Task {
         match result {
             Ok(()) => tracing::info!(source = %name, audit = %id, "an audit is complete"),
             Err(WalkError::Stopped) => tracing::info!(source = %name, audit = %id, "an audit is stopped"),
-            Err(WalkError::Journal(error)) => {
+            Err(WalkError::Journal(error)) if error.is_transient() => {
                 tracing::debug!(source = %name, %error, "an audit waits for the journal");
                 let _ = stop.audit.run_until_cancelled(sleep(JOURNAL_PAUSE)).await;
             }

@@ -69,8 +69,12 @@ impl HarvestWalk {
             let first: HashSet<_> = self.items(drafts, &registered).iter().map(compare::fingerprint).collect();
             if !first.is_empty() {
                 sleep(self.pause).await;
-                if let Answer::Drafts(drafts) = self.request(&position, &object).await? {
-                    self.count(&object, drafts, &first).await?;
+                match self.request(&position, &object).await? {
+                    Answer::Drafts(drafts) => self.count(&object, drafts, &first).await?,
+                    Answer::None => {
+                        self.progress.audit.report.objects -= 1;
+                        self.progress.audit.report.unanswered += 1;
+                    }
                 }
             }
             self.progress.save_sometimes().await?;

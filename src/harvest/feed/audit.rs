@@ -34,6 +34,8 @@ impl FeedHarvester {
         // The journal lists nothing under this name, so the claims of this feed are among those of the others.
         let nobody = request_name("reader", &self.source);
         let mut gone = Vec::new();
+        // Only a complete feed says something about an object that another source has reported first.
+        let unlisted: Vec<_> = unlisted.into_iter().filter(|unlisted| is_complete || unlisted.is_own).collect();
         for part in unlisted.chunks(PART_ENTRIES) {
             let uris = part.iter().map(|unlisted| unlisted.object.to_string()).collect();
             let claims = self.journal.claims(nobody.clone(), uris).await?;

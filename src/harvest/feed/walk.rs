@@ -63,7 +63,12 @@ impl FeedHarvester {
         let mut remark = None;
         let older = match self.linked_document(position.clone(), &url, attempt).await? {
             Ok((_, document)) => {
-                let older = document.links.previous_archive.as_deref().and_then(|link| self.link(&url, link));
+                let link = document.links.previous_archive.as_deref();
+                let older = link.and_then(|link| self.link(&url, link));
+                if link.is_some() && older.is_none() {
+                    remark =
+                        Some(format!("{} links an older archive by no usable URL; it is not read", short_url(&url)));
+                }
                 older.filter(|_| !document.overlaps(&position))
             }
             Err(reason) => {

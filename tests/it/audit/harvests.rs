@@ -245,4 +245,17 @@ async fn gateway_differences_are_found_and_corrected() {
     let (code, _, stderr) = audit_at(&lower.url, "upper", &["--repair", "--yes"]).await;
     assert_eq!(code, 0, "{stderr}");
     assert_eq!(report_at(&lower.url, "upper", &[]).await.0, 0);
+
+    // The limit holds for the deletions that the other gateway reports.
+    for number in 10..40 {
+        report(number, "ADD").await;
+    }
+    assert_eq!(audit_at(&lower.url, "upper", &["--repair", "--yes"]).await.0, 0);
+    let head = lower.head().await;
+    for number in 10..40 {
+        report(number, "DELETE").await;
+    }
+    let (code, _, stderr) = audit_at(&lower.url, "upper", &["--repair", "--yes"]).await;
+    assert_eq!((code, lower.head().await), (1, head), "{stderr}");
+    assert!(stderr.contains("nothing was deleted, because --max-deleted-percent is 20"), "{stderr}");
 }

@@ -43,6 +43,24 @@ fn hold(repository: &CrawledRepository<Fedora3>) {
     });
 }
 
+/// A wrong audit must not go on behind the one that replaces it.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_audit_ends_the_running_one() {
+    let repository = CrawledRepository::start(Fedora3::with(usize::try_from(OBJECTS).unwrap())).await;
+    let fixture = CrawlFixture::of(&repository);
+    let gateway = fixture.gateway();
+    fixture.seed_successfully("fedora3", &[]).await;
+    hold(&repository);
+    assert_eq!(gateway.ask("POST", "/sources/fedora3/audit", None).await.0, 202);
+    let first = until_compared(&gateway, 100).await;
+    assert_eq!(
+        gateway.ask("POST", "/sources/fedora3/audit", Some(serde_json::json!({ "restart": true }))).await.0,
+        202
+    );
+    let second = until_compared(&gateway, 100).await;
+    assert_ne!(first["id"], second["id"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn audit_continues_after_interruptions() {
     let repository = CrawledRepository::start(Fedora3::with(usize::try_from(OBJECTS).unwrap())).await;
