@@ -251,8 +251,8 @@ pub async fn retry(
         let body = quarantined.message.body.clone();
         let tried = quarantine.intake.dry_run(&listed.source, quarantined.message.into()).await;
         let trial = tried.map_err(problem)?;
-        let view = quarantine.intake.parse(body.len(), || TrialView::of(trial, &body)).await;
-        return Ok(Json(RetryView::Tried(view)).into_response());
+        let tried = || Json(RetryView::Tried(TrialView::of(trial, &body))).into_response();
+        return Ok(quarantine.intake.parse(body.len(), tried).await);
     }
     let receipt = quarantine.intake.retry(&listed.source, QuarantineId(id)).await;
     match receipt {

@@ -170,8 +170,8 @@ impl SubscriptionStatus {
         (snapshot.cursor, snapshot.handled_after) = (cursor, cursor);
     }
 
-    /// Notes that the definition has changed: the engine has handled nothing with it so far.
-    pub(super) fn redefined(&self) {
+    /// Notes that the cursor says no more what the receiver has: the definition has changed, or a dead letter was dropped.
+    pub(super) fn forget_handled(&self) {
         let snapshot = &mut self.inner().snapshot;
         snapshot.handled_after = snapshot.cursor;
     }

@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use bytes::Bytes;
 use foldhash::{HashMap, HashSet};
 
-use self::repeats::is_news;
+use self::{former_spelling::SpellingNotes, repeats::is_news};
 use super::{
     bounds::ChangeBounds,
     command::{AppendGroup, DraftOutcome, DuplicatePolicy, Submission},
@@ -41,6 +41,8 @@ pub(super) struct SettledBatch {
     pub(super) outcomes: Vec<Vec<DraftOutcome>>,
     /// Outcome of each part of a crawl.
     pub(super) crawl_outcomes: Vec<CrawlPartOutcome>,
+    /// Notes about former spellings.
+    pub(super) spellings: SpellingNotes,
 }
 
 /// Facts that a batch is settled against.
@@ -180,6 +182,7 @@ struct BatchSettler {
     seeds: Vec<Seed>,
     crawls: Vec<CrawlProgress>,
     completed: Vec<Seq>,
+    spellings: SpellingNotes,
 }
 
 /// An object of the registry, and the parts of it that the batch has changed.
@@ -224,6 +227,7 @@ impl BatchSettler {
             completed,
             seeds,
             crawls,
+            spellings: SpellingNotes::default(),
         }
     }
 
@@ -399,10 +403,10 @@ impl BatchSettler {
         };
         let objects = changed.into_iter().map(update).collect();
         let received = self.clock.received;
-        let Self { changes, new_unchanged: unchanged, completed, seeds, crawls, .. } = self;
+        let Self { changes, new_unchanged: unchanged, completed, seeds, crawls, spellings, .. } = self;
         let rows = WriteBatch { changes, unchanged, objects, cursors, completed, ..WriteBatch::nothing(received) };
         let writes = WriteBatch { seeds, crawls, harvests, positions, jobs, ..rows };
-        SettledBatch { writes, outcomes, crawl_outcomes }
+        SettledBatch { writes, outcomes, crawl_outcomes, spellings }
     }
 }
 

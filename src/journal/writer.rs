@@ -98,7 +98,7 @@ impl Writer {
     pub(super) fn reply(&self, commands: &mut CommandBatch, written: Result<WrittenBatch, StoreError>) {
         match written {
             Ok(WrittenBatch {
-                batch: SettledBatch { writes, outcomes, crawl_outcomes },
+                batch: SettledBatch { writes, outcomes, crawl_outcomes, spellings },
                 stored_head,
                 refused,
                 took,
@@ -111,6 +111,7 @@ impl Writer {
                 if !writes.changes.is_empty() {
                     self.writable.note(&Ok(()));
                 }
+                spellings.publish();
                 let evicted = self.publish(stored_head, writes.changes, took);
                 commands.advance_replies.drain(..).for_each(|reply| drop(reply.send(Ok(()))));
                 for (reply, outcome) in commands.seed_replies.drain(..).zip(crawl_outcomes) {

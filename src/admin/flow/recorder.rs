@@ -75,7 +75,10 @@ impl Recorder {
 
     /// Records until `stop` is cancelled.
     pub(super) async fn run(mut self, stop: &CancellationToken) {
-        let _ = stop.run_until_cancelled(self.record()).await;
+        // Nothing cancels the writing of the file, because the next writer would meet it.
+        while stop.run_until_cancelled(self.record()).await.is_some() {
+            self.save().await;
+        }
         // The journal can be slow. What is not counted now is counted after the next start.
         if !self.flow.0.subscriptions.are_shared() {
             self.sample(Timestamp::now());
@@ -83,6 +86,7 @@ impl Recorder {
         self.save().await;
     }
 
+    /// Records until the file is to be written.
     async fn record(&mut self) {
         let mut head = self.flow.0.journal.watch();
         loop {
@@ -90,7 +94,7 @@ impl Recorder {
             self.count_changes().await;
             self.sample_if_due().await;
             if self.saved.elapsed() >= SAVE_INTERVAL {
-                self.save().await;
+                return;
             }
             let change = async {
                 // Without a writer, the journal is closed and the gateway stops.

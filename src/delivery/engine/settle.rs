@@ -163,6 +163,9 @@ impl Engine {
         let (name, ReplayedLetter { id, is_repeat }) = (self.name.clone(), letter);
         match outcome {
             DeliveryOutcome::Delivered | DeliveryOutcome::Unroutable => {
+                if matches!(outcome, DeliveryOutcome::Unroutable) {
+                    self.status.count_unroutable(1);
+                }
                 let gone = self
                     .journal
                     .write_subscriptions(vec![SubscriptionWrite::DropDeadLetters(name, Some(id))])

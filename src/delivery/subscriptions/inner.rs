@@ -59,7 +59,7 @@ impl Inner {
                 entry.made_by = made_by;
                 entry.stored_definition = definition;
                 entry.definition = Some(parsed);
-                entry.status.redefined();
+                entry.status.forget_handled();
                 entry.ended = false;
             })?;
         } else {

@@ -160,7 +160,12 @@ impl Subscriptions {
             self.0.journal.write_subscriptions(vec![SubscriptionWrite::DropDeadLetters(name.clone(), id)]).await?;
         let dropped: u64 = affected.iter().sum();
         if !is_repeat {
-            self.0.with(name, |entry| entry.status.update_dead_letters(|count| count.saturating_sub(dropped)))?;
+            self.0.with(name, |entry| {
+                entry.status.update_dead_letters(|count| count.saturating_sub(dropped));
+                if dropped > 0 {
+                    entry.status.forget_handled();
+                }
+            })?;
         }
         Ok(dropped)
     }

@@ -87,7 +87,8 @@ impl<'m> NamedFile<'m> {
             Some(content) => {
                 Download::new(&modification.object, &item.uri, modification.time, content).map_or(Self::None, Self::Of)
             }
-            None if is_embargoed(before) && is_public(after) => Self::Released(&item.uri),
+            // The embargo may have ended by a state in between. A copy is not downloaded again.
+            None if !is_public(before) && is_public(after) => Self::Released(&item.uri),
             None => Self::None,
         }
     }

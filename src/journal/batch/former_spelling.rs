@@ -28,9 +28,30 @@ impl PrefetchKeys {
     }
 }
 
+/// What a batch has found about former spellings.
+#[derive(Debug, Default)]
+pub(in crate::journal) struct SpellingNotes {
+    /// Number of drafts with a former spelling.
+    kept: u64,
+    /// Deleted objects, each with its present URI.
+    retired: Vec<(Uri, Uri)>,
+}
+
+impl SpellingNotes {
+    /// Counts and logs the notes, once the batch is on disk.
+    pub(in crate::journal) fn publish(&self) {
+        if self.kept > 0 {
+            metrics::counter!(FORMER_SPELLINGS).increment(self.kept);
+        }
+        for (former, now) in &self.retired {
+            tracing::info!(object = %former, %now, "an object is deleted, because it has another URI now");
+        }
+    }
+}
+
 impl BatchSettler {
     /// Replaces URIs of the draft by their former spellings where the registry has only these.
-    pub(super) fn keep_former_spellings(&self, draft: &mut Draft) {
+    pub(super) fn keep_former_spellings(&mut self, draft: &mut Draft) {
         if draft.reading.former.is_empty() {
             return;
         }
@@ -68,17 +89,17 @@ impl BatchSettler {
             other => other,
         };
         if is_kept || renamed > 0 {
-            metrics::counter!(FORMER_SPELLINGS).increment(1);
+            self.spellings.kept += 1;
         }
     }
 
     /// Returns the deletion of an object that the registry still has under the former spelling of this draft's object.
-    pub(super) fn retired_object(&self, draft: &Draft) -> Option<Draft> {
+    pub(super) fn retired_object(&mut self, draft: &Draft) -> Option<Draft> {
         let former = draft.reading.former_of(&draft.object)?;
         let state = &self.objects.get(former)?.state;
         state.live_items().next()?;
         let description = format!("The resource is {} now", draft.object);
-        tracing::info!(object = %former, now = %draft.object, "an object is deleted, because it has another URI now");
+        self.spellings.retired.push((former.clone(), draft.object.clone()));
         Some(Draft {
             id: None,
             event_id: None,

@@ -23,7 +23,7 @@ use self::{
     wire::{DigestsQuery, DigestsView, ObjectView, PartView, RangeBody, RangeView, RangesBody},
 };
 use super::{
-    journal_problem, json_response,
+    json_response,
     parameters::{permitted, sorted_unique},
 };
 use crate::{
@@ -178,7 +178,7 @@ impl RegistryDigests {
             Failed::Passing(objects) => passing(objects),
             Failed::Following => following(),
             Failed::NoPlace => no_place(),
-            Failed::Journal(error) => journal_problem(error),
+            Failed::Journal(error) => selection.problem(error),
         })?;
         drop(reading);
         let page_permit = self.spool.page_permit().await;
@@ -196,9 +196,10 @@ impl RegistryDigests {
         let shared = self.selections().get(selection, &self.journal, Instant::now()).ok_or(Failed::NoPlace)?;
         let (head, seeds, pieces) = {
             let mut shared = shared.lock().await;
-            let progress = shared.advance(&self.journal, Instant::now() + PATIENCE).await?;
-            self.selections().note(selection, !matches!(progress, Progress::Passing(_)));
-            match progress {
+            let progress = shared.advance(&self.journal, Instant::now() + PATIENCE).await;
+            // A pass that has failed gives its place up.
+            self.selections().note(selection, !matches!(progress, Ok(Progress::Passing(_))));
+            match progress? {
                 Progress::Complete => {}
                 Progress::Passing(objects) => return Err(Failed::Passing(objects)),
                 Progress::Following => return Err(Failed::Following),
@@ -344,7 +345,7 @@ impl From<JournalError> for Failed {
 
 fn passing(objects: u64) -> Problem {
     let detail = format!(
-        "The registry is being read for these digests for the first time: {objects} objects so far. Send the request again; \
+        "The registry is being read for these digests for the first time: {objects} objects of them so far. Send the request again; \
          it continues there."
     );
     Problem::new(ProblemCode::Unavailable, detail).with("objects", objects).retry_after(Duration::from_secs(1))

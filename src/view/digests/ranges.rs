@@ -21,7 +21,7 @@ use self::reading::{READ_OBJECTS, read};
 pub(super) use self::{piece::Piece, reading::read_range};
 use super::selection::{Digests, Selection};
 use crate::{
-    journal::{Journal, JournalError, RegistryPosition},
+    journal::{BlockingQueries, Journal, JournalError, RegistryPosition, store::StoreError},
     model::{Seq, Uri},
 };
 
@@ -36,6 +36,9 @@ const PASS_OBJECTS: usize = 1000;
 
 /// Number of changes, or of facts of crawls, that are read at once. Many changes in few ranges read these once.
 const PAGE_CHANGES: usize = 5000;
+
+/// Maximum size of changes that are read at once, in bytes of JSON.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// Number of changes since the last request, above which all ranges are made anew.
 const MAX_CHANGES: u64 = 100_000;
@@ -74,6 +77,8 @@ pub(super) struct Ranges {
     pass: Option<Pass>,
     /// Objects of changes up to `head` and facts up to `seeds`, whose ranges have to be read again.
     stale: BTreeSet<Uri>,
+    /// Whether the ranges had all changes once.
+    was_complete: bool,
 }
 
 /// Pass over the registry.
@@ -132,6 +137,7 @@ impl Ranges {
             size: RANGE_SIZE,
             pass: Some(Pass::default()),
             stale: BTreeSet::new(),
+            was_complete: false,
         }
     }
 
@@ -140,13 +146,15 @@ impl Ranges {
     /// # Errors
     /// Fails if the journal cannot be read, or the next object is damaged.
     pub(super) async fn advance(&mut self, journal: &Journal, until: Instant) -> Result<Progress, JournalError> {
-        let is_outdated = self.journal != journal.identity()
-            || self.head > journal.head()
-            || journal.count_after(self.head) > MAX_CHANGES;
-        if is_outdated && self.pass.is_none() {
+        // Ranges that are made for the first time catch up, however many changes came meanwhile: the next pass would be no faster.
+        if self.was_complete && journal.count_after(self.head) > MAX_CHANGES {
             self.begin_again(journal);
         }
         loop {
+            // Another journal may lack what was read before.
+            if self.journal != journal.identity() || self.head > journal.head() {
+                self.begin_again(journal);
+            }
             while self.pass.is_some() {
                 self.pass_on(journal).await?;
                 if let Some(pass) = self.pass.as_ref().filter(|_| Instant::now() >= until) {
@@ -162,10 +170,17 @@ impl Ranges {
             match self.note_changes(journal).await {
                 Ok(true) => {}
                 Ok(false) if self.note_seeds(journal).await? => {}
-                Ok(false) => return Ok(Progress::Complete),
+                Ok(false) if self.journal != journal.identity() => {}
+                Ok(false) => {
+                    self.was_complete = true;
+                    return Ok(Progress::Complete);
+                }
                 // Retention has removed changes that the ranges do not have.
                 Err(JournalError::Gone { .. }) => self.begin_again(journal),
                 Err(error) => return Err(error),
+            }
+            if Instant::now() >= until && self.pass.is_none() {
+                return Ok(Progress::Following);
             }
         }
     }
@@ -181,8 +196,9 @@ impl Ranges {
         let Some(pass) = &mut self.pass else { return Ok(()) };
         match page {
             Some((objects, next)) => {
-                pass.total += objects.len() as u64;
                 for (uri, digests) in objects {
+                    // A reader must not learn how many objects are hidden.
+                    pass.total += u64::from(digests.is_some());
                     self.ranges.extend(pass.next.add(uri, digests, self.size));
                 }
                 pass.position = next;
@@ -217,16 +233,12 @@ impl Ranges {
 
     /// Notes the objects of the next changes. Returns false if there are none.
     async fn note_changes(&mut self, journal: &Journal) -> Result<bool, JournalError> {
-        let changes = journal.intact_after(self.head, PAGE_CHANGES).await?;
-        let Some(last) = changes.last().map(|change| change.seq()) else { return Ok(false) };
-        for change in &changes {
-            let object = &change.change()?.modification.object;
-            if self.selection.can_have(object) {
-                self.stale.insert(object.clone());
-            }
-        }
+        let after = self.head;
+        // A change can be large, so it is parsed on a thread that may block.
+        let (objects, last) = journal.query_in_a_row(move |journal| changed_objects(journal, after)).await?;
+        self.stale.extend(objects.into_iter().filter(|object| self.selection.can_have(object)));
         self.head = last;
-        Ok(true)
+        Ok(last > after)
     }
 
     /// Notes the objects of the next facts that a crawl has added without changes. Returns false if there are none.
@@ -284,6 +296,23 @@ impl Ranges {
             self.stale.insert(after.clone());
         }
     }
+}
+
+/// Returns the objects of the next changes with the number of the last one, which is `after` if there are none. A damaged
+/// change is skipped.
+fn changed_objects(journal: &BlockingQueries, after: Seq) -> Result<(Vec<Uri>, Seq), JournalError> {
+    let changes = match journal.after_within(after, PAGE_CHANGES, PAGE_BYTES) {
+        Err(JournalError::Store(StoreError::DamagedChange { seq, what })) => {
+            tracing::warn!(seq = seq.0, what, "a damaged change is skipped");
+            return Ok((Vec::new(), seq));
+        }
+        read => read?,
+    };
+    let mut objects = Vec::with_capacity(changes.len());
+    for change in &changes {
+        objects.push(change.outline()?.object.clone());
+    }
+    Ok((objects, changes.last().map_or(after, |change| change.seq())))
 }
 
 /// Returns whether an object is in a range that ends with `through`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     journal::{JournalError, RawContentLocation, RegistryPosition, registry::ObjectState, store::StoreError},
     model::{DigestSum, Filter, ItemFacts, ReaderView, Uri, UriPrefix, is_public},
-    view::registry_view::RegistryView,
+    view::{journal_problem, registry_view::RegistryView},
     web::{Problem, ProblemCode, ReadPermit},
 };
 
@@ -89,12 +89,28 @@ impl Selection {
         }
     }
 
-    /// Returns the damaged object that a failed read has met, if the reader passes it.
+    /// Returns the damaged object that a failed read has met, if it cannot be selected.
     ///
     /// # Errors
     /// Returns any other error.
     pub(super) fn passed(&self, error: JournalError) -> Result<Uri, JournalError> {
-        self.sight.passed(error)
+        match error {
+            // Whether another one is selected is part of the damage. Digests without it would call it extra at every mirror.
+            JournalError::Store(StoreError::DamagedObject { uri, .. }) if !self.can_have(&uri) => Ok(uri),
+            error => Err(error),
+        }
+    }
+
+    /// Returns the problem of a failed read. The public does not learn which object is damaged, because it may be hidden; the
+    /// log has it.
+    pub(super) fn problem(&self, error: JournalError) -> Problem {
+        match error {
+            JournalError::Store(error @ StoreError::DamagedObject { .. }) if self.sight.is_public() => {
+                let detail = "The next object of the registry is damaged and cannot be read.";
+                Problem::new(ProblemCode::DamagedObject, detail).because(error)
+            }
+            error => journal_problem(error),
+        }
     }
 
     /// Returns whether an object of this URI can be selected, whatever its state is.

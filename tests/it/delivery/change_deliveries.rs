@@ -66,6 +66,9 @@ async fn deliveries_of_a_change_are_told_apart() {
     assert_eq!(of(&running, "1", "stuck").await["outcome"], "skipped");
     assert_eq!(of(&running, "2", "stuck").await["outcome"], "waiting");
 
+    assert_eq!(running.ask("DELETE", "/subscriptions/strict/dead-letters", None).await.0, 200);
+    assert_eq!(of(&running, "2", "strict").await["outcome"], "passed", "no receiver has accepted it");
+
     let id = running.changes().await[1]["id"].as_str().unwrap().to_owned();
     let (by_id, by_number) =
         (running.json(&format!("/changes/{id}/deliveries")).await, running.json("/changes/2/deliveries").await);

@@ -150,7 +150,9 @@ async fn embargoed_file_is_downloaded_when_its_embargo_ends() {
         assert_eq!(status, 201, "{response}");
     };
     let soon = (Utc::now() + TimeDelta::milliseconds(2500)).to_rfc3339_opts(SecondsFormat::Millis, true);
-    for (name, until) in [("dated", &*soon), ("lifted", "2999-01-01"), ("hidden", "2999-01-01")] {
+    for (name, until) in
+        [("dated", &*soon), ("lifted", "2999-01-01"), ("hidden", "2999-01-01"), ("withdrawn", "2999-01-01")]
+    {
         let url = server.put(&format!("/{name}.pdf"), "application/pdf", name.as_bytes(), FileResponse::Good);
         send(name, json!({ "change": "ADD", "content": { "url": url }, "visibleFrom": until })).await;
     }
@@ -159,12 +161,16 @@ async fn embargoed_file_is_downloaded_when_its_embargo_ends() {
     let open = server.put("/open.pdf", "application/pdf", b"open", FileResponse::Good);
     report(&gateway, "open", &open).await;
     wait_for_item(&gateway, "open", is_copied).await;
-    for path in ["/dated.pdf", "/lifted.pdf", "/hidden.pdf", "/newer.pdf"] {
+    for path in ["/dated.pdf", "/lifted.pdf", "/hidden.pdf", "/newer.pdf", "/withdrawn.pdf"] {
         assert!(server.requests(path).is_empty(), "{path} is under an embargo");
     }
     wait_for_item(&gateway, "dated", is_copied).await;
     send("lifted", json!({ "stateAfter": "ACTIVE" })).await;
     wait_for_item(&gateway, "lifted", is_copied).await;
+    for state in ["INACTIVE", "ACTIVE"] {
+        send("withdrawn", json!({ "stateAfter": state })).await;
+    }
+    wait_for_item(&gateway, "withdrawn", is_copied).await;
     send("hidden", json!({ "stateAfter": "ACTIVE" })).await;
     assert_eq!(wait_for_item(&gateway, "hidden", is_copied).await["content"]["original"]["url"], newer);
     assert!(server.requests("/hidden.pdf").is_empty());

@@ -107,7 +107,6 @@ async fn damaged_object_is_passed_for_readers_of_other_objects() {
         ("/snapshot", None, vec!["http://h/b", "http://h/tenant/1"]),
         ("/snapshot", Some("guest"), vec!["http://h/b", "http://h/tenant/1"]),
         ("/snapshot", Some("tenant"), vec!["http://h/tenant/1", "http://h/tenant/2"]),
-        (digests, Some("guest"), vec!["http://h/b", "http://h/tenant/1"]),
         (digests, Some("tenant"), vec!["http://h/tenant/1", "http://h/tenant/2"]),
         (
             "/registry/digests?object=http://h/tenant/&object=http://h/b",
@@ -124,6 +123,10 @@ async fn damaged_object_is_passed_for_readers_of_other_objects() {
         let answer = gateway.get(path, Some("reader")).await;
         assert!(answer.status == 500 && answer.body.contains("http://h/a"), "{path}: {}", answer.everything);
     }
+    // Digests without the object would call it extra at every mirror. Its name is no business of the public.
+    let answer = gateway.get(digests, Some("guest")).await;
+    assert!(answer.status == 500 && answer.body.contains("damaged-object"), "{}", answer.everything);
+    assert!(!answer.everything.contains("http://h/a"), "{}", answer.everything);
     // The reader of a part learns which object of the part is damaged, and continues after it.
     damage("http://h/tenant/1");
     let answer = gateway.get("/snapshot", Some("tenant")).await;
