@@ -36,7 +36,9 @@ async fn connect_blocks_are_accepted_and_their_commands_work() {
             hooks += text(example, "config");
         }
     }
-    let gateway = gateway(&folder.path().join("second"), &hooks);
+    let second = folder.path().join("second");
+    fs::create_dir(&second).unwrap();
+    let gateway = gateway(&second, &hooks);
     let (mut sent, mut made) = (0, 0);
     for example in examples(&gateway).await {
         let line = text(&example, "command");

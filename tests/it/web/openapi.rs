@@ -123,7 +123,7 @@ async fn docs_page_loads_nothing_from_the_network() {
     assert!(policy.starts_with("default-src 'none';") && policy.contains("connect-src 'self';"), "{policy}");
     let page = page.text().await.unwrap();
     assert!(page.contains("\"openapi.json\""));
-    for elsewhere in ["src=", "//cdn", "@import", "url(", "fetch(\"http", "fetch(`http"] {
+    for elsewhere in ["src=", "//cdn", "@import", " url(", "fetch(\"http", "fetch(`http"] {
         assert!(!page.contains(elsewhere), "the page has {elsewhere}");
     }
     // Texts of examples, and the name of SVG.
