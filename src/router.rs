@@ -15,7 +15,9 @@ use utoipa_axum::routes;
 
 use crate::{
     admin::{
-        attempts, audit, crawlers, dead_letters,
+        attempts, audit,
+        connect::{self, ConnectExamples},
+        crawlers, dead_letters,
         deliveries::{self, Deliveries},
         due, favicon,
         filesets::{self, Filesets},
@@ -25,7 +27,7 @@ use crate::{
         home::{self, Home},
         manual_delivery,
         metrics::{self, Metrics},
-        nodes, notifications,
+        nodes, notifications, page,
         quarantine::{self, Quarantine},
         registry::{self, RegistrySeeder},
         reload::{self, ReloadConfig},
@@ -52,7 +54,6 @@ use crate::{
         digests::{self, RegistryDigests},
         feed::{self, FeedView},
         files::{self, Files},
-        live,
         live_readers::LiveReaders,
         objects,
         service::{self, Service},
@@ -97,6 +98,8 @@ pub struct Surfaces {
     pub status: Status,
     /// The recorded flow.
     pub flow: Flow,
+    /// Examples of what can be connected.
+    pub connect: ConnectExamples,
     /// The digests of the registry.
     pub digests: RegistryDigests,
     /// The sources.
@@ -154,7 +157,7 @@ pub fn routes() -> Routes<Surfaces> {
             flow: all.flow.clone(),
         })
         .add(View(&[Surface::Stream, Surface::Live]), routes!(stream::follow), |all| all.readers.clone())
-        .add(View(&[Surface::Live]), routes!(live::page), |_| ())
+        .add(Open, routes!(page::live), |all| all.home.clone())
         .add(View(&[Surface::Snapshot]), routes!(snapshot::page), |all| all.changes.clone())
         .add(View(&[Surface::Objects]), routes!(objects::one), |all| all.changes.clone())
         .add(View(&[]), routes!(digests::get, digests::post), |all| all.digests.clone())
@@ -162,6 +165,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(view::show), |all| all.status.clone())
         .add(Admin, routes!(flow::show), |all| all.flow.clone())
+        .add(Admin, routes!(connect::list), |all| all.connect.clone())
         .add(Admin, routes!(reload::reload), |all| all.reload.clone())
         .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
         .add(Admin, routes!(due::list), |all| all.journal.clone())
@@ -205,7 +209,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Open, routes!(health::ready), |all| all.readiness.clone())
         .add(Read, routes!(metrics::scrape), |all| all.metrics.clone())
         .add(Read, routes!(openapi::document), |all| all.documentation.clone())
-        .add(Read, routes!(openapi::page), |_| ())
+        .add(Open, routes!(page::docs), |all| all.home.clone())
 }
 
 /// Returns the router of the gateway: all routes with the policy of all requests.

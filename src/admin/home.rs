@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{
     health::{Health, Readiness},
-    page::PAGE,
+    page::HOME,
     status::ProblemView,
 };
 use crate::{
@@ -123,7 +123,7 @@ pub async fn page(
 ) -> Result<Response, Problem> {
     let offered = if home.has_page { &[JSON, HTML][..] } else { &[JSON] };
     if negotiated_media_type(&headers, offered)? == HTML {
-        return Ok(PAGE.respond(&method, &headers));
+        return Ok(HOME.respond(&method, &headers));
     }
     let view = HomeView::new(home.readiness.check().await, may_read);
     Ok(([(VARY, "Accept")], Json(view)).into_response())

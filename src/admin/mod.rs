@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod audit;
+pub mod connect;
 pub mod crawlers;
 pub mod dead_letters;
 pub mod deliveries;
@@ -16,7 +17,7 @@ pub mod manual_delivery;
 pub mod metrics;
 pub mod nodes;
 pub mod notifications;
-mod page;
+pub mod page;
 pub mod quarantine;
 pub mod registry;
 pub mod reload;

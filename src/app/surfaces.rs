@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{SharedJournal, hub};
 use crate::{
     admin::{
+        connect::ConnectExamples,
         filesets::Filesets,
         flow::Flow,
         health::Readiness,
@@ -138,6 +139,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         readiness,
         status,
         flow,
+        connect: ConnectExamples::new(public_url, config.access.is_open()),
         sources,
         subscriptions,
         harvests,

@@ -1,10 +1,7 @@
-//! `GET /openapi.json`: machine-readable description of the HTTP interface (OpenAPI 3.1). `GET /docs`: the same for
-//! people.
+//! `GET /openapi.json`: machine-readable description of the HTTP interface (OpenAPI 3.1), which the page at `/docs` shows.
 //!
 //! Parameters and responses of an operation are declared at its handler. The router collects the operations; this
 //! module adds the parts that all operations share.
-
-use std::sync::LazyLock;
 
 use axum::{
     extract::State,
@@ -23,7 +20,7 @@ use utoipa::{
 use crate::{
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     view::{changes, snapshot},
-    web::{CachePolicy, Page, Problem, Representation, problems},
+    web::{CachePolicy, Problem, Representation, problems},
 };
 
 /// Parts of the description that all operations share.
@@ -43,8 +40,6 @@ use crate::{
     ),
     // Schemas that only parameters use.
     components(schemas(Problem, ItemChangeKind, MediaRange, SubscriptionName, UriPrefix)),
-    // The empty requirement is for a gateway without access control.
-    security((), ("token" = []), ("password" = []), ("signature" = [])),
     modifiers(&Credentials),
 )]
 struct Interface;
@@ -157,22 +152,3 @@ pub async fn document(
 ) -> Response {
     document.respond(&method, &headers)
 }
-
-/// The description of the HTTP interface as an HTML page. It loads nothing except from the gateway.
-#[utoipa::path(
-    get,
-    path = "/docs",
-    operation_id = "getDocumentation",
-    tag = "administration",
-    responses(
-        (status = 200, description = "The page.", body = String, content_type = "text/html"),
-        (status = 304, description = "Not modified."),
-        Problems,
-    ),
-)]
-pub async fn page(method: Method, headers: HeaderMap) -> Response {
-    PAGE.respond(&method, &headers)
-}
-
-/// The page, which fetches `openapi.json` and displays it.
-static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("docs.html")));

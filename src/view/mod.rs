@@ -13,7 +13,6 @@ mod feed_document;
 pub mod files;
 mod filtered_feed;
 mod html;
-pub mod live;
 pub mod live_readers;
 pub mod metrics;
 mod newest_first;

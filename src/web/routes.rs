@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::{Router, http::Method, middleware::from_fn_with_state, routing::MethodRouter};
-use utoipa::openapi::{ComponentsBuilder, Info, OpenApi, PathItem, Paths};
+use utoipa::openapi::{ComponentsBuilder, Info, OpenApi, PathItem, Paths, security::SecurityRequirement};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::access::{Access, RouteGuard, Rule, guard};
@@ -42,10 +42,14 @@ impl<S: 'static> Routes<S> {
     pub fn add<P: Clone + Send + Sync + 'static>(
         mut self,
         rule: Rule,
-        (schemas, paths, handlers): UtoipaMethodRouter<P>,
+        (schemas, mut paths, handlers): UtoipaMethodRouter<P>,
         part: fn(&S) -> P,
     ) -> Self {
-        for (path, item) in &paths.paths {
+        for (path, item) in &mut paths.paths {
+            let PathItem { get, post, put, delete, .. } = item;
+            for operation in [get, post, put, delete].into_iter().flatten() {
+                operation.security = Some(requirements(rule));
+            }
             let route = |method| Route { method, path: path.clone(), rule };
             self.routes.extend(methods(item).map(route));
             let handlers = handlers.clone();
@@ -77,6 +81,20 @@ impl<S: 'static> Routes<S> {
             router.route(&path, if is_guarded { handlers.route_layer(guarded()) } else { handlers })
         })
     }
+}
+
+/// Describes a rule as OpenAPI does: each requirement is an alternative, with the scope of the token. The empty one is for a
+/// gateway without access control. An open route has no requirement.
+fn requirements(rule: Rule) -> Vec<SecurityRequirement> {
+    let (scope, is_signed) = match rule {
+        Rule::Open => return Vec::new(),
+        Rule::Read | Rule::View(_) => ("read", false),
+        Rule::Admin => ("admin", false),
+        Rule::Publish => ("publish", true),
+    };
+    let of_token = ["token", "password"].map(|scheme| SecurityRequirement::new(scheme, [scope]));
+    let signature = is_signed.then(|| SecurityRequirement::new("signature", [""; 0]));
+    [SecurityRequirement::default()].into_iter().chain(of_token).chain(signature).collect()
 }
 
 fn methods(item: &PathItem) -> impl Iterator<Item = Method> {

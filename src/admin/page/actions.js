@@ -2,13 +2,13 @@
 // focus. Afterwards a line says what the gateway answered, and which request it was.
 const busy = new Set();
 let question = null,
-  notice = null;
+  notice = null,
+  // The changes that the last message which was tried would make.
+  tried = [];
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-const curl = (request, body) => {
-  const [method, path] = request.split(" ");
-  return `curl -X ${method}${token ? ' -H "Authorization: Bearer $TOKEN"' : ""}${body ? ` -d ${quoted(JSON.stringify(body))}` : ""} ${quoted(base + path)}`;
-};
+const curl = (method, path, body) =>
+  `curl -X ${method}${token ? ' -H "Authorization: Bearer $TOKEN"' : ""}${body ? ` -d ${quoted(JSON.stringify(body))}` : ""} ${quoted(base + path)}`;
 const announce = (text) => {
   byId("announcement").textContent = visible(text);
 };
@@ -22,12 +22,13 @@ async function act(name, request, body) {
   if (busy.has(name)) return;
   busy.add(name);
   render();
-  const command = typeof request === "string" && curl(request, body);
+  const command = typeof request === "string" && curl(...request.split(" "), body);
   try {
     const answer = command ? await call(request, body) : await request();
     const said = Object.entries(answer ?? {})
       .filter(([key]) => /^(outcome|reason|affected|repeated|skipped|changes)$/.test(key))
       .map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : value}`);
+    tried = answer?.changes?.[0]?.items ? answer.changes : [];
     say(`${name}: ${said.join(", ") || "done"}.`, false, command);
   } catch (error) {
     say(`${name}: ${error.message}`, true, command);

@@ -56,9 +56,12 @@ function update(node, { attributes, children }) {
 
 // Only web addresses of others become links.
 const link = (url) => (/^https?:/i.test(url) ? h("a", { href: url, rel: "noopener noreferrer" }, url) : url);
-const inside = (route, text) => h("a", { href: `#/${route}` }, text);
+// Whoever has no token gets the pages of the gateway, which may be public.
+const inside = (route, text) => h("a", { href: page.who === "nobody" ? route : `#/${route}` }, text);
 const section = (title, ...content) => h("section", { key: title, "aria-label": title }, h("h2", null, title), content);
 const bar = (...content) => h("div", { class: "bar" }, content);
 const muted = (...text) => h("p", { class: "muted" }, text);
 const code = (text) => h("code", null, text);
+// Text in which backticks mark code.
+const prose = (text = "") => text.split("`").map((part, at) => (at % 2 ? code(part) : part));
 const json = (value) => h("pre", null, JSON.stringify(value, null, 2).slice(0, SHOWN_BODY));

@@ -36,25 +36,28 @@ const withQuery = (query, name, value) => {
 };
 const NO_CHANGES = "No change yet. Each event of a source becomes one.";
 
-function changesView(_, query) {
-  const list = changePage(query, PAGE),
-    form = new URLSearchParams(query);
+function filterForm(route, query) {
+  const form = new URLSearchParams(query);
   const field = (name, label, isWide) =>
     h("label", { key: name + query, class: isWide && "wide" }, label, h("input", { name, value: form.get(name) }));
   const onsubmit = (event) => {
     event.preventDefault();
-    location.hash = `#/changes?${new URLSearchParams([...new FormData(event.target)].filter(([, value]) => value))}`;
+    location.hash = `#/${route}?${new URLSearchParams([...new FormData(event.target)].filter(([, value]) => value))}`;
   };
+  return h(
+    "form",
+    { class: "bar", onsubmit },
+    field("source", "Source"),
+    field("change", "Change"),
+    field("object", "Object begins with", true),
+    h("button", null, "Filter"),
+  );
+}
+function changesView(_, query) {
+  const list = changePage(query, PAGE);
   return section(
     "Changes",
-    h(
-      "form",
-      { class: "bar", onsubmit },
-      field("source", "Source"),
-      field("change", "Change"),
-      field("object", "Object begins with", true),
-      h("button", null, "Filter"),
-    ),
+    filterForm("changes", query),
     list
       ? [
           changeTable(list.changes, query ? "No change fulfils these conditions." : NO_CHANGES),
@@ -203,7 +206,12 @@ function messageView(id) {
     message = get(path, 3600);
   if (!message) return message === null ? muted("The message is no longer in the quarantine.") : waiting(path);
   return [
-    section(`Message ${id}`, bar(retry(id), tryOut(id), drop(message)), facts(message, "id body bodyHex headers")),
+    section(`Message ${id}`, bar(tryOut(id), retry(id), drop(message)), facts(message, "id body bodyHex headers")),
+    tried.length > 0 &&
+      section(
+        "It would make",
+        tried.map((change) => facts({ what: kinds(change), ...change }, "seq id")),
+      ),
     message.headers.length > 0 && section("Headers", facts(Object.fromEntries(message.headers))),
     section("Body", message.size > SHOWN_BODY && muted("64 KiB of it:"), markedBody(message.body, message.at?.offset)),
   ];

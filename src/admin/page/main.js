@@ -14,6 +14,11 @@ function overview() {
     return (some.length > 0 || !list.length) && make(some, harvests);
   };
   return [
+    !status.journal.head &&
+      section(
+        "Begin",
+        muted("Nothing has come yet. ", inside("connect", "Connect"), " says how to send the first message."),
+      ),
     picture(status, sources, harvests, subscriptions, flow),
     section("Sources", few(sources, sourceTable)),
     section(
@@ -35,8 +40,15 @@ const ROUTES = {
   datasets: ["Datasets", datasetsView, datasetView],
   due: ["Due", dueView],
   gateway: ["Gateway", gatewayView],
+  connect: ["Connect", connectView],
+  live: ["Live", liveView],
+  docs: ["Interface", docsView, schemaView],
 };
-const mayShow = (part) => page.who === "admin" || part === "changes" || part === "objects";
+// Everybody may try the stream, which can be public.
+const mayShow = (part) =>
+  page.who === "admin" || part === "live" || (page.who === "reader" && ["changes", "objects", "docs"].includes(part));
+// The part that the path of the document names.
+const home = /\/(live|docs)$/.exec(location.pathname)?.[1];
 // The name in an address becomes one segment of a path, and never several.
 const decoded = (text) => {
   try {
@@ -46,11 +58,12 @@ const decoded = (text) => {
   }
 };
 function route() {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/),
+  const place = location.hash || !home ? location.hash : home + location.search,
+    [path, query = ""] = place.replace(/^#\/?/, "").split(/\?(.*)/),
     [part, ...name] = path.split("/");
   return ROUTES[part] && mayShow(part)
     ? { part, name: encodeURIComponent(decoded(name.join("/"))), query }
-    : { part: page.who === "admin" ? "" : "changes", name: "", query: "" };
+    : { part: { admin: "", reader: "changes" }[page.who], name: "", query: "" };
 }
 
 const signInForm = () =>
@@ -83,6 +96,20 @@ const signInForm = () =>
     page.wrong && h("p", { role: "alert" }, mark("bad", page.wrong)),
   );
 
+const pauseButton = () =>
+  h(
+    "button",
+    {
+      "aria-pressed": `${page.paused}`,
+      onclick: () => {
+        page.paused = !page.paused;
+        render();
+        refresh();
+      },
+    },
+    page.paused ? "Refresh again" : "Pause",
+  );
+
 function renderFrame(part) {
   const status = known.get("status")?.value,
     node = status?.nodes.length > 1 && known.get("nodes")?.value?.nodes.find(({ answering }) => answering)?.name,
@@ -113,18 +140,7 @@ function renderFrame(part) {
             }),
             h("button", null, "Find"),
           ),
-          h(
-            "button",
-            {
-              "aria-pressed": `${page.paused}`,
-              onclick: () => {
-                page.paused = !page.paused;
-                render();
-                refresh();
-              },
-            },
-            page.paused ? "Refresh again" : "Pause",
-          ),
+          pauseButton(),
           token &&
             h(
               "button",
@@ -162,10 +178,13 @@ function render() {
   const parts = [],
     isAway = page.away && h("p", { key: "away" }, mark("bad", "No answer since "), clock(page.away));
   let place = {};
-  if (page.who === "nobody") parts.push(signInForm());
-  else if (page.who === "unknown") parts.push(isAway);
-  else {
-    place = route();
+  if (page.who !== "unknown") place = route();
+  keepLive(place.part === "live" ? place.query : null);
+  if (page.who === "unknown") parts.push(isAway);
+  else if (page.who === "nobody") {
+    // A stream that is public is for everybody.
+    parts.push(place.part === "live" && !live.needsToken ? liveView("", place.query) : signInForm());
+  } else {
     const [, all, one] = ROUTES[place.part],
       status = page.who === "admin" ? get("status") : null;
     if (status?.nodes.length > 1) get("nodes");

@@ -2,13 +2,20 @@
 //!
 //! The document contains no data and needs no token. Its script reads the interface that every program reads, with the token
 //! that a person has entered, which stays in the tab. The parts are joined, so that the page is one document
-//! whose script and style the policy names by their hashes.
+//! whose script and style the policy names by their hashes. `GET /live` and `GET /docs` are the same document, whose script
+//! opens the part that the path names.
 
 use std::sync::LazyLock;
 
+use axum::{
+    extract::State,
+    http::{HeaderMap, Method},
+    response::Response,
+};
 use minifier::{css, js};
 
-use crate::web::Page;
+use super::home::Home;
+use crate::web::{Page, Problem, ProblemCode, problems};
 
 /// Style of the document.
 const STYLE: &str = include_str!("page.css");
@@ -28,11 +35,67 @@ const SCRIPT: &str = concat!(
     include_str!("subscriptions.js"),
     include_str!("journal.js"),
     include_str!("gateway.js"),
+    include_str!("connect.js"),
+    include_str!("live.js"),
+    include_str!("interface.js"),
     include_str!("main.js"),
 );
 
 /// The page.
-pub(super) static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(document()).varying_by_accept());
+static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(document()));
+
+/// The page at `/`, where programs get JSON.
+pub(super) static HOME: LazyLock<Page> = LazyLock::new(|| PAGE.clone().varying_by_accept());
+
+problems!(Problems: NotFound);
+
+/// The page for people, opened at the stream of changes. It contains no data: its script reads `/stream`, with the query of
+/// the page and the token that a person enters.
+///
+/// # Errors
+/// `not-found` if `page.enabled` is `false`.
+#[utoipa::path(
+    get,
+    path = "/live",
+    operation_id = "getLive",
+    tag = "out",
+    responses(
+        (status = 200, description = "The page.", body = String, content_type = "text/html"),
+        (status = 304, description = "Not modified."),
+        Problems,
+    ),
+)]
+pub async fn live(State(home): State<Home>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
+    part(&home, &method, &headers)
+}
+
+/// The page for people, opened at the description of the HTTP interface. It contains no data: its script reads
+/// `/openapi.json`.
+///
+/// # Errors
+/// `not-found` if `page.enabled` is `false`.
+#[utoipa::path(
+    get,
+    path = "/docs",
+    operation_id = "getDocumentation",
+    tag = "administration",
+    responses(
+        (status = 200, description = "The page.", body = String, content_type = "text/html"),
+        (status = 304, description = "Not modified."),
+        Problems,
+    ),
+)]
+pub async fn docs(State(home): State<Home>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
+    part(&home, &method, &headers)
+}
+
+fn part(home: &Home, method: &Method, headers: &HeaderMap) -> Result<Response, Problem> {
+    if home.has_page {
+        return Ok(PAGE.respond(method, headers));
+    }
+    let detail = "The page for people is switched off: page.enabled is false. Programs read /stream and /openapi.json.";
+    Err(Problem::new(ProblemCode::NotFound, detail))
+}
 
 /// Returns the document, with its style and its script without blanks and comments.
 fn document() -> String {

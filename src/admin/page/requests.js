@@ -2,7 +2,8 @@
 const page = { who: "unknown", away: null, wrong: "", paused: false, span: "hour" };
 const TOKEN = "tidings-token";
 let token = sessionStorage.getItem(TOKEN);
-const base = location.href.replace(/[?#].*/, "");
+const base = new URL(".", location).href;
+const credentials = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
 // The gateway has refused a request; with the status 0, it has not answered.
 class Refused extends Error {
@@ -14,8 +15,7 @@ class Refused extends Error {
 
 async function call(request, body) {
   const [method, path] = request.split(" ");
-  const headers = { Accept: "application/json" };
-  if (token) headers.Authorization = `Bearer ${token}`;
+  const headers = { Accept: "application/json", ...credentials() };
   let response,
     text,
     value = null;
@@ -121,6 +121,8 @@ async function begin() {
 }
 
 function leave(wrong) {
+  keepLive(null);
+  live.query = null;
   page.who = "nobody";
   page.wrong = wrong;
   token = null;
@@ -128,6 +130,7 @@ function leave(wrong) {
   known.clear();
 }
 function signIn(text) {
+  keepLive(null);
   token = text.trim();
   sessionStorage.setItem(TOKEN, token);
   page.who = "unknown";

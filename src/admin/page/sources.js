@@ -6,32 +6,21 @@ const sourceActions = ({ name, connection }, { harvest, word, level }) =>
     ? [run(name), pause("harvests", name, word)]
     : connection && [level === "bad" && reconnect(name), pause("sources", name, connection.state)];
 const sourceTable = (list, harvests) =>
-  table(
-    "Sources",
-    list,
-    "name state",
-    [
-      "No source yet. Put one into the configuration, or send a message to a hook: ",
-      code(
-        `curl -d '{"object":"http://example.org/1","items":[{"uri":"http://example.org/1/a","change":"ADD"}]}' ${base}hooks/content-change`,
-      ),
-    ],
-    {
-      name: ({ name }) => inside(`sources/${name}`, name),
-      state: (one) => stateCell(stateOf(one, harvests)),
-      reads: (one) => {
-        const { harvest } = stateOf(one, harvests);
-        return harvest ? link(harvest.place) : `${one.transport} ${one.destination ?? ""}`;
-      },
-      lastEvent: ({ lastEvent }) => show("", lastEvent) ?? "never",
-      messages: ({ messages }) => [
-        `${number(messages.accepted)} accepted`,
-        messages.duplicate > 0 && `, ${number(messages.duplicate)} repeated`,
-        messages.quarantined > 0 && `, ${number(messages.quarantined)} quarantined`,
-      ],
-      actions: (one) => bar(sourceActions(one, stateOf(one, harvests))),
+  table("Sources", list, "name state", ["No source yet. ", inside("connect", "Connect a repository")], {
+    name: ({ name }) => inside(`sources/${name}`, name),
+    state: (one) => stateCell(stateOf(one, harvests)),
+    reads: (one) => {
+      const { harvest } = stateOf(one, harvests);
+      return harvest ? link(harvest.place) : `${one.transport} ${one.destination ?? ""}`;
     },
-  );
+    lastEvent: ({ lastEvent }) => show("", lastEvent) ?? "never",
+    messages: ({ messages }) => [
+      `${number(messages.accepted)} accepted`,
+      messages.duplicate > 0 && `, ${number(messages.duplicate)} repeated`,
+      messages.quarantined > 0 && `, ${number(messages.quarantined)} quarantined`,
+    ],
+    actions: (one) => bar(sourceActions(one, stateOf(one, harvests))),
+  });
 
 function sourcesView() {
   const list = get("sources")?.sources,

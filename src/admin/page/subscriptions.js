@@ -6,12 +6,7 @@ const subscriptionTable = (list, empty) =>
     "Subscriptions",
     list,
     "name state to cursor lag rate deadLetters",
-    empty ?? [
-      "No subscription yet. Put one into the configuration, or: ",
-      code(
-        `curl -X PUT -d '{"delivery":"webhook","format":"json","url":"https://indexer.example.org/in"}' ${base}subscriptions/index`,
-      ),
-    ],
+    empty ?? ["No subscription yet. ", inside("connect", "Connect a receiver")],
     {
       name: ({ name }) => inside(`subscriptions/${name}`, name),
       state: (one) => stateCell(stateOf(one)),

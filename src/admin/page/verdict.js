@@ -34,17 +34,7 @@ const problemItem = (problem) =>
     { key: `${problem.code} ${problem.thing}` },
     mark(problem.level === "error" ? "bad" : "warn", ""),
     h("strong", null, sentence(problem.text)),
-    h(
-      "small",
-      null,
-      " for ",
-      since(problem.since),
-      ". ",
-      sentence(problem.action)
-        .split("`")
-        .map((part, at) => (at % 2 ? code(part) : part)),
-      ".",
-    ),
+    h("small", null, " for ", since(problem.since), ". ", prose(sentence(problem.action)), "."),
     bar(remedies(problem)),
   );
 

@@ -26,7 +26,7 @@ named_values! {
         Changes = "changes",
         /// `/stream`.
         Stream = "stream",
-        /// `/live`, with the stream that it shows.
+        /// The stream, which the page at `/live` shows.
         Live = "live",
         /// `/objects`.
         Objects = "objects",

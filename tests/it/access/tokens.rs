@@ -52,7 +52,10 @@ fn public_routes_are_listed() {
     let notifications = ["GET", "POST"].map(|method| format!("{method} {notifications}"));
     let open: Vec<_> = of(Rule::Open).into_iter().filter(|route| !notifications.contains(route)).collect();
     // A hook repeats a challenge, and tells nothing.
-    assert_eq!(open, ["GET /", "GET /favicon.ico", "GET /hooks/{source}", "GET /healthz", "GET /readyz"]);
+    assert_eq!(
+        open,
+        ["GET /", "GET /favicon.ico", "GET /hooks/{source}", "GET /live", "GET /healthz", "GET /readyz", "GET /docs"]
+    );
     assert_eq!(of(Rule::Publish), ["POST /hooks/{source}"]);
     let changing = |route: &String| !route.starts_with("GET ");
     // Subscribing counts as reading, because a subscriber controls only its own callback. The ranges of a comparison are too

@@ -2,9 +2,12 @@
 
 mod actions;
 mod away;
+mod connect;
 mod contents;
 mod find;
+mod live;
 mod looks;
+mod real_data;
 mod shell;
 mod sign_in;
 mod states;

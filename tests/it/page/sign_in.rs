@@ -56,7 +56,8 @@ async fn page_shows_a_reader_the_changes_and_no_button_that_is_refused() {
     sign_in(&mut page, "tdg_reader");
     page.until_says("main", "This token may read");
     page.until_says("tbody", "PURGE");
-    assert_eq!(page.value("[...document.querySelectorAll('nav a')].map(link => link.textContent)"), json!(["Changes"]));
+    let parts = page.value("[...document.querySelectorAll('nav a')].map(link => link.textContent)");
+    assert_eq!(parts, json!(["Changes", "Live", "Interface"]));
     page.go("sources");
     page.until_says("main h2", "Changes");
     page.go("changes/1");

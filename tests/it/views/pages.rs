@@ -137,22 +137,27 @@ async fn pages_fit_on_a_phone() {
     post_event(&gateway, &json!({ "object": long, "items": [{ "uri": long, "change": "ADD" }] })).await;
     let mut browser = Browser::start();
     browser.resize(360, 640);
-    let docs = ("/docs", "document.querySelectorAll('details').length > 50");
-    let live = ("/live?after=0", "changes.children.length == 5");
+    let docs = (
+        "/docs",
+        "document.querySelectorAll('details').length > 50",
+        "document.querySelectorAll('details pre').length > 50",
+    );
+    let live = ("/live?after=0", "document.querySelectorAll('main tbody tr').length == 5", "true");
     let object = format!("/objects?uri={OBJECT}");
     let of_long = format!("/objects?uri={long}");
     let content = "document.querySelectorAll('h1').length == 1";
-    for (path, ready) in [
+    for (path, ready, opened) in [
         docs,
         live,
-        ("/changes/1", content),
-        ("/changes/5", content),
-        (object.as_str(), content),
-        (of_long.as_str(), content),
+        ("/changes/1", content, "true"),
+        ("/changes/5", content, "true"),
+        (object.as_str(), content, "true"),
+        (of_long.as_str(), content, "true"),
     ] {
         browser.go(&format!("{}{path}", gateway.url));
         browser.until(ready, &json!(true));
         browser.value("document.querySelectorAll('details').forEach(details => details.open = true)");
+        browser.until(opened, &json!(true));
         let widest = "[...document.querySelectorAll('body *')].filter(e => !e.closest('pre')).map(e => [Math.ceil(e.getBoundingClientRect().right), e.outerHTML.slice(0, 200)]).sort((a, b) => b[0] - a[0])[0]";
         let widest = browser.value(widest);
         assert!(widest[0].as_u64().unwrap() <= 360, "{path}: {widest}");

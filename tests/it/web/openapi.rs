@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidings::{
     router,
     web::{self, Rule, Surface},
@@ -68,6 +68,25 @@ async fn openapi_document_has_exactly_the_routes_of_the_router() {
     }
 }
 
+/// The description says which scope each route needs.
+#[tokio::test]
+async fn openapi_document_has_the_scope_of_each_route() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(folder.path());
+    let document = gateway.json("/openapi.json").await;
+    for route in router::routes().list() {
+        let operation = &document["paths"][&route.path][route.method.as_str().to_ascii_lowercase()];
+        let of = |scope: &str| json!([{}, { "token": [scope] }, { "password": [scope] }]);
+        let expected = match route.rule {
+            Rule::Open => json!([]),
+            Rule::Read | Rule::View(_) => of("read"),
+            Rule::Admin => of("admin"),
+            Rule::Publish => json!([{}, { "token": ["publish"] }, { "password": ["publish"] }, { "signature": [] }]),
+        };
+        assert_eq!(operation["security"], expected, "{} {}", route.method, route.path);
+    }
+}
+
 /// If this fails, the left side is the table for `docs/access.md`.
 #[test]
 fn access_page_lists_every_route_and_its_scope() {
@@ -103,8 +122,14 @@ async fn docs_page_loads_nothing_from_the_network() {
     let policy = page.headers()["content-security-policy"].to_str().unwrap().to_owned();
     assert!(policy.starts_with("default-src 'none';") && policy.contains("connect-src 'self';"), "{policy}");
     let page = page.text().await.unwrap();
-    assert!(page.contains("fetch(\"openapi.json\")"));
-    for elsewhere in ["http:", "https:", "src=", "//cdn", "@import", "url("] {
+    assert!(page.contains("\"openapi.json\""));
+    for elsewhere in ["src=", "//cdn", "@import", " url(", "fetch(\"http", "fetch(`http"] {
         assert!(!page.contains(elsewhere), "the page has {elsewhere}");
+    }
+    // Texts of examples, and the name of SVG.
+    for (at, scheme) in page.match_indices("://") {
+        let host = &page[at + scheme.len()..];
+        let is_text = ["www.w3.org/", "example.org/", "indexer.example.org/"].iter().any(|one| host.starts_with(one));
+        assert!(is_text, "the page has an address: {}", host.chars().take(40).collect::<String>());
     }
 }
