@@ -79,7 +79,7 @@ function harvestSection(name, harvest) {
         `${number(last.records)}${announced ? ` of ${number(announced)}` : ""} records `,
         announced > 0 && h("progress", { value: last.records, max: announced, "aria-label": "Records of this run" }),
       ),
-    facts({ ...harvest, existingRecords: records }, "source run runs"),
+    facts({ ...harvest, existingRecords: records }, "source state position run runs"),
     h("h3", null, "Runs"),
     table(
       "Runs",

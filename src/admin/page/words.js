@@ -59,7 +59,12 @@ function stateOf(thing, harvests) {
     };
   if (thing.messages) {
     const { connection, lookup } = thing,
-      { state: word = "hook", since, downSince, lastError, warning, nextAttempt: next } = connection ?? {};
+      { state: word = "hook", since, downSince, lastError, nextAttempt: next } = connection ?? {},
+      // The status also has the warnings about the settings.
+      warning = known
+        .get("status")
+        ?.value?.problems.find((one) => one.code === "source-warning" && one.thing === `source/${thing.name}`)
+        ?.text.replace(/^.*? is read with a warning: /, "");
     if (lookup?.state === "circuit-open")
       return { level: "bad", word: "no lookups", why: lookup.lastError?.reason, next: lookup.nextAttempt };
     return {
@@ -151,7 +156,7 @@ function table(label, list, members, empty, own = {}) {
     );
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": label },
     h(
       "table",
       { role: "table" },

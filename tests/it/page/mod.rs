@@ -1,5 +1,6 @@
 //! The page at `/`, in a real browser.
 
+mod accessibility;
 mod actions;
 mod away;
 mod connect;

@@ -40,7 +40,7 @@ const PROBLEMS: [(&str, &[&str]); 7] = [
 
 /// States in the tables, with their marks.
 const STATES: [(&str, &str, &str); 7] = [
-    ("Sources", "messages", "✓ connected"),
+    ("Sources", "messages", "▲ connected"),
     ("Sources", "upm", "✓ waiting"),
     ("Sources", "fedora3", "○ hook"),
     ("Subscriptions", "broken", "✓ running"),
