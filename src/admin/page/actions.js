@@ -58,9 +58,9 @@ function button(label, thing, request, { body, ask, isFirst } = {}) {
       "aria-label": name,
       class: ask ? "danger" : isFirst && "first",
       "aria-disabled": busy.has(name) && "true",
-      onclick,
+      onclick
     },
-    ask ? `${label}…` : label,
+    ask ? `${label}…` : label
   );
 }
 const first = { isFirst: true };
@@ -84,11 +84,11 @@ function renderDialog() {
           onclick: () => {
             dialog.close();
             run();
-          },
+          }
         },
-        name,
-      ),
-    ),
+        name
+      )
+    )
   ]);
 }
 
@@ -108,13 +108,13 @@ function renderNotice() {
                 onclick: () => {
                   notice = null;
                   render();
-                },
+                }
               },
-              "Close",
-            ),
-          ),
+              "Close"
+            )
+          )
         ]
-      : [],
+      : []
   );
 }
 
@@ -156,16 +156,16 @@ const retryAll = (source) =>
   button("Read all again", source, () => forAll(source, (id) => `POST quarantine/${id}/retry`), first);
 const dropAll = (source, n) =>
   button("Drop all", source, () => forAll(source, (id) => `DELETE quarantine/${id}`), {
-    ask: `${count(n, "message")} of ${source} will be deleted for good, unread.`,
+    ask: `${count(n, "message")} of ${source} will be deleted for good, unread.`
   });
 const sendAll = (name) => button("Send all again", name, `POST subscriptions/${name}/dead-letters/replay`, first);
 const dropLetters = (name, n) =>
   button("Drop all", `dead letters of ${name}`, `DELETE subscriptions/${name}/dead-letters`, {
-    ask: `${count(n, "message")} will be deleted for good, and not be sent to ${name}.`,
+    ask: `${count(n, "message")} will be deleted for good, and not be sent to ${name}.`
   });
 const remove = ({ name, lag, deadLetters }) =>
   button("Delete", name, `DELETE subscriptions/${name}`, {
-    ask: `The subscription ${name} will be deleted with its position and ${count(deadLetters, "dead letter")}. It is ${count(lag.changes, "change")} behind.`,
+    ask: `The subscription ${name} will be deleted with its position and ${count(deadLetters, "dead letter")}. It is ${count(lag.changes, "change")} behind.`
   });
 const reload = () => button("Read the configuration again", "", "POST reload");
 const details = (route, thing) => h("a", { href: `#/${route}`, "aria-label": `Details of ${thing}` }, "Details");

@@ -15,9 +15,9 @@ function connectView() {
             h("summary", null, title),
             muted("Put this into the configuration, and read it again. ", code(page), " has more."),
             h("pre", null, config),
-            h("pre", null, command),
-          ),
-        ),
+            h("pre", null, command)
+          )
+        )
     );
   return [
     section(
@@ -25,12 +25,12 @@ function connectView() {
       table("Your sources", sources, "name transport dialect", "No source yet.", {
         name: ({ name }) => inside(`sources/${name}`, name),
         firstMessage: ({ lastEvent }) =>
-          lastEvent ? [mark("good", "it came"), " ", when(lastEvent)] : mark("off", "waiting for the first message"),
+          lastEvent ? [mark("good", "it came"), " ", when(lastEvent)] : mark("off", "waiting for the first message")
       }),
-      bar(reload()),
+      bar(reload())
     ),
     group("Send messages", "source"),
     group("Let the gateway ask", "harvest"),
-    group("Deliver changes", "delivery"),
+    group("Deliver changes", "delivery")
   ];
 }

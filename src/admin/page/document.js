@@ -3,7 +3,7 @@
 const h = (name, attributes, ...children) => ({
   name,
   attributes: attributes ?? {},
-  children: children.flat(9).filter((child) => child != null && child !== "" && typeof child !== "boolean"),
+  children: children.flat(9).filter((child) => child != null && child !== "" && typeof child !== "boolean")
 });
 const byId = (id) => document.getElementById(id);
 
@@ -11,7 +11,7 @@ const byId = (id) => document.getElementById(id);
 const visible = (text) =>
   String(text).replace(
     /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g,
-    (character) => `⟨${character.charCodeAt(0).toString(16)}⟩`,
+    (character) => `⟨${character.charCodeAt(0).toString(16)}⟩`
   );
 
 function patch(parent, wanted) {

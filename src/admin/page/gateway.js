@@ -16,22 +16,22 @@ function gatewayView() {
               h(
                 "ul",
                 null,
-                duties.map(({ name, since: begin }) => h("li", null, `${name} for `, since(begin))),
-              ),
-            ),
-        }),
-      ),
+                duties.map(({ name, since: begin }) => h("li", null, `${name} for `, since(begin)))
+              )
+            )
+        })
+      )
   ];
 }
 
 const cancel = ({ id, dataset, progress }) =>
   button("Cancel", dataset, `DELETE filesets/${id}`, {
-    ask: `1 dataset is given up${progress ? ` after ${number(progress.doneFiles)} of ${count(progress.files, "file")}` : ""}. Files that are archived stay.`,
+    ask: `1 dataset is given up${progress ? ` after ${number(progress.doneFiles)} of ${count(progress.files, "file")}` : ""}. Files that are archived stay.`
   });
 const progressOf = ({ progress }) =>
   progress && [
     h("progress", { value: progress.doneBytes, max: progress.bytes || 1, "aria-label": "Stored" }),
-    ` ${number(progress.doneFiles)} of ${count(progress.files, "file")}, ${show("bytesPerSecond", progress.bytesPerSecond)}/s`,
+    ` ${number(progress.doneFiles)} of ${count(progress.files, "file")}, ${show("bytesPerSecond", progress.bytesPerSecond)}/s`
   ];
 function datasetsView(_, query) {
   const path = `filesets?${withQuery(query, "limit", PAGE)}`,
@@ -48,8 +48,8 @@ function datasetsView(_, query) {
         state,
         "waiting running archived failed blocked cancelled"
           .split(" ")
-          .map((name) => [name, numbers[name] ? `${name} (${number(numbers[name])})` : name]),
-      ),
+          .map((name) => [name, numbers[name] ? `${name} (${number(numbers[name])})` : name])
+      )
     ),
     list
       ? [
@@ -61,12 +61,12 @@ function datasetsView(_, query) {
             {
               dataset: ({ id, dataset }) => inside(`datasets/${id}`, dataset),
               progress: progressOf,
-              actions: (job) => job.state !== "cancelled" && cancel(job),
-            },
+              actions: (job) => job.state !== "cancelled" && cancel(job)
+            }
           ),
-          list.next && inside(`datasets?${withQuery(query, "before", list.next)}`, "Older jobs"),
+          list.next && inside(`datasets?${withQuery(query, "before", list.next)}`, "Older jobs")
         ]
-      : waiting(path),
+      : waiting(path)
   );
 }
 function datasetView(id) {
@@ -77,10 +77,10 @@ function datasetView(id) {
         section(
           "Dataset",
           bar(job.state !== "cancelled" && cancel(job), progressOf(job)),
-          facts(job, "id request result progress"),
+          facts(job, "id request result progress")
         ),
         section("Request", json(job.request)),
-        job.result && section("Result", json(job.result)),
+        job.result && section("Result", json(job.result))
       ]
     : waiting(path);
 }
@@ -96,10 +96,10 @@ function dueView(_, query) {
             "Due",
             list.due,
             "at what item state until source announced",
-            "No item has announced that its visibility will change.",
+            "No item has announced that its visibility will change."
           ),
-          list.next && inside(`due?${withQuery(query, "after", list.next)}`, "Later ones"),
+          list.next && inside(`due?${withQuery(query, "after", list.next)}`, "Later ones")
         ]
-      : waiting(path),
+      : waiting(path)
   );
 }

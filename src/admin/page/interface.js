@@ -16,7 +16,7 @@ function shape(schema = {}) {
       values?.join(" | "),
       pattern,
       minimum != null && `from ${minimum}`,
-      maximum != null && `to ${maximum}`,
+      maximum != null && `to ${maximum}`
     ];
   return `${[schema.type ?? "anything"].flat().join(" or ")} ${bounds.filter(Boolean).join(", ")}`;
 }
@@ -26,10 +26,7 @@ const members = (list, label) =>
   list.length > 0 &&
   table(label, list, "name in", "", {
     type: ({ schema }) => shape(schema),
-    meaning: ({ required, description, schema }) => [
-      required && "Required. ",
-      prose(description ?? schema.description),
-    ],
+    meaning: ({ required, description, schema }) => [required && "Required. ", prose(description ?? schema.description)]
   });
 
 function operation(method, path, { summary, description, parameters = [], requestBody, responses, security }) {
@@ -48,7 +45,7 @@ function operation(method, path, { summary, description, parameters = [], reques
       ontoggle: ({ target }) => {
         opened[key] = target.open;
         render();
-      },
+      }
     },
     h("summary", null, h("strong", null, key), " ", prose(summary), h("small", null, ` ${scope ?? "no token"}`)),
     opened[key] && [
@@ -62,10 +59,10 @@ function operation(method, path, { summary, description, parameters = [], reques
         "name",
         "",
         {
-          meaning: ({ description, content }) => [prose(description), bodies(content)],
-        },
-      ),
-    ],
+          meaning: ({ description, content }) => [prose(description), bodies(content)]
+        }
+      )
+    ]
   );
 }
 
@@ -74,7 +71,7 @@ function docsView() {
   if (!api) return waiting("openapi.json");
   const all = Object.entries(api.paths)
     .flatMap(([path, operations]) =>
-      Object.entries(operations).map(([method, one]) => [method.toUpperCase(), path, one]),
+      Object.entries(operations).map(([method, one]) => [method.toUpperCase(), path, one])
     )
     .filter((one) => `${one[0]} ${one[1]} ${one[2].summary}`.toLowerCase().includes(searched))
     .sort(([, , one], [, , other]) => (other.operationId === "sendMessage") - (one.operationId === "sendMessage"));
@@ -89,8 +86,8 @@ function docsView() {
         oninput: ({ target }) => {
           searched = target.value.toLowerCase();
           render();
-        },
-      }),
+        }
+      })
     ),
     api.tags.map(({ name, description }) => {
       const tagged = all.filter(([, , { tags }]) => tags.includes(name));
@@ -99,10 +96,10 @@ function docsView() {
         section(
           sentence(name),
           muted(description),
-          tagged.map((one) => operation(...one)),
+          tagged.map((one) => operation(...one))
         )
       );
-    }),
+    })
   ];
 }
 function schemaView(name) {
@@ -117,10 +114,10 @@ function schemaView(name) {
           Object.entries(properties).map(([name, schema]) => ({
             name,
             schema,
-            required: required.includes(name),
+            required: required.includes(name)
           })),
-          "Members",
+          "Members"
         )
-      : h("p", null, shape(schema)),
+      : h("p", null, shape(schema))
   );
 }

@@ -16,8 +16,8 @@ const changeTable = (list, empty) =>
     {
       source: ({ source }) => (page.who === "admin" ? show("source", source) : source),
       what: kinds,
-      object: ({ object }) => toObject(object),
-    },
+      object: ({ object }) => toObject(object)
+    }
   );
 
 // A page of changes, newest first. While nothing is appended, no request repeats it.
@@ -50,7 +50,7 @@ function filterForm(route, query) {
     field("source", "Source"),
     field("change", "Change"),
     field("object", "Object begins with", true),
-    h("button", null, "Filter"),
+    h("button", null, "Filter")
   );
 }
 function changesView(_, query) {
@@ -61,9 +61,9 @@ function changesView(_, query) {
     list
       ? [
           changeTable(list.changes, query ? "No change fulfils these conditions." : NO_CHANGES),
-          list.next > 1 && inside(`changes?${withQuery(query, "before", list.next)}`, "Older changes"),
+          list.next > 1 && inside(`changes?${withQuery(query, "before", list.next)}`, "Older changes")
         ]
-      : muted("…"),
+      : muted("…")
   );
 }
 
@@ -79,10 +79,10 @@ function changeView(name) {
           section(
             "Deliveries",
             table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", {
-              name: ({ name }) => inside(`subscriptions/${name}`, name),
-            }),
+              name: ({ name }) => inside(`subscriptions/${name}`, name)
+            })
           ),
-        h("details", null, h("summary", null, "JSON"), json(change)),
+        h("details", null, h("summary", null, "JSON"), json(change))
       ]
     : waiting(path);
 }
@@ -101,12 +101,12 @@ function objectView(_, query) {
         ? [
             facts(object, "uri items"),
             table("Items", object.items.slice(0, 200), "uri live since state content", "It has no items.", {
-              uri: ({ uri }) => link(uri),
-            }),
+              uri: ({ uri }) => link(uri)
+            })
           ]
         : object === null
           ? muted("No object has this URI. It may be an item.")
-          : waiting(path),
+          : waiting(path)
     ),
     section(
       "Its life",
@@ -114,13 +114,13 @@ function objectView(_, query) {
         ? [
             changeTable(
               list.changes,
-              list.next ? "No change here, but older ones may be." : "No change of the journal is about it.",
+              list.next ? "No change here, but older ones may be." : "No change of the journal is about it."
             ),
             list.next > 1 &&
-              inside(`objects?${withQuery(query, "before", list.next)}`, `Before change ${number(list.next)}`),
+              inside(`objects?${withQuery(query, "before", list.next)}`, `Before change ${number(list.next)}`)
           ]
-        : waiting(life),
-    ),
+        : waiting(life)
+    )
   ];
 }
 
@@ -137,7 +137,7 @@ const tryOut = (id) => button("Try it", `message ${id}`, `POST quarantine/${id}/
 const retry = (id) => button("Read it again", `message ${id}`, `POST quarantine/${id}/retry`, first);
 const drop = ({ id, source, size }) =>
   button("Drop", `message ${id}`, `DELETE quarantine/${id}`, {
-    ask: `1 message of ${source}, ${bytes(size)}, will be deleted for good, unread.`,
+    ask: `1 message of ${source}, ${bytes(size)}, will be deleted for good, unread.`
   });
 const choice = (label, route, name, chosen, values) =>
   h(
@@ -149,10 +149,10 @@ const choice = (label, route, name, chosen, values) =>
       {
         onchange: (event) => {
           location.hash = `#/${route}?${withQuery("", name, event.target.value)}`;
-        },
+        }
       },
-      [["", "All"], ...values].map(([value, words]) => h("option", { value, selected: value === chosen }, words)),
-    ),
+      [["", "All"], ...values].map(([value, words]) => h("option", { value, selected: value === chosen }, words))
+    )
   );
 
 function quarantineView(_, query) {
@@ -170,9 +170,9 @@ function quarantineView(_, query) {
         "quarantine",
         "source",
         source,
-        shares.map((share) => [share.source, `${share.source} (${number(share.messages)})`]),
+        shares.map((share) => [share.source, `${share.source} (${number(share.messages)})`])
       ),
-      share && [retryAll(source), dropAll(source, share.messages)],
+      share && [retryAll(source), dropAll(source, share.messages)]
     ),
     reasons.some(isChosen) && table("Reasons", reasons.filter(isChosen).slice(0, 5), "messages source reason", ""),
     list
@@ -182,11 +182,11 @@ function quarantineView(_, query) {
             id: ({ id }) => inside(`quarantine/${id}`, id),
             why: ({ place, reason }) => `${place}: ${reason}`,
             size: ({ size }) => bytes(size),
-            actions: (one) => bar(retry(one.id), drop(one)),
+            actions: (one) => bar(retry(one.id), drop(one))
           }),
-          list.next && inside(`quarantine?${withQuery(query, "before", list.next)}`, "Older messages"),
+          list.next && inside(`quarantine?${withQuery(query, "before", list.next)}`, "Older messages")
         ]
-      : waiting(path),
+      : waiting(path)
   );
 }
 
@@ -210,9 +210,9 @@ function messageView(id) {
     tried.length > 0 &&
       section(
         "It would make",
-        tried.map((change) => facts({ what: kinds(change), ...change }, "seq id")),
+        tried.map((change) => facts({ what: kinds(change), ...change }, "seq id"))
       ),
     message.headers.length > 0 && section("Headers", facts(Object.fromEntries(message.headers))),
-    section("Body", message.size > SHOWN_BODY && muted("64 KiB of it:"), markedBody(message.body, message.at?.offset)),
+    section("Body", message.size > SHOWN_BODY && muted("64 KiB of it:"), markedBody(message.body, message.at?.offset))
   ];
 }

@@ -14,7 +14,7 @@ async function follow(query) {
         headers: { ...credentials(), ...(live.last && { "Last-Event-ID": live.last }) },
         credentials: "omit",
         cache: "no-store",
-        signal: control.signal,
+        signal: control.signal
       });
       live.needsToken = response.status === 401;
       if (response.ok) await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader());
@@ -74,8 +74,8 @@ function liveView(_, query) {
       { id: "state" },
       page.paused ? mark("off", "paused") : mark({ connected: "good", refused: "bad" }[state] ?? "warn", state),
       ` ${why} `,
-      page.who === "nobody" && pauseButton(),
+      page.who === "nobody" && pauseButton()
     ),
-    changeTable(rows, ["The next change will appear here. ", inside("live?after=0", "Show all from the first one")]),
+    changeTable(rows, ["The next change will appear here. ", inside("live?after=0", "Show all from the first one")])
   );
 }

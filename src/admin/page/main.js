@@ -5,7 +5,7 @@ function overview() {
     sources = get("sources")?.sources,
     harvests = harvestList(),
     subscriptions = get("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"),
-    flow = get(`flow?span=${page.span}`, 30),
+    flow = get(`flow?span=${page.span}`, 10),
     newest = changePage("", 8);
   if (!sources || !subscriptions) return waiting("sources");
   // Of many, those with a trouble are here; the others are a click away.
@@ -17,15 +17,15 @@ function overview() {
     !status.journal.head &&
       section(
         "Begin",
-        muted("Nothing has come yet. ", inside("connect", "Connect"), " says how to send the first message."),
+        muted("Nothing has come yet. ", inside("connect", "Connect"), " says how to send the first message.")
       ),
     picture(status, sources, harvests, subscriptions, flow),
     section("Sources", few(sources, sourceTable)),
     section(
       "Subscriptions",
-      few(subscriptions, (list) => subscriptionTable(list)),
+      few(subscriptions, (list) => subscriptionTable(list))
     ),
-    section("Newest changes", newest && changeTable(newest.changes, NO_CHANGES)),
+    section("Newest changes", newest && changeTable(newest.changes, NO_CHANGES))
   ];
 }
 
@@ -42,7 +42,7 @@ const ROUTES = {
   gateway: ["Gateway", gatewayView],
   connect: ["Connect", connectView],
   live: ["Live", liveView],
-  docs: ["Interface", docsView, schemaView],
+  docs: ["Interface", docsView, schemaView]
 };
 // Everybody may try the stream, which can be public.
 const mayShow = (part) =>
@@ -74,7 +74,7 @@ const signInForm = () =>
     muted(
       "An admin token shows everything, a read token the changes. ",
       code("tidings token"),
-      " makes one. It stays in this tab.",
+      " makes one. It stays in this tab."
     ),
     h(
       "form",
@@ -83,17 +83,17 @@ const signInForm = () =>
         onsubmit: (event) => {
           event.preventDefault();
           signIn(new FormData(event.target).get("token"));
-        },
+        }
       },
       h(
         "label",
         { class: "wide" },
         "Token",
-        h("input", { name: "token", type: "password", required: true, autocomplete: "off" }),
+        h("input", { name: "token", type: "password", required: true, autocomplete: "off" })
       ),
-      h("button", { class: "first" }, "Sign in"),
+      h("button", { class: "first" }, "Sign in")
     ),
-    page.wrong && h("p", { role: "alert" }, mark("bad", page.wrong)),
+    page.wrong && h("p", { role: "alert" }, mark("bad", page.wrong))
   );
 
 const pauseButton = () =>
@@ -105,9 +105,9 @@ const pauseButton = () =>
         page.paused = !page.paused;
         render();
         refresh();
-      },
+      }
     },
-    page.paused ? "Refresh again" : "Pause",
+    page.paused ? "Refresh again" : "Pause"
   );
 
 function renderFrame(part) {
@@ -120,10 +120,10 @@ function renderFrame(part) {
       location.host,
       status && [` · ${status.version} · up `, since(status.started)],
       node && ` · node ${node} answers`,
-      page.updated && ` · updated ${page.updated.toLocaleTimeString()}`,
+      page.updated && ` · updated ${page.updated.toLocaleTimeString()}`
     ]
       .flat()
-      .filter(Boolean),
+      .filter(Boolean)
   );
   patch(
     byId("controls"),
@@ -136,9 +136,9 @@ function renderFrame(part) {
               name: "q",
               type: "search",
               "aria-label": "Find an object, an item or a change",
-              placeholder: "URI, number or identifier",
+              placeholder: "URI, number or identifier"
             }),
-            h("button", null, "Find"),
+            h("button", null, "Find")
           ),
           pauseButton(),
           token &&
@@ -148,12 +148,12 @@ function renderFrame(part) {
                 onclick: () => {
                   leave("");
                   render();
-                },
+                }
               },
-              "Sign out",
-            ),
+              "Sign out"
+            )
         ].filter(Boolean)
-      : [],
+      : []
   );
   const n = sum(status?.quarantine.map(({ messages }) => messages) ?? []);
   patch(
@@ -165,10 +165,10 @@ function renderFrame(part) {
             h(
               "a",
               { key: name, href: `#/${name}`, "aria-current": name === part && "page" },
-              name === "quarantine" && n ? `${words} (${number(n)})` : words,
-            ),
+              name === "quarantine" && n ? `${words} (${number(n)})` : words
+            )
           )
-      : [],
+      : []
   );
 }
 
@@ -196,14 +196,14 @@ function render() {
             h(
               "p",
               { key: "reader", class: "muted" },
-              "This token may read. An admin token also shows sources, subscriptions and what they need.",
-            ),
+              "This token may read. An admin token also shows sources, subscriptions and what they need."
+            )
           ],
       h(
         "div",
         { key: `${place.part}/${place.name}` },
-        place.name && one ? one(place.name, place.query) : all("", place.query),
-      ),
+        place.name && one ? one(place.name, place.query) : all("", place.query)
+      )
     );
   }
   document.body.classList.toggle("away", !!page.away);

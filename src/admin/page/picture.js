@@ -16,7 +16,7 @@ function bars(series, x, y, width, height) {
         const tall = (value ? Math.max(2, (value / most) * height) : 1).toFixed(1);
         return `M${(x + slot * step).toFixed(1)} ${y + height}v-${tall}h${(step * 0.8).toFixed(1)}v${tall}z`;
       })
-      .join(""),
+      .join("")
   });
 }
 const sum = (series) => series.reduce((all, value) => all + value, 0);
@@ -34,12 +34,18 @@ function grouped(boxes, route) {
     if (bad.includes(box)) continue;
     const group = groups.get(box.word);
     if (!group) {
-      groups.set(box.word, { ...box, route, note: "", n: 1, name: bad.length && box.level === "bad" ? "1 more" : "1" });
+      groups.set(box.word, {
+        ...box,
+        route,
+        note: "",
+        n: 1,
+        name: bad.length && box.level === "bad" ? "1 more" : "1"
+      });
       continue;
     }
     group.name = group.name.replace(/\d+/, ++group.n);
     group.series = group.series?.map((value, slot) =>
-      value == null ? (box.series?.[slot] ?? null) : value + (box.series?.[slot] ?? 0),
+      value == null ? (box.series?.[slot] ?? null) : value + (box.series?.[slot] ?? 0)
     );
   }
   return [...bad, ...groups.values()];
@@ -56,7 +62,7 @@ function box({ name, route, level, word, series, note = "" }, x, y, width) {
     h("text", { class: "name", x: x + 12, y: y + 23 }, cut(name, width - 40 - note.length * 6.5)),
     h("text", { class: "note end", x: x + width - 12, y: y + 23 }, note),
     h("text", { x: x + 12, y: y + 44 }, cut(`${MARKS[level]} ${word}`, width - BARS - 30)),
-    series && bars(series, x + width - 12 - BARS, y + 31, BARS, 18),
+    series && bars(series, x + width - 12 - BARS, y + 31, BARS, 18)
   );
 }
 
@@ -72,9 +78,9 @@ function picture(status, sources, harvests, subscriptions, flow) {
           ? show("rate", source.rate)
           : source.lastEvent
             ? `${span(age(source.lastEvent))} ago`
-            : "no event",
+            : "no event"
     })),
-    "sources",
+    "sources"
   );
   const right = grouped(
     subscriptions.map((one) => ({
@@ -82,9 +88,9 @@ function picture(status, sources, harvests, subscriptions, flow) {
       name: one.name,
       route: `subscriptions/${one.name}`,
       series: flow?.subscriptions.find(({ name }) => name === one.name)?.delivered,
-      note: one.lag.changes ? `${show("lag", one.lag)} behind` : "up to date",
+      note: one.lag.changes ? `${show("lag", one.lag)} behind` : "up to date"
     })),
-    "subscriptions",
+    "subscriptions"
   );
   const { head, bytes: size } = status.journal,
     journal = {
@@ -93,7 +99,7 @@ function picture(status, sources, harvests, subscriptions, flow) {
       level: "good",
       word: number(head),
       series: flow?.changes,
-      note: size == null ? "" : bytes(size),
+      note: size == null ? "" : bytes(size)
     };
   const width = Math.max(240, Math.min(1200, document.documentElement.clientWidth - 32)),
     tall = (boxes) => boxes.length * (BOX + GAP) - GAP,
@@ -140,18 +146,14 @@ function picture(status, sources, harvests, subscriptions, flow) {
         onclick: () => {
           page.span = name;
           refresh();
-        },
+        }
       },
-      `Last ${name}`,
-    ),
+      `Last ${name}`
+    )
   );
   return section(
     "Flow",
     flow && bar(spans),
-    h(
-      "svg",
-      { width, height, role: "group", "aria-label": "From sources through the journal to subscriptions" },
-      parts,
-    ),
+    h("svg", { width, height, role: "group", "aria-label": "From sources through the journal to subscriptions" }, parts)
   );
 }

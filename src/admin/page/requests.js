@@ -26,7 +26,7 @@ async function call(request, body) {
       body: body && JSON.stringify(body),
       credentials: "omit",
       cache: "no-store",
-      signal: AbortSignal.timeout(15000),
+      signal: AbortSignal.timeout(15000)
     });
     text = await response.text();
   } catch {

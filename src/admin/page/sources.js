@@ -17,9 +17,9 @@ const sourceTable = (list, harvests) =>
     messages: ({ messages }) => [
       `${number(messages.accepted)} accepted`,
       messages.duplicate > 0 && `, ${number(messages.duplicate)} repeated`,
-      messages.quarantined > 0 && `, ${number(messages.quarantined)} quarantined`,
+      messages.quarantined > 0 && `, ${number(messages.quarantined)} quarantined`
     ],
-    actions: (one) => bar(sourceActions(one, stateOf(one, harvests))),
+    actions: (one) => bar(sourceActions(one, stateOf(one, harvests)))
   });
 
 function sourcesView() {
@@ -35,7 +35,7 @@ function sourceView(name) {
     isAudited = /running|requested/.test(known.get(auditPath)?.value?.audit?.state),
     audit = get(auditPath, isAudited ? 0 : 60);
   if (!source) return waiting(`sources/${name}`);
-  const state = stateOf(source, harvest && [harvest]),
+  const state = stateOf(source, harvest ? [harvest] : []),
     share = get("status").quarantine.find((share) => share.source === name);
   return [
     section(
@@ -44,12 +44,12 @@ function sourceView(name) {
       bar(
         !harvest && sourceActions(source, { ...state, level: "bad" }),
         inside(`changes?source=${name}`, "Its changes"),
-        share && inside(`quarantine?source=${name}`, `${count(share.messages, "message")} in the quarantine`),
+        share && inside(`quarantine?source=${name}`, `${count(share.messages, "message")} in the quarantine`)
       ),
-      facts(source, "name"),
+      facts(source, "name")
     ),
     harvest && harvestSection(name, harvest),
-    audit && auditSection(name, audit.audit, harvest),
+    audit && auditSection(name, audit.audit, harvest)
   ];
 }
 
@@ -64,12 +64,12 @@ function harvestSection(name, harvest) {
       pause("harvests", name, state),
       runs.length > 0 &&
         button("Retire former records", name, `POST harvests/${name}/retire`, {
-          ask: `The next run deletes the records that only former settings list. ${records == null ? "" : `${count(records, "record")} exist now; those of the present settings stay.`}`,
+          ask: `The next run deletes the records that only former settings list. ${records == null ? "" : `${count(records, "record")} exist now; those of the present settings stay.`}`
         }),
       from === "api" &&
         button("Remove", name, `DELETE harvests/${name}`, {
-          ask: `The harvest is removed with its position and the history of ${count(runs.length, "run")}. Its changes stay.`,
-        }),
+          ask: `The harvest is removed with its position and the history of ${count(runs.length, "run")}. Its changes stay.`
+        })
     ),
     state === "running" &&
       last &&
@@ -77,7 +77,7 @@ function harvestSection(name, harvest) {
         "p",
         null,
         `${number(last.records)}${announced ? ` of ${number(announced)}` : ""} records `,
-        announced > 0 && h("progress", { value: last.records, max: announced, "aria-label": "Records of this run" }),
+        announced > 0 && h("progress", { value: last.records, max: announced, "aria-label": "Records of this run" })
       ),
     facts({ ...harvest, existingRecords: records }, "source state position run runs"),
     h("h3", null, "Runs"),
@@ -85,8 +85,8 @@ function harvestSection(name, harvest) {
       "Runs",
       runs.slice(0, 20),
       "started state updated records changes unchanged quarantined reason",
-      "No run has begun.",
-    ),
+      "No run has begun."
+    )
   );
 }
 
@@ -107,13 +107,13 @@ function auditSection(name, audit, isHarvest) {
             start(
               "Correct",
               { repair: true },
-              `Everything is compared, and each difference becomes a change: the last audit found ${count(differing, "item")}. At most 20 % of ${count(audit?.registered ?? 0, "registered object")} are deleted.`,
-            ),
-          ],
+              `Everything is compared, and each difference becomes a change: the last audit found ${count(differing, "item")}. At most 20 % of ${count(audit?.registered ?? 0, "registered object")} are deleted.`
+            )
+          ]
     ),
     audit && [
       facts(audit, "id differences"),
-      differing > 0 && table("Differences", audit.differences.slice(0, 100), "kind item members", ""),
-    ],
+      differing > 0 && table("Differences", audit.differences.slice(0, 100), "kind item members", "")
+    ]
   );
 }

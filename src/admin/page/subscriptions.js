@@ -12,8 +12,8 @@ const subscriptionTable = (list, empty) =>
       state: (one) => stateCell(stateOf(one)),
       to: target,
       actions: ({ name, state }) =>
-        bar(state === "retrying" && resume(name, "Try now"), pause("subscriptions", name, state)),
-    },
+        bar(state === "retrying" && resume(name, "Try now"), pause("subscriptions", name, state))
+    }
   );
 
 function subscriptionsView() {
@@ -32,10 +32,10 @@ function subscriptionsView() {
           actions: ({ id, records }) =>
             button("Invalidate", `crawler ${id}`, `POST crawlers/${id}/invalidate`, {
               body: {},
-              ask: `The crawler has ${count(records, "record")} and gets no more, until it installs itself again.`,
-            }),
-        }),
-      ),
+              ask: `The crawler has ${count(records, "record")} and gets no more, until it installs itself again.`
+            })
+        })
+      )
   ];
 }
 
@@ -54,8 +54,8 @@ function positionSection(name, cursor, { first: oldest, head }) {
         oninput: (event) => {
           range[key] = +event.target.value || undefined;
           render();
-        },
-      }),
+        }
+      })
     );
   const move = (label, to, next) =>
     button(label, name, `POST subscriptions/${name}/rewind`, {
@@ -63,7 +63,7 @@ function positionSection(name, cursor, { first: oldest, head }) {
       ask:
         next > cursor
           ? `${count(next - cursor - 1, "change")}, ${number(cursor + 1)} to ${number(next - 1)}, are never sent to ${name}.`
-          : `${count(cursor + 1 - next, "change")}, ${number(next)} to ${number(cursor)}, are sent to ${name} again, as far as it selects them.`,
+          : `${count(cursor + 1 - next, "change")}, ${number(next)} to ${number(cursor)}, are sent to ${name} again, as far as it selects them.`
     });
   const { from, to = head } = range,
     isRange = from >= oldest && from <= to && to <= head;
@@ -77,10 +77,10 @@ function positionSection(name, cursor, { first: oldest, head }) {
         move("Continue there", from, from),
         button("Send again", name, `POST subscriptions/${name}/replay`, {
           body: { from, to },
-          ask: `${count(to - from + 1, "change")}, ${number(from)} to ${number(to)}, are sent to ${name} again, as far as it selects them, beside the running delivery.`,
-        }),
-      ],
-    ),
+          ask: `${count(to - from + 1, "change")}, ${number(from)} to ${number(to)}, are sent to ${name} again, as far as it selects them, beside the running delivery.`
+        })
+      ]
+    )
   );
 }
 
@@ -102,11 +102,11 @@ function subscriptionView(name) {
         stuckAt &&
           button("Skip this change", name, `POST subscriptions/${name}/skip`, {
             body: { change: stuckAt },
-            ask: `1 change, ${number(stuckAt)}, becomes a dead letter, and the delivery continues after it.`,
+            ask: `1 change, ${number(stuckAt)}, becomes a dead letter, and the delivery continues after it.`
           }),
-        (from === "api" || state === "orphaned") && remove(one),
+        (from === "api" || state === "orphaned") && remove(one)
       ),
-      facts({ to: target(one), ...one }, "name state definition"),
+      facts({ to: target(one), ...one }, "name state definition")
     ),
     letters &&
       section(
@@ -117,10 +117,10 @@ function subscriptionView(name) {
             bar(
               button("Send again", `dead letter ${id}`, `POST ${path}/${id}/replay`),
               button("Drop", `dead letter ${id}`, `DELETE ${path}/${id}`, {
-                ask: `1 message, change ${number(seq)}, will be deleted for good, and not be sent to ${name}.`,
-              }),
-            ),
-        }),
+                ask: `1 message, change ${number(seq)}, will be deleted for good, and not be sent to ${name}.`
+              })
+            )
+        })
       ),
     section(
       "Attempts",
@@ -128,10 +128,10 @@ function subscriptionView(name) {
         "Attempts",
         attempts.slice(0, 12),
         "at seq outcome status millis reason answer",
-        "None since the start. Webhooks list theirs.",
-      ),
+        "None since the start. Webhooks list theirs."
+      )
     ),
     positionSection(name, cursor, get("status").journal),
-    one.definition && section("Definition", json(one.definition)),
+    one.definition && section("Definition", json(one.definition))
   ];
 }

@@ -16,7 +16,7 @@ function remedies({ code, thing }) {
     quarantine: () => [retryAll(name), look(`quarantine?source=${name}`)],
     "subscription-fails": () => [resume(name, "Try now"), pause("subscriptions", name, "")],
     "subscription-ended": () => [resume(name), subscription?.from === "api" && remove(subscription)],
-    "dead-letters": () => sendAll(name),
+    "dead-letters": () => sendAll(name)
   }[code];
   return [
     own?.(),
@@ -24,7 +24,7 @@ function remedies({ code, thing }) {
       ? details(`sources/${name}`, name)
       : kind === "subscription"
         ? details(`subscriptions/${name}`, name)
-        : [/^(token|certificate)/.test(code) && reload(), details("gateway", name || "the gateway")],
+        : [/^(token|certificate)/.test(code) && reload(), details("gateway", name || "the gateway")]
   ];
 }
 
@@ -35,7 +35,7 @@ const problemItem = (problem) =>
     mark(problem.level === "error" ? "bad" : "warn", ""),
     h("strong", null, sentence(problem.text)),
     h("small", null, " for ", since(problem.since), ". ", prose(sentence(problem.action)), "."),
-    bar(remedies(problem)),
+    bar(remedies(problem))
   );
 
 let announced = "";
@@ -73,13 +73,13 @@ function verdict({ problems, open }, isShort) {
         "No answer since ",
         clock(page.away),
         ". Below is what was known then. ",
-        h("button", { onclick: refresh }, "Try now"),
+        h("button", { onclick: refresh }, "Try now")
       ),
     !isShort && [
       h("ul", null, look(problems.slice(0, SHOWN_PROBLEMS))),
       rest.length > 0 &&
         h("details", null, h("summary", null, `${number(rest.length)} more`), h("ul", null, look(rest))),
-      open && muted("Access is open: whoever reaches this address may read, post and administer."),
-    ],
+      open && muted("Access is open: whoever reaches this address may read, post and administer.")
+    ]
   );
 }

@@ -39,7 +39,7 @@ const level = (name, words) =>
   });
 level(
   "good",
-  "connected running completed finished installed current full-dump behind complete delivered archived asked",
+  "connected running completed finished installed current full-dump behind complete delivered archived asked"
 );
 level("warn", "connecting stalled paused stopped ended orphaned requested cancelling cleaning-up");
 level("bad", "retrying failed fell-behind blocked refused retried gone dead-letter circuit-open");
@@ -55,7 +55,7 @@ function stateOf(thing, harvests) {
       word: harvest.state,
       why: harvest.lastError?.reason,
       next: harvest.next,
-      harvest,
+      harvest
     };
   if (thing.messages) {
     const { connection, lookup } = thing,
@@ -72,7 +72,7 @@ function stateOf(thing, harvests) {
       word,
       at: downSince ?? since,
       why: warning ?? (downSince && lastError?.reason),
-      next,
+      next
     };
   }
   const { state: word, failingSince: at, lastError, pausedBy, nextAttempt: next, deadLetters } = thing;
@@ -81,13 +81,13 @@ function stateOf(thing, harvests) {
     word,
     at,
     why: pausedBy ? `by ${pausedBy}` : !["running", "elsewhere"].includes(word) && lastError?.reason,
-    next,
+    next
   };
 }
 const stateCell = ({ level, word, at, why, next }) => [
   mark(level, word),
   at && h("small", null, " ", since(at)),
-  why && h("div", { class: "why" }, why, next && age(next) < 0 && [", next try ", when(next)]),
+  why && h("div", { class: "why" }, why, next && age(next) < 0 && [", next try ", when(next)])
 ];
 
 const toObject = (uri) => inside(`objects?uri=${encodeURIComponent(uri)}`, uri);
@@ -114,7 +114,7 @@ const MEMBERS = {
   lag: (lag) =>
     lag.changes === undefined
       ? number(lag)
-      : `${number(lag.changes)}${lag.changes && lag.seconds > 1 ? ` (${span(lag.seconds)})` : ""}`,
+      : `${number(lag.changes)}${lag.changes && lag.seconds > 1 ? ` (${span(lag.seconds)})` : ""}`
 };
 function show(key, value) {
   if (value == null || value === "" || value.length === 0) return null;
@@ -138,7 +138,7 @@ const facts = (thing, omitted = "") =>
       .filter(([key]) => !omitted.split(" ").includes(key))
       .map(([key, value]) => [heading(key), show(key, value)])
       .filter(([, shown]) => shown != null)
-      .map(([name, shown]) => [h("dt", null, name), h("dd", null, shown)]),
+      .map(([name, shown]) => [h("dt", null, name), h("dd", null, shown)])
   );
 
 // A table of some members of things. `own` has other columns, and other cells for members.
@@ -152,7 +152,7 @@ function table(label, list, members, empty, own = {}) {
     h(
       "td",
       { role: "cell", "data-label": heading(key), class: isNumber(key) },
-      own[key] ? own[key](thing) : show(key, thing[key]),
+      own[key] ? own[key](thing) : show(key, thing[key])
     );
   return h(
     "div",
@@ -166,8 +166,8 @@ function table(label, list, members, empty, own = {}) {
         h(
           "tr",
           { role: "row" },
-          keys.map((key) => h("th", { scope: "col", role: "columnheader", class: isNumber(key) }, heading(key))),
-        ),
+          keys.map((key) => h("th", { scope: "col", role: "columnheader", class: isNumber(key) }, heading(key)))
+        )
       ),
       h(
         "tbody",
@@ -176,10 +176,10 @@ function table(label, list, members, empty, own = {}) {
           h(
             "tr",
             { role: "row", key: names.indexOf(names[at]) === at ? names[at] : `${names[at]} ${at}` },
-            keys.map((key) => cell(thing, key)),
-          ),
-        ),
-      ),
-    ),
+            keys.map((key) => cell(thing, key))
+          )
+        )
+      )
+    )
   );
 }

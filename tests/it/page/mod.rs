@@ -45,8 +45,9 @@ impl OpenPage {
 
     /// Waits until the view shows the resources that it names.
     fn until_loaded(&mut self) {
-        let waits = "[...document.querySelectorAll('main .muted')].some(one => one.textContent === '…')";
-        self.browser.until(waits, &json!(false));
+        let waits =
+            "[...document.querySelectorAll('main .muted')].some(one => one.textContent === '…') ? location.hash : ''";
+        self.browser.until(waits, &json!(""));
     }
 
     /// Waits until the verdict contains a text.
