@@ -4,7 +4,7 @@ const busy = new Set();
 let question = null,
   notice = null,
   // The changes that the last message which was tried would make.
-  tried = [];
+  tried = {};
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 const curl = (method, path, body) =>
@@ -18,9 +18,13 @@ function say(text, isBad, command) {
   render();
 }
 
+// Two things can have the same name, and two requests are never about the same thing.
+const idOf = (name, request) => (typeof request === "string" ? `${name} ${request}` : name);
+
 async function act(name, request, body) {
-  if (busy.has(name)) return;
-  busy.add(name);
+  const id = idOf(name, request);
+  if (busy.has(id)) return;
+  busy.add(id);
   render();
   const command = typeof request === "string" && curl(...request.split(" "), body);
   try {
@@ -28,12 +32,12 @@ async function act(name, request, body) {
     const said = Object.entries(answer ?? {})
       .filter(([key]) => /^(outcome|reason|affected|repeated|skipped|changes)$/.test(key))
       .map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : value}`);
-    tried = answer?.changes?.[0]?.items ? answer.changes : [];
+    tried = { request, changes: answer?.changes?.[0]?.items ? answer.changes : [] };
     say(`${name}: ${said.join(", ") || "done"}.`, false, command);
   } catch (error) {
     say(`${name}: ${error.message}`, true, command);
   }
-  busy.delete(name);
+  busy.delete(id);
   for (const entry of known.values()) entry.at = 0;
   refresh();
 }
@@ -41,11 +45,14 @@ async function act(name, request, body) {
 // A button with `ask`, the sentence about the consequence, asks first. The sentence is that of the newest refresh.
 function button(label, thing, request, { body, ask, isFirst } = {}) {
   const name = `${label} ${thing}`.trim();
+  const id = idOf(name, request);
   const run = () => act(name, request, body);
-  if (question?.name === name) question = { name, ask, run };
-  const onclick = () => {
+  if (question?.id === id) question = { id, name, ask, run };
+  const onclick = ({ detail }) => {
+    // The second click of two would meet what the first has made of the button.
+    if (detail > 1) return;
     if (!ask) return void run();
-    question = { name, ask, run };
+    question = { id, name, ask, run };
     render();
     byId("dialog").showModal();
     byId("keep").focus();
@@ -57,7 +64,7 @@ function button(label, thing, request, { body, ask, isFirst } = {}) {
       type: "button",
       "aria-label": name,
       class: ask ? "danger" : isFirst && "first",
-      "aria-disabled": busy.has(name) && "true",
+      "aria-disabled": busy.has(id) && "true",
       onclick
     },
     ask ? `${label}…` : label
@@ -104,7 +111,6 @@ function renderNotice() {
             h(
               "button",
               {
-                "aria-label": "Close the message",
                 onclick: () => {
                   notice = null;
                   render();

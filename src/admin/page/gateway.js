@@ -24,8 +24,8 @@ function gatewayView() {
   ];
 }
 
-const cancel = ({ id, dataset, progress }) =>
-  button("Cancel", dataset, `DELETE filesets/${id}`, {
+const cancel = ({ id, dataset, source, progress }) =>
+  button("Cancel", `${dataset} of ${source}`, `DELETE filesets/${id}`, {
     ask: `1 dataset is given up${progress ? ` after ${number(progress.doneFiles)} of ${count(progress.files, "file")}` : ""}. Files that are archived stay.`
   });
 const progressOf = ({ progress }) =>
@@ -92,12 +92,7 @@ function dueView(_, query) {
     "Changes that come due",
     list
       ? [
-          table(
-            "Due",
-            list.due,
-            "at what item state until source announced",
-            "No item has announced that its visibility will change."
-          ),
+          table("Due", list.due, "at what item state until source announced", "No item has announced a date."),
           list.next && inside(`due?${withQuery(query, "after", list.next)}`, "Later ones")
         ]
       : waiting(path)

@@ -105,7 +105,7 @@ function objectView(_, query) {
             })
           ]
         : object === null
-          ? muted("No object has this URI. It may be an item.")
+          ? muted("No object; it may be an item.")
           : waiting(path)
     ),
     section(
@@ -204,15 +204,24 @@ function markedBody(body, offset = 0) {
 function messageView(id) {
   const path = `quarantine/${id}`,
     message = get(path, 3600);
-  if (!message) return message === null ? muted("The message is no longer in the quarantine.") : waiting(path);
+  if (!message) return message === null ? muted("It is no longer in the quarantine.") : waiting(path);
   return [
     section(`Message ${id}`, bar(tryOut(id), retry(id), drop(message)), facts(message, "id body bodyHex headers")),
-    tried.length > 0 &&
+    tried.request === `POST quarantine/${id}/retry?dry_run=true` &&
+      tried.changes.length > 0 &&
       section(
         "It would make",
-        tried.map((change) => facts({ what: kinds(change), ...change }, "seq id"))
+        tried.changes.map((change) => facts({ what: kinds(change), ...change }, "seq id"))
       ),
-    message.headers.length > 0 && section("Headers", facts(Object.fromEntries(message.headers))),
+    message.headers.length > 0 &&
+      section(
+        "Headers",
+        h(
+          "dl",
+          null,
+          message.headers.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])
+        )
+      ),
     section("Body", message.size > SHOWN_BODY && muted("64 KiB of it:"), markedBody(message.body, message.at?.offset))
   ];
 }

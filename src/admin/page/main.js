@@ -74,7 +74,7 @@ const signInForm = () =>
     muted(
       "An admin token shows everything, a read token the changes. ",
       code("tidings token"),
-      " makes one. It stays in this tab."
+      " makes one."
     ),
     h(
       "form",
@@ -196,7 +196,7 @@ function render() {
             h(
               "p",
               { key: "reader", class: "muted" },
-              "This token may read. An admin token also shows sources, subscriptions and what they need."
+              "This token may read. An admin token shows more."
             )
           ],
       h(

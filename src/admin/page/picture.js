@@ -151,9 +151,5 @@ function picture(status, sources, harvests, subscriptions, flow) {
       `Last ${name}`
     )
   );
-  return section(
-    "Flow",
-    flow && bar(spans),
-    h("svg", { width, height, role: "group", "aria-label": "From sources through the journal to subscriptions" }, parts)
-  );
+  return section("Flow", flow && bar(spans), h("svg", { width, height, role: "group", "aria-label": "Flow" }, parts));
 }

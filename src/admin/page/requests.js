@@ -1,8 +1,9 @@
 // Requests to the gateway. The token is in this tab alone, and in one header.
 const page = { who: "unknown", away: null, wrong: "", paused: false, span: "hour" };
-const TOKEN = "tidings-token";
-let token = sessionStorage.getItem(TOKEN);
 const base = new URL(".", location).href;
+// Several gateways can be behind one proxy.
+const TOKEN = `tidings-token ${base}`;
+let token = sessionStorage.getItem(TOKEN);
 const credentials = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
 // The gateway has refused a request; with the status 0, it has not answered.
@@ -37,7 +38,8 @@ async function call(request, body) {
   try {
     value = text && JSON.parse(text);
   } catch {
-    /* It is no answer of the gateway. */
+    // A proxy has answered, perhaps with its own page.
+    if (response.ok) throw new Refused(0, "the gateway does not answer");
   }
   // Without JSON, a proxy answers for a gateway that does not.
   if (!response.ok)
@@ -128,9 +130,18 @@ function leave(wrong) {
   token = null;
   sessionStorage.removeItem(TOKEN);
   known.clear();
+  // The next person at the tab reads nothing of this one's.
+  notice = null;
+  tried = {};
+  byId("dialog").close();
+  document.title = "Tidings";
 }
 function signIn(text) {
   keepLive(null);
+  if (!/^[!-~]+$/.test(text.trim())) {
+    page.wrong = "This is no token.";
+    return render();
+  }
   token = text.trim();
   sessionStorage.setItem(TOKEN, token);
   page.who = "unknown";

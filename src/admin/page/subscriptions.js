@@ -100,7 +100,7 @@ function subscriptionView(name) {
         pause("subscriptions", name, state),
         button("Send a test", name, `POST subscriptions/${name}/send`, { body: {} }),
         stuckAt &&
-          button("Skip this change", name, `POST subscriptions/${name}/skip`, {
+          button("Skip this change", `${number(stuckAt)} of ${name}`, `POST subscriptions/${name}/skip`, {
             body: { change: stuckAt },
             ask: `1 change, ${number(stuckAt)}, becomes a dead letter, and the delivery continues after it.`
           }),

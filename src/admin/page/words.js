@@ -27,12 +27,12 @@ const bytes = (n) => {
   return `${n < 10 && unit ? n.toFixed(1) : Math.round(n)} ${["B", "kB", "MB", "GB", "TB", "PB"][unit]}`;
 };
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-const HEADINGS = { seq: "Change", uri: "Item" };
+const HEADINGS = { __proto__: null, seq: "Change", uri: "Item" };
 const heading = (key) => HEADINGS[key] ?? sentence(key.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`));
 
 const MARKS = { bad: "✗", warn: "▲", good: "✓", off: "○" };
 const mark = (level, word) => h("span", { class: `mark ${level}` }, `${MARKS[level]} ${word}`);
-const LEVELS = {};
+const LEVELS = { __proto__: null };
 const level = (name, words) =>
   words.split(" ").forEach((word) => {
     LEVELS[word] = name;
@@ -93,6 +93,7 @@ const stateCell = ({ level, word, at, why, next }) => [
 const toObject = (uri) => inside(`objects?uri=${encodeURIComponent(uri)}`, uri);
 const toChange = (seq) => inside(`changes/${seq}`, number(seq));
 const MEMBERS = {
+  __proto__: null,
   source: (name) => inside(`sources/${name}`, name),
   object: toObject,
   parent: toObject,

@@ -72,7 +72,7 @@ async fn buttons_of_a_subscription_control_it() {
     post(&gateway, 6).await;
     until(&gateway, path, is("stuckAt", json!(6))).await;
     page.click("Try now index");
-    page.confirm("Skip this change index", "1 change, 6, becomes a dead letter");
+    page.confirm("Skip this change 6 of index", "1 change, 6, becomes a dead letter");
     until(&gateway, path, is("deadLetters", json!(2))).await;
     let letters = format!("{path}/dead-letters");
     let first = gateway.json(&letters).await["deadLetters"][1]["id"].clone();

@@ -38,7 +38,7 @@ async fn things_are_found_and_have_addresses_of_their_own() {
     page.until_says("main", "http://h.example/objects/1/item");
     page.until_says("main", "image/png");
     find(&mut page, "http://h.example/objects/none");
-    page.until_says("main", "No object has this URI");
+    page.until_says("main", "No object; it may be an item");
     find(&mut page, "4");
     page.until_says("main", "The journal has no change with the number 4");
 

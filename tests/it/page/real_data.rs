@@ -46,7 +46,7 @@ async fn page_shows_flow_deliveries_and_lives() {
     page.until_says("[aria-label=Deliveries]", "delivered");
     page.until_says("[aria-label=Deliveries]", "not-selected");
     page.go(&format!("objects?uri={}", "http%3A%2F%2Fh.example%2Fobjects%2F7%2Fitem"));
-    page.until_says("main", "It may be an item.");
+    page.until_says("main", "it may be an item.");
     page.browser.until("[...document.querySelectorAll('[aria-label=Changes] tbody td')][0]?.textContent", &json!("7"));
     page.assert_quiet();
 }
@@ -87,7 +87,7 @@ async fn page_shows_what_a_message_would_change_before_it_does() {
     page.until_says("[aria-label=\"It would make\"]", "http://h.example/objects/1");
     assert_eq!(gateway.changes().await, Vec::<Value>::new());
     page.click("Read it again message 1");
-    page.until_says("main", "The message is no longer in the quarantine.");
+    page.until_says("main", "It is no longer in the quarantine.");
     assert_eq!(gateway.changes().await.len(), 1);
     page.assert_quiet();
 }
