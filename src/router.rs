@@ -189,6 +189,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::retry), |all| all.quarantine.clone())
+        .add(Admin, routes!(quarantine::dry_run), |all| all.quarantine.clone())
         .add(Admin, routes!(subscriptions::list), |all| (all.subscriptions.clone(), all.crawlers.clone()))
         .add(Admin, routes!(crawlers::invalidate), |all| all.crawlers.clone())
         .add(Admin, routes!(subscriptions::one, subscriptions::put, subscriptions::delete), |all| {

@@ -1,5 +1,5 @@
 //! Quarantine of messages that no dialect could parse: `GET /quarantine` lists them, `GET /quarantine/{id}` returns
-//! one, `POST /quarantine/{id}/retry` parses it again, and `DELETE /quarantine/{id}` deletes it.
+//! one, `POST /quarantine/{id}/retry` parses it again, `POST /quarantine/{id}/dry-run` says what that would do, and `DELETE /quarantine/{id}` deletes it.
 
 use axum::{
     Json,
@@ -10,7 +10,10 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{journal_problem, sources::Sources};
+use super::{
+    journal_problem,
+    sources::{ConfiguredSource, Sources},
+};
 use crate::{
     format::TextPosition,
     intake::{IngestResponse, Intake, IntakeError, Outcome, Receipt, Trial},
@@ -109,28 +112,6 @@ struct MessageView<'a> {
     body_hex: Option<String>,
 }
 
-/// Query parameters of `POST /quarantine/{id}/retry`.
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct RetryQuery {
-    /// `true` only says what would happen: nothing is written, and the message stays in the quarantine.
-    #[serde(default)]
-    #[param(value_type = bool, required = false)]
-    dry_run: bool,
-}
-
-/// What became of a message, or what would become of it.
-#[derive(Serialize, ToSchema)]
-#[schema(as = RetriedMessage)]
-#[serde(untagged)]
-enum RetryView {
-    /// The message was parsed.
-    Retried(IngestResponse),
-    /// With `dry_run`.
-    Tried(TrialView),
-}
-
 /// What would become of a message.
 #[derive(Serialize, ToSchema)]
 #[schema(as = QuarantineTrial)]
@@ -172,7 +153,7 @@ impl TrialView {
 
 problems!(ListProblems: InvalidQuery, Unavailable);
 problems!(OneProblems: NotFound, Unavailable);
-problems!(RetryProblems: InvalidQuery, NotFound, UnprocessableMessage, Unavailable);
+problems!(RetryProblems: NotFound, UnprocessableMessage, Unavailable);
 
 /// The messages in the quarantine, newest first, without their bodies. `next` is the value of `before` for the next
 /// page.
@@ -221,43 +202,59 @@ pub async fn one(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> R
     Ok(Json(MessageView { at, ..view(&message, Some(body)) }).into_response())
 }
 
-/// Parses a message again and removes it from the quarantine if it is accepted. With `dry_run=true`, it only says what
-/// would happen.
+/// Parses a message again and removes it from the quarantine if it is accepted.
 ///
 /// # Errors
-/// `invalid-query`; `not-found`; `malformed-message` and `unprocessable-message` if the message still cannot be parsed, or its source
+/// `not-found`; `malformed-message` and `unprocessable-message` if the message still cannot be parsed, or its source
 /// is no longer configured; `unavailable` if the journal fails.
 #[utoipa::path(
     post,
     path = "/quarantine/{id}/retry",
     operation_id = "retryQuarantined",
     tag = "administration",
-    params(("id" = u64, Path, description = "Identifier of the message."), RetryQuery),
-    responses((status = 200, description = "The message was parsed.", body = RetryView), RetryProblems),
+    params(("id" = u64, Path, description = "Identifier of the message.")),
+    responses((status = 200, description = "The message was parsed.", body = IngestResponse), RetryProblems),
 )]
-pub async fn retry(
-    State(quarantine): State<Quarantine>,
-    Path(id): Path<u64>,
-    Query(query): Query<RetryQuery>,
-) -> Result<Response, Problem> {
-    let quarantined = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(journal_problem)?;
-    let quarantined = quarantined.ok_or_else(|| not_found(id))?;
-    let name = &quarantined.message.source;
-    let listed = quarantine.sources.get(name).ok_or_else(|| {
-        let detail = format!("The source {name} of the message is no longer configured; configure it to retry.");
-        Problem::new(ProblemCode::UnprocessableMessage, detail)
-    })?;
-    if query.dry_run {
-        let body = quarantined.message.body.clone();
-        let tried = quarantine.intake.dry_run(&listed.source, quarantined.message.into()).await;
-        let trial = tried.map_err(problem)?;
-        let tried = || Json(RetryView::Tried(TrialView::of(trial, &body))).into_response();
-        return Ok(quarantine.intake.parse(body.len(), tried).await);
-    }
-    let receipt = quarantine.intake.retry(&listed.source, QuarantineId(id)).await;
-    match receipt {
+pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> Result<Response, Problem> {
+    let (_, listed) = quarantine.with_source(id).await?;
+    match quarantine.intake.retry(&listed.source, QuarantineId(id)).await {
         Ok(receipt) => receipt.map(|receipt| response(&receipt)).ok_or_else(|| not_found(id)),
         Err(error) => Err(problem(error)),
+    }
+}
+
+/// Says what a retry of a message would do now. Nothing is written, and the message stays in the quarantine.
+///
+/// # Errors
+/// `not-found`; `unprocessable-message` if the source of the message is no longer configured; `unavailable` if the journal
+/// fails.
+#[utoipa::path(
+    post,
+    path = "/quarantine/{id}/dry-run",
+    operation_id = "dryRunQuarantined",
+    tag = "administration",
+    params(("id" = u64, Path, description = "Identifier of the message.")),
+    responses((status = 200, description = "The result of the dry run.", body = TrialView), RetryProblems),
+)]
+pub async fn dry_run(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> Result<Response, Problem> {
+    let (quarantined, listed) = quarantine.with_source(id).await?;
+    let body = quarantined.message.body.clone();
+    let trial = quarantine.intake.dry_run(&listed.source, quarantined.message.into()).await.map_err(problem)?;
+    let tried = || Json(TrialView::of(trial, &body)).into_response();
+    Ok(quarantine.intake.parse(body.len(), tried).await)
+}
+
+impl Quarantine {
+    /// Returns a message with its source.
+    async fn with_source(&self, id: u64) -> Result<(QuarantinedMessage, ConfiguredSource), Problem> {
+        let quarantined = self.journal.quarantined(QuarantineId(id)).await.map_err(journal_problem)?;
+        let quarantined = quarantined.ok_or_else(|| not_found(id))?;
+        let name = &quarantined.message.source;
+        let listed = self.sources.get(name).ok_or_else(|| {
+            let detail = format!("The source {name} of the message is no longer configured; configure it to retry.");
+            Problem::new(ProblemCode::UnprocessableMessage, detail)
+        })?;
+        Ok((quarantined, listed))
     }
 }
 
@@ -299,7 +296,7 @@ pub async fn delete(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -
 }
 
 fn response(receipt: &Receipt) -> Response {
-    Json(RetryView::Retried(receipt.to_response())).into_response()
+    Json(receipt.to_response()).into_response()
 }
 
 fn not_found(id: u64) -> Problem {

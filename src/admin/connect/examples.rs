@@ -8,13 +8,13 @@ use super::Kind;
 /// Example of something that can be connected.
 pub(super) struct Example {
     pub(super) kind: Kind,
-    /// What it connects, in words.
+    /// Name of the program or the protocol that is connected.
     pub(super) title: &'static str,
     /// Page of the documentation.
     pub(super) page: &'static str,
     /// Block of the configuration: one source or subscription.
     pub(super) config: &'static str,
-    /// What the command does.
+    /// Command for a first message, or one that shows the state.
     pub(super) command: Command,
 }
 

@@ -20,13 +20,14 @@ const changeTable = (list, empty) =>
     }
   );
 
-// A page of changes, newest first. While nothing is appended, no request repeats it.
+// A page of changes, newest first, with its path. While nothing is appended, no request repeats it.
 function changePage(query, limit) {
   const head = known.get("status")?.value?.journal.head,
-    path = new URLSearchParams(`before=${NEWEST}`);
-  for (const [name, value] of new URLSearchParams(query)) path.set(name, value);
-  path.set("limit", limit);
-  return get(`changes?${path}`, head === undefined ? 0 : 3600, head);
+    all = new URLSearchParams(`before=${NEWEST}`);
+  for (const [name, value] of new URLSearchParams(query)) all.set(name, value);
+  all.set("limit", limit);
+  const path = `changes?${all}`;
+  return [get(path, head === undefined ? 0 : 3600, head), path];
 }
 const withQuery = (query, name, value) => {
   const all = new URLSearchParams(query);
@@ -54,7 +55,7 @@ function filterForm(route, query) {
   );
 }
 function changesView(_, query) {
-  const list = changePage(query, PAGE);
+  const [list, path] = changePage(query, PAGE);
   return section(
     "Changes",
     filterForm("changes", query),
@@ -63,7 +64,7 @@ function changesView(_, query) {
           changeTable(list.changes, query ? "No change fulfils these conditions." : NO_CHANGES),
           list.next > 1 && inside(`changes?${withQuery(query, "before", list.next)}`, "Older changes")
         ]
-      : muted("…")
+      : waiting(path)
   );
 }
 
@@ -133,7 +134,7 @@ function find(event) {
       : `#/objects?uri=${encodeURIComponent(text)}`;
 }
 
-const tryOut = (id) => button("Try it", `message ${id}`, `POST quarantine/${id}/retry?dry_run=true`);
+const tryOut = (id) => button("Try it", `message ${id}`, `POST quarantine/${id}/dry-run`);
 const retry = (id) => button("Read it again", `message ${id}`, `POST quarantine/${id}/retry`, first);
 const drop = ({ id, source, size }) =>
   button("Drop", `message ${id}`, `DELETE quarantine/${id}`, {
@@ -207,7 +208,7 @@ function messageView(id) {
   if (!message) return message === null ? muted("It is no longer in the quarantine.") : waiting(path);
   return [
     section(`Message ${id}`, bar(tryOut(id), retry(id), drop(message)), facts(message, "id body bodyHex headers")),
-    tried.request === `POST quarantine/${id}/retry?dry_run=true` &&
+    tried.request === `POST quarantine/${id}/dry-run` &&
       tried.changes.length > 0 &&
       section(
         "It would make",

@@ -6,7 +6,7 @@ function overview() {
     harvests = harvestList(),
     subscriptions = get("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"),
     flow = get(`flow?span=${page.span}`, 10),
-    newest = changePage("", 8);
+    [newest] = changePage("", 8);
   if (!sources || !subscriptions) return waiting("sources");
   // Of many, those with a trouble are here; the others are a click away.
   const few = (list, make) => {
@@ -15,10 +15,7 @@ function overview() {
   };
   return [
     !status.journal.head &&
-      section(
-        "Begin",
-        muted("Nothing has come yet. ", inside("connect", "Connect"), " says how to send the first message.")
-      ),
+      section("Begin", muted("Nothing yet. ", inside("connect", "Connect"), " says how to send the first message.")),
     picture(status, sources, harvests, subscriptions, flow),
     section("Sources", few(sources, sourceTable)),
     section(
@@ -71,11 +68,7 @@ const signInForm = () =>
     "section",
     { key: "sign in", "aria-label": "Sign in" },
     h("h2", null, "Sign in"),
-    muted(
-      "An admin token shows everything, a read token the changes. ",
-      code("tidings token"),
-      " makes one."
-    ),
+    muted("An admin token shows everything, a read token the changes. ", code("tidings token"), " makes one."),
     h(
       "form",
       {
@@ -191,14 +184,7 @@ function render() {
     parts.push(
       status
         ? verdict(status, place.part !== "")
-        : [
-            isAway,
-            h(
-              "p",
-              { key: "reader", class: "muted" },
-              "This token may read. An admin token shows more."
-            )
-          ],
+        : [isAway, h("p", { key: "reader", class: "muted" }, "This token may read. An admin token shows more.")],
       h(
         "div",
         { key: `${place.part}/${place.name}` },

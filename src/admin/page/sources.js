@@ -97,7 +97,6 @@ function auditSection(name, audit, isHarvest) {
     button(label, name, `POST sources/${name}/audit`, { body: { restart: true, ...body }, ask });
   return section(
     "Audit",
-    muted("An audit compares the repository with the registry."),
     bar(
       isRunning
         ? button("Stop the audit", name, `DELETE sources/${name}/audit`)

@@ -76,7 +76,7 @@ async fn connect_part_shows_blocks_and_turns_green_with_the_first_message() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), "");
     let mut page = OpenPage::open(&format!("{}/", gateway.url));
-    page.until_says("main", "Nothing has come yet.");
+    page.until_says("main", "Nothing yet.");
     page.go("connect");
     let row = "[...document.querySelectorAll('main tbody tr')].find(row => row.textContent.includes('content-change'))";
     page.browser.until(&format!("{row}?.textContent.includes('waiting for the first message')"), &json!(true));
