@@ -23,6 +23,7 @@ mod amqp;
 #[allow(dead_code, clippy::expect_used)]
 mod broker_process;
 mod database;
+mod digests;
 mod downloads;
 /// Fedora 3 messages of the tests.
 #[path = "../../tests/it/support/fedora3_messages.rs"]
@@ -66,11 +67,12 @@ mod xesam;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 17] = [
+const PARTS: [(&str, fn()); 18] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", growth::growth),
     ("http", http::measure),
+    ("digests", digests::measure),
     ("amqp", amqp::measure),
     ("stomp", stomp::measure),
     ("lookups", lookups::measure),

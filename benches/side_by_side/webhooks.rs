@@ -55,8 +55,10 @@ pub(crate) fn measure() {
     append_batches(&runtime, &journal, (0..TURN).map(draft).collect(), SENDERS);
     let bodies = bodies(&runtime, &journal);
     let bytes = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
-    let configured = [("ordered", true), ("parallel", false)];
-    let configured = configured.map(|(name, ordered)| (self::name(name), Arc::new(definition(sink, ordered))));
+    let configured =
+        [("ordered", None), ("parallel", None), ("ordered-solr", Some("solr")), ("parallel-solr", Some("solr"))];
+    let configured = configured
+        .map(|(name, preset)| (self::name(name), Arc::new(definition(sink, name.starts_with("ordered"), preset))));
     let opened = Subscriptions::open(
         journal.clone(),
         configured.into(),
@@ -67,7 +69,7 @@ pub(crate) fn measure() {
     let (subscriptions, runner) = runtime.block_on(opened).unwrap();
     let stop = CancellationToken::new();
     let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10), Supervisor::default()));
-    for name in ["ordered", "parallel"] {
+    for name in ["ordered", "parallel", "ordered-solr", "parallel-solr"] {
         runtime.block_on(subscriptions.pause(&self::name(name), "the bench".into())).unwrap();
     }
     for (name, at_once) in [("ordered", 1), ("parallel", WINDOW)] {
@@ -78,6 +80,9 @@ pub(crate) fn measure() {
             vec![
                 Contender::timed("reqwest in a bare loop", || bare(&runtime, sink, &bodies, at_once)),
                 Contender::timed("Tidings", || turn(&runtime, &journal, &subscriptions, name)),
+                Contender::timed("Tidings with the templates for Solr", || {
+                    turn(&runtime, &journal, &subscriptions, &format!("{name}-solr"))
+                }),
             ],
         );
     }
@@ -91,13 +96,16 @@ fn name(name: &str) -> SubscriptionName {
     SubscriptionName::parse(name).unwrap()
 }
 
-fn definition(sink: SocketAddr, ordered: bool) -> Definition {
+fn definition(sink: SocketAddr, ordered: bool, preset: Option<&str>) -> Definition {
     let mut definition = json!({
         "delivery": "webhook", "format": "json", "start": "beginning", "url": format!("http://{sink}/"),
         "secrets": [SECRET], "ordered": ordered,
     });
     if !ordered {
         definition["window"] = WINDOW.into();
+    }
+    if let Some(preset) = preset {
+        definition["request"] = json!({ "preset": preset });
     }
     let guard = OutboundPolicy::unrestricted();
     Definition::read(definition, &DefinitionContext { made_by: MadeBy::Config, variable: &|_| None, guard: &guard })

@@ -295,10 +295,15 @@ impl AuditsState {
 
     /// Reads the newest audit as its runner has written it.
     pub(super) async fn stored(&self, name: &SourceName) -> Result<Option<StoredAudit>, JournalError> {
-        let text = self.journal.source_position(report_row(name)).await?;
-        // An audit of another version begins anew.
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+        stored_audit(&self.journal, name).await
     }
+}
+
+/// Reads the newest audit of a source.
+pub(super) async fn stored_audit(journal: &Journal, name: &SourceName) -> Result<Option<StoredAudit>, JournalError> {
+    let text = journal.source_position(report_row(name)).await?;
+    // An audit of another version begins anew.
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
 impl AuditRequest {

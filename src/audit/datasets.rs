@@ -97,6 +97,8 @@ impl DatasetWalk {
         }
         sleep(self.pause).await;
         let (jobs, first): (Vec<_>, Vec<_>) = differing.into_iter().unzip();
+        // A platform can have changed all paths of many datasets.
+        let first: HashSet<_> = first.into_iter().flatten().collect();
         let again = self.compared(jobs).await?;
         for (job, compared) in again {
             let ComparedDataset::Differences(differences) = compared else {
@@ -104,9 +106,8 @@ impl DatasetWalk {
                 self.progress.audit.report.unanswered += 1;
                 continue;
             };
-            let is_same = |found: &DatasetDifference| first.iter().any(|first| first.contains(found));
-            let differences: Vec<_> =
-                differences.into_iter().filter(is_same).map(|found| difference(&job, found)).collect();
+            let same = differences.into_iter().filter(|found| first.contains(found));
+            let differences: Vec<_> = same.map(|found| difference(&job, found)).collect();
             if differences.is_empty() {
                 continue;
             }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    audits::report_row,
+    audits::{report_row, stored_audit},
     bound,
     report::{AuditState, StoredAudit},
 };
@@ -164,13 +164,17 @@ impl Progress {
     }
 }
 
-/// Writes that an audit cannot begin.
+/// Writes that an audit cannot begin, or that it has ended by an error of the program. What it has written before stays.
 pub(super) async fn fail(
     journal: &Journal,
     source: &SourceName,
     mut audit: StoredAudit,
     error: &WalkError,
 ) -> Result<(), WalkError> {
+    let written = stored_audit(journal, source).await?;
+    if let Some(written) = written.filter(|written| written.report.id == audit.report.id) {
+        audit = written;
+    }
     audit.report.state = AuditState::Failed;
     audit.report.reason = Some(error.to_string());
     save(journal, source, &mut audit).await

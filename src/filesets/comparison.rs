@@ -32,7 +32,7 @@ pub enum ComparedDataset {
 }
 
 /// Difference of an item of a dataset.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DatasetDifference {
     /// URI of the item: a file, or the dataset itself.
     pub item: Uri,
@@ -41,7 +41,7 @@ pub struct DatasetDifference {
 }
 
 /// Kind of the difference of an item of a dataset.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DatasetDifferenceKind {
     /// The list of the platform has a file that the registry lacks.
     Missing,

@@ -138,7 +138,14 @@ impl Inner {
     fn update_dead_letters(&self, stored: &SubscriptionRecord) {
         let _ = self.with(&stored.name, |entry| {
             // The engine may have stored another one meanwhile.
-            entry.status.update_dead_letters(|count| count.min(stored.dead_letters));
+            let mut is_dropped = false;
+            entry.status.update_dead_letters(|count| {
+                is_dropped = stored.dead_letters < count;
+                count.min(stored.dead_letters)
+            });
+            if is_dropped {
+                entry.status.forget_handled();
+            }
             if stored.dead_letters > 0 {
                 entry.replays.notify_one();
             }
