@@ -1,4 +1,4 @@
-//! What an audit has found, and the position at which it continues.
+//! Findings of an audit, and the position at which it continues.
 
 use std::collections::BTreeSet;
 

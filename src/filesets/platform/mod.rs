@@ -95,7 +95,7 @@ pub trait PlatformHelper: Send + Sync {
     }
 }
 
-/// What a platform recognizes a dataset by.
+/// Evidence by which a platform recognizes a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recognition {
     /// The URL of a page, whatever its content.
@@ -217,7 +217,7 @@ impl Dataset {
         dataset
     }
 
-    /// Compares the size of the downloaded files with the one that the platform tells for all.
+    /// Compares the size of the downloaded files with the platform's total.
     ///
     /// # Errors
     /// Fails with `mismatch-size` if it is another one.

@@ -147,7 +147,7 @@ pub trait BrokerSettings: Debug + Send + Sync {
         None
     }
 
-    /// Connects to the broker under a name, and checks what it can without changing anything there. The error has the words
+    /// Connects to the broker under a name, and checks the settings as far as this changes nothing there. The error has the words
     /// in which the consumer logs it.
     fn probe<'s>(&'s self, name: &'s str) -> BoxFuture<'s, Result<(), String>>;
 

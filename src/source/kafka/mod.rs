@@ -81,7 +81,7 @@ pub enum KafkaSourceError {
     Ended,
 }
 
-/// The topics to read, and what the reader needs.
+/// The topics to read, with the parts of the gateway that their reader uses.
 struct KafkaTopics {
     settings: TopicSettings,
     intake: Intake,

@@ -52,7 +52,7 @@ pub(super) struct Mark {
     pub(super) head: Seq,
 }
 
-/// What the lock file says about the journal in its folder.
+/// Record of the lock file about the journal in its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trace {
     /// The folder has had no journal: the lock file is absent, empty, or says so.
