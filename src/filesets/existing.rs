@@ -8,7 +8,7 @@ use serde_json::Value;
 use sha1::Sha1;
 
 use super::{
-    files::ArchivedFile,
+    archived_file::ArchivedFile,
     platform::{Dataset, PlatformFile},
 };
 use crate::{

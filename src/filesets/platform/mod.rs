@@ -15,11 +15,13 @@ mod osf;
 pub(super) mod paths;
 mod settings;
 mod signposting;
+mod strategy;
 mod tokens;
 
 use self::item_name::{former_name, item_name, item_name_of_page};
 pub use self::{
     settings::PlatformSettings,
+    strategy::Thresholds,
     tokens::{InvalidTokenPlace, TokenPlace},
 };
 use futures_util::future::BoxFuture;
@@ -28,10 +30,9 @@ use url::Url;
 
 use super::{
     IngestFailure, LandingPage, PlatformClient, RetryRule,
+    archived_file::ArchivedFile,
     client::named,
-    files::ArchivedFile,
     json::{MAX_ENTRIES, Reads},
-    strategy::Thresholds,
 };
 use crate::format::fileset::{
     message::{FilesetResult, IngestStrategy, ManifestFile},
