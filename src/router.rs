@@ -157,7 +157,7 @@ pub fn routes() -> Routes<Surfaces> {
             flow: all.flow.clone(),
         })
         .add(View(&[Surface::Stream, Surface::Live]), routes!(stream::follow), |all| all.readers.clone())
-        .add(Open, routes!(page::live), |all| all.home.clone())
+        .add(Open, routes!(page::live), |all| all.home.has_page)
         .add(View(&[Surface::Snapshot]), routes!(snapshot::page), |all| all.changes.clone())
         .add(View(&[Surface::Objects]), routes!(objects::one), |all| all.changes.clone())
         .add(View(&[]), routes!(digests::get, digests::post), |all| all.digests.clone())
@@ -210,7 +210,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Open, routes!(health::ready), |all| all.readiness.clone())
         .add(Read, routes!(metrics::scrape), |all| all.metrics.clone())
         .add(Read, routes!(openapi::document), |all| all.documentation.clone())
-        .add(Open, routes!(page::docs), |all| all.home.clone())
+        .add(Open, routes!(page::docs), |all| all.home.has_page)
 }
 
 /// Returns the router of the gateway: all routes with the policy of all requests.

@@ -33,7 +33,7 @@ const NAME: &str = "template";
 /// Characters that a value keeps in a path: the unreserved ones of RFC 3986 section 2.3.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What a template makes its text for.
+/// Place that a template makes its text for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A text without rules. Values are written as they are.
@@ -57,7 +57,7 @@ pub enum TemplateError {
     Wrong {
         /// Line of the template, from 1.
         line: usize,
-        /// What is wrong.
+        /// Reason why the template cannot be parsed.
         reason: String,
     },
     /// The template writes a fact that is not there.

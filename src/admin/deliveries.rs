@@ -46,7 +46,7 @@ struct DeliveriesView {
     deliveries: Vec<DeliveryView>,
 }
 
-/// What a subscription does with a change.
+/// Delivery of a change by one subscription.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ChangeDelivery)]
@@ -60,7 +60,7 @@ struct DeliveryView {
     /// definition; `null` without a working definition.
     #[schema(required = true)]
     selected: Option<bool>,
-    /// What is known of the delivery.
+    /// Outcome of the delivery.
     outcome: Outcome,
     /// Time at which the receiver accepted the change, refused it for the last time, or somebody skipped it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ struct Between {
     before: Timestamp,
 }
 
-/// What is known of the delivery of a change.
+/// Outcome of the delivery of a change, as far as this node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schema(as = ChangeDeliveryOutcome)]

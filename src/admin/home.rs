@@ -24,7 +24,7 @@ use crate::{
 pub struct Home {
     /// Readiness checks.
     pub readiness: Readiness,
-    /// Whether browsers get the page. Otherwise they get what programs get.
+    /// Whether browsers get the page. Otherwise they get the response for programs.
     pub has_page: bool,
 }
 

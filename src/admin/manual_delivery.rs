@@ -74,7 +74,7 @@ struct ReplayView {
 struct SentView {
     /// Number of the change.
     change: Seq,
-    /// What the answer means: `delivered`, `unroutable`, `retry`, `too-large`, `refused` or `gone`.
+    /// Meaning of the answer: `delivered`, `unroutable`, `retry`, `too-large`, `refused` or `gone`.
     outcome: &'static str,
     /// Cause of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,7 @@ use crate::{
     web::{Body, Path, Problem, ProblemCode, Query, problems},
 };
 
-/// Lease if the hub does not tell one, and the longest one, in seconds.
+/// Lease if the hub names none, and the longest lease, in seconds.
 const DEFAULT_LEASE_SECONDS: i64 = 24 * 60 * 60;
 const LONGEST_LEASE_SECONDS: i64 = 30 * 24 * 60 * 60;
 

@@ -1,5 +1,5 @@
 //! Quarantine of messages that no dialect could parse: `GET /quarantine` lists them, `GET /quarantine/{id}` returns
-//! one, `POST /quarantine/{id}/retry` parses it again, `POST /quarantine/{id}/dry-run` says what that would do, and `DELETE /quarantine/{id}` deletes it.
+//! one, `POST /quarantine/{id}/retry` parses it again, `POST /quarantine/{id}/dry-run` returns the outcome that this would have, and `DELETE /quarantine/{id}` deletes it.
 
 use axum::{
     Json,
@@ -112,7 +112,7 @@ struct MessageView<'a> {
     body_hex: Option<String>,
 }
 
-/// What would become of a message.
+/// Outcome that another attempt would have.
 #[derive(Serialize, ToSchema)]
 #[schema(as = QuarantineTrial)]
 struct TrialView {

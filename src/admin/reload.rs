@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::web::{Problem, ProblemCode, problems};
 
-/// Reads the configuration again, and returns the names of the changed tables; or what is wrong with it. The call blocks.
+/// Reads the configuration again, and returns the names of the changed tables; or its errors. The call blocks.
 pub type ReloadConfig = Arc<dyn Fn() -> Result<Vec<String>, String> + Send + Sync>;
 
 /// Effect of a reload.

@@ -31,10 +31,6 @@ const OPERATION: Duration = Duration::from_secs(10);
 /// Timeout of closing a channel or a connection gracefully.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// Heartbeat interval of both sides, in seconds. A broker that hangs or is unreachable is detected after twice
-/// this time.
-pub(super) const HEARTBEAT_SECONDS: u16 = 5;
-
 /// AMQP's reply code for a normal close.
 const GOODBYE: u16 = 200;
 

@@ -106,7 +106,7 @@ impl QueueSettings {
     }
 }
 
-/// Returns the result of a passive declaration. What is missing is no error if the gateway declares it.
+/// Returns the result of a passive declaration. A missing exchange or queue is no error if the gateway declares it.
 pub fn probed(checked: Result<(), AmqpError>, is_declared: bool) -> Result<(), AmqpError> {
     match checked {
         Err(AmqpError::NotFound(_)) if is_declared => Ok(()),

@@ -14,12 +14,15 @@ use lapin::{AsyncTcpStream, ConnectionProperties};
 
 use super::{
     broker_url::BrokerUrl,
-    connection::HEARTBEAT_SECONDS,
     error::{AmqpError, Step},
     frames::Notes,
     stream::{self, ScannedStream},
 };
 use crate::broker::{Resolver, SocketGuard, open_socket};
+
+/// Heartbeat interval of both sides, in seconds. A broker that hangs or is unreachable is detected after twice
+/// this time.
+const HEARTBEAT_SECONDS: u16 = 5;
 
 /// Opens a socket to the broker, with TLS if the URL requires it, and an AMQP connection over it. There is no
 /// timeout; dropping the future ends the attempt.

@@ -14,7 +14,7 @@ use crate::{
     web::Tls,
 };
 
-/// Reads the configuration again, and the certificate if it has not changed. Returns the changed tables, or what is wrong. The
+/// Reads the configuration again, and the certificate if it has not changed. Returns the changed tables, or the errors of the configuration. The
 /// call blocks.
 pub(super) fn reload(reloader: &Reloader, tls: Option<&Tls>) -> Result<Vec<String>, String> {
     match reloader.reload() {

@@ -7,13 +7,12 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{
     metrics,
-    report::{AuditReport, AuditRequest, AuditState, StoredAudit},
+    report::{AuditReport, AuditRequest, AuditResult, AuditState, StoredAudit},
 };
 use crate::{
     harvest::{Harvests, request_name},
@@ -87,27 +86,6 @@ pub enum AuditError {
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-}
-
-/// Numbers of the differences that a complete audit has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditResult {
-    /// Start of the audit.
-    pub started: Timestamp,
-    /// End of the audit.
-    pub at: Timestamp,
-    /// Number of missing items.
-    pub missing: u64,
-    /// Number of different items.
-    pub different: u64,
-    /// Number of extra items.
-    pub extra: u64,
-}
-
-impl AuditResult {
-    fn has_differences(&self) -> bool {
-        self.missing + self.different + self.extra > 0
-    }
 }
 
 /// Handle to the audits of all sources. Clones share the same state.

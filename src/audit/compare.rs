@@ -1,4 +1,4 @@
-//! What the registry must learn about an object, as a draft.
+//! The differences between a repository and the registry in an object, as a draft that corrects the registry.
 //!
 //! A fact that only one side has is no difference: a message of Fedora 3 has no size, and a list no parent. So the facts
 //! that both sides have are compared, and the date of the content if the repository's is newer. Content with the same digest

@@ -319,7 +319,7 @@ impl HarvestWalk {
         self.correct(corrections).await
     }
 
-    /// Returns what the registry has of an object, unless it was reported since the list.
+    /// Returns the registry's facts about an object, unless it was reported since the list.
     async fn still_extra(&self, found: &ExtraObject) -> Result<Option<ObjectState>, WalkError> {
         let registered = self.progress.registered(&found.unlisted.object).await?;
         Ok(Some(registered).filter(|registered| compare::state_mark(registered) == found.state_mark))

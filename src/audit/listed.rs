@@ -1,4 +1,4 @@
-//! What a list of a harvest has shown, within bounds.
+//! The objects that a list of a harvest has shown, within bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const ITEM_BYTES: usize = 512;
 /// Differing objects.
 pub(super) type Differing = BTreeMap<Uri, DifferingObject>;
 
-/// How an object differs.
+/// Differences of an object.
 #[derive(Default)]
 pub(super) struct DifferingObject {
     /// Fingerprints of its differences.
@@ -37,7 +37,7 @@ pub(super) struct ExtraObject {
     pub(super) state_mark: u64,
 }
 
-/// What a list has shown.
+/// The objects of a list, and their differences.
 pub(super) struct Listed {
     pub(super) seen: SeenObjects,
     /// Objects that differ. Only the first list notes them.

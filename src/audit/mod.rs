@@ -32,8 +32,8 @@ mod seen;
 mod walk;
 
 pub use self::{
-    audits::{AuditError, AuditOptions, AuditResult, AuditedSource, Audits},
-    report::{AuditReport, AuditState, Difference, DifferenceKind, Phase},
+    audits::{AuditError, AuditOptions, AuditedSource, Audits},
+    report::{AuditReport, AuditResult, AuditState, Difference, DifferenceKind, Phase},
     runner::AuditRunner,
 };
 #[cfg(doc)]

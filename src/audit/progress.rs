@@ -89,7 +89,7 @@ impl Progress {
     /// Writes how the audit has ended. `goes_on` is true if it was interrupted and continues by itself.
     pub(super) async fn end(mut self, walked: Result<(), WalkError>, goes_on: bool) -> Result<(), WalkError> {
         if walked.is_err() {
-            // What was counted since the last position is counted again from there.
+            // The objects since the last position are counted again.
             self.audit = self.written.clone();
         }
         let report = &mut self.audit.report;
@@ -113,7 +113,7 @@ impl Progress {
         walked
     }
 
-    /// Forgets what the audit has found so far, because it begins anew.
+    /// Drops the findings of the audit, because it begins anew.
     pub(super) fn forget(&mut self) {
         let report = &mut self.audit.report;
         (report.objects, report.registered, report.differing_objects) = (0, 0, 0);
@@ -130,7 +130,7 @@ impl Progress {
         state.source.as_ref() == Some(self.source.name()) && state.live_items().next().is_some()
     }
 
-    /// Returns what the registry has of an object.
+    /// Returns the registry's facts about an object.
     pub(super) async fn registered(&self, object: &Uri) -> Result<ObjectState, JournalError> {
         Ok(self.journal.object(object.clone()).await?.unwrap_or_default())
     }

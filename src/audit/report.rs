@@ -1,4 +1,4 @@
-//! What an audit has found, and the position at which it continues.
+//! Findings of an audit, and the position at which it continues.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,6 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::audits::AuditResult;
 use crate::model::{Timestamp, Uri};
 
 /// Maximum number of differences that a report lists. Its numbers count all of them.
@@ -34,6 +33,27 @@ named_values! {
         Complete = "complete",
         /// The audit could not continue. Another request tries again.
         Failed = "failed",
+    }
+}
+
+/// Numbers of the differences that a complete audit has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditResult {
+    /// Start of the audit.
+    pub started: Timestamp,
+    /// End of the audit.
+    pub at: Timestamp,
+    /// Number of missing items.
+    pub missing: u64,
+    /// Number of different items.
+    pub different: u64,
+    /// Number of extra items.
+    pub extra: u64,
+}
+
+impl AuditResult {
+    pub(super) fn has_differences(&self) -> bool {
+        self.missing + self.different + self.extra > 0
     }
 }
 

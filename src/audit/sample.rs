@@ -46,7 +46,7 @@ pub(super) async fn choose(progress: &mut Progress, number: u32) -> Result<Vec<U
     }
 }
 
-/// What the repository says about an object.
+/// Answer of the repository about an object.
 enum Answer {
     /// The drafts that bring the registry up to date.
     Drafts(Vec<Draft>),

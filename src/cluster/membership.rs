@@ -160,7 +160,7 @@ impl Membership {
         self.looked = None;
     }
 
-    /// Does what is due. `is_woken` says that something has changed since the last step. Returns the time until the
+    /// Takes the next step: the lease, the duties, the other nodes. `is_woken` says that something has changed since the last step. Returns the time until the
     /// next step.
     pub(super) fn step(&mut self, is_woken: bool) -> Result<Duration, StoreError> {
         if !self.renew()? {

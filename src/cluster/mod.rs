@@ -268,7 +268,7 @@ async fn wait_for_tenure(request: &mut DutyRequest, shared: &Shared, stop: &Canc
     }
 }
 
-/// How the work of a duty ended.
+/// End of the work of a duty.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Completion {
     /// The work returned although nothing asked it to.

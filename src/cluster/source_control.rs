@@ -46,7 +46,7 @@ impl SourceControl {
     /// # Errors
     /// As [`Self::pause`].
     pub async fn reconnect(&self) -> Result<(), JournalError> {
-        // The node that has the duty is told by its end, and begins a new tenure.
+        // The end of the duty informs its holder, which begins a new tenure.
         self.journal.write_harvest(self.source.clone(), HarvestWrite::Restart).await?;
         self.interrupted.notify_waiters();
         Ok(())

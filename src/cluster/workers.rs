@@ -44,7 +44,7 @@ impl WorkerHandle {
 
 /// A worker to start.
 pub struct WorkerLaunch<T> {
-    /// What the worker is about.
+    /// Subject of the worker, such as a subscription.
     pub subject: T,
     stop: CancellationToken,
     /// Cancelled when the former worker of the same name has ended.

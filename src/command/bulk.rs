@@ -144,7 +144,7 @@ pub(super) fn with_gateway(
     }
 }
 
-/// What became of messages.
+/// Number of messages by outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     done: u64,

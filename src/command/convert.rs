@@ -124,7 +124,7 @@ fn explained(elements: &[ExplainedElement]) -> String {
     elements.iter().map(table).collect::<Vec<_>>().join("\n")
 }
 
-/// How the message is read.
+/// Dialect, settings and policy by which the message is read.
 struct Conversion {
     policy: SourcePolicy,
     kind: &'static DialectKind,

@@ -46,7 +46,7 @@ pub(super) fn http_url(text: &str) -> Result<Url, String> {
     url.ok_or_else(|| "give an http or https URL, as in http://127.0.0.1:8395".to_owned())
 }
 
-/// How a command checks the certificate of a server.
+/// Certificates that a command trusts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trust<'a> {
     /// Against the CA certificates of a PEM file, or those of the operating system.

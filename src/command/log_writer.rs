@@ -1,5 +1,5 @@
 //! The writer of log lines. Partners can put any text into a log line, as a reason or a name, and lines of all parts pass
-//! this one place: it escapes what would control a terminal, reorder a line, hide a part of it or begin another line.
+//! this one place: it escapes characters that control a terminal, reorder a line, hide a part of it or begin another line.
 
 use std::io::{self, Stderr, Write};
 

@@ -1,4 +1,4 @@
-//! What commands write. All of it goes through this module, because a terminal obeys the controls in a text: text and JSON are
+//! Output of commands. All of it goes through this module, because a terminal obeys the controls in a text: text and JSON are
 //! shown with escapes for everything that controls a terminal, reorders text or is invisible.
 
 use std::io::{self, IsTerminal, Write};

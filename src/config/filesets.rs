@@ -11,8 +11,7 @@ use super::{
 use crate::{
     filesets::{
         ClientLimits, IngestSettings, PlatformToken,
-        platform::{DatasetLimits, PlatformSettings, TokenPlace},
-        strategy::Thresholds,
+        platform::{DatasetLimits, PlatformSettings, Thresholds, TokenPlace},
     },
     settings::{Any, List, Setting, Text, TextType, Whole, settings},
     web::Secret,

@@ -215,7 +215,7 @@ impl Definition {
         Ok(Self { filter, format, start, dead_letters, delivery, config })
     }
 
-    /// Connects to the receiver under a name, and checks what it can without sending or changing anything. `None` if
+    /// Connects to the receiver under a name, and checks the settings as far as this sends and changes nothing. `None` if
     /// connecting to such a receiver says nothing.
     pub fn probe<'s>(&'s self, name: &'s str) -> Option<BoxFuture<'s, Result<(), String>>> {
         self.config.probe(name)

@@ -89,7 +89,7 @@ pub trait DeliveryConfig: Send + Sync {
         None
     }
 
-    /// Connects to the receiver under a name, and checks what it can without sending or changing anything. `None` if
+    /// Connects to the receiver under a name, and checks the settings as far as this sends and changes nothing. `None` if
     /// connecting says nothing. The error has the words of [`Delivery::connect`].
     fn probe<'s>(&'s self, _name: &'s str) -> Option<BoxFuture<'s, Result<(), String>>> {
         None

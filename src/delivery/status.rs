@@ -170,7 +170,7 @@ impl SubscriptionStatus {
         (snapshot.cursor, snapshot.handled_after) = (cursor, cursor);
     }
 
-    /// Notes that the cursor says no more what the receiver has: the definition has changed, or a dead letter was dropped.
+    /// Notes that the cursor no longer shows the last message of the receiver: the definition has changed, or a dead letter was dropped.
     pub(super) fn forget_handled(&self) {
         let snapshot = &mut self.inner().snapshot;
         snapshot.handled_after = snapshot.cursor;

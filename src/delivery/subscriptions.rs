@@ -47,7 +47,7 @@ use crate::{
     model::{Seq, SubscriptionName, Timestamp},
 };
 
-/// Who pauses a subscription whose receiver has failed for too long.
+/// Name in `paused_by` of a subscription whose receiver has failed for too long.
 pub(super) const BY_GATEWAY: &str = "the gateway";
 
 /// Maximum number of subscriptions, those of the WebSub hub excluded. The configuration has at most as many.
@@ -91,7 +91,7 @@ pub struct SubscriptionInfo {
     pub status: StatusSnapshot,
 }
 
-/// How a subscription does, without its definition.
+/// Health of a subscription, without its definition.
 #[derive(Clone, Debug)]
 pub struct SubscriptionHealth {
     /// Name.
@@ -114,7 +114,7 @@ pub struct SubscriptionHealth {
     pub last_error: Option<String>,
 }
 
-/// How far a subscription is.
+/// Position of a subscription.
 #[derive(Clone, Debug)]
 pub struct SubscriptionProgress {
     /// Name.

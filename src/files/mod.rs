@@ -169,7 +169,7 @@ impl FileStore {
     }
 
     /// Replaces an item by copies of stored files at paths below its name, where other programs find them. The item belongs
-    /// to its first owner, a text that identifies what the files are of. In a folder, a copy is another name of the same file,
+    /// to its first owner, a text that identifies the subject of the files. In a folder, a copy is another name of the same file,
     /// and all names are on disk on return.
     ///
     /// # Errors

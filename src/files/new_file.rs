@@ -148,7 +148,7 @@ impl NewFile {
         }
     }
 
-    /// Removes what was written.
+    /// Removes the written bytes.
     ///
     /// # Errors
     /// Fails if the store cannot be written.

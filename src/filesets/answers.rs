@@ -53,7 +53,7 @@ impl PlatformClient {
 
     /// Makes something of a body: with a share of the budget, and on a blocking thread unless the body is small.
     ///
-    /// What `read` returns is not counted by the budget, so it must have a bound of its own.
+    /// The budget does not count the value that `read` returns, so this value must have a bound of its own.
     ///
     /// # Errors
     /// Fails if the body has more than `max_bytes` when it is decompressed, or cannot be decompressed.

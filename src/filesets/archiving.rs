@@ -6,9 +6,10 @@ use axum::http::header::CONTENT_ENCODING;
 
 use super::{
     IngestFailure, Ingester, LandingPage,
+    archived_file::ArchivedFile,
     bundle::{self, BundleFailure},
     check::Totals,
-    files::{self, ArchivedFile, DownloadContext},
+    files::{self, DownloadContext, store_failure},
     item::{ItemFailure, ItemFile, Items},
     platform::{self, Dataset},
     warc::{RecordedResponse, WarcWriter},
@@ -295,10 +296,6 @@ impl Ingester {
 /// Returns the size of the files that the store did not have, in bytes.
 pub(super) fn new_bytes<'f>(files: impl IntoIterator<Item = &'f ArchivedFile>) -> u64 {
     files.into_iter().filter(|file| file.stored.is_new).map(|file| file.stored.size).sum()
-}
-
-pub(super) fn store_failure(error: &FileStoreError) -> IngestFailure {
-    IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, error.to_string())
 }
 
 impl ArchivedFile {

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     IngestFailure, RetryRule,
+    archived_file::ArchivedFile,
     bundle_name::name,
     check::{FileCheck, media_type},
-    files::ArchivedFile,
     platform::{DatasetLimits, PlatformFile},
 };
 use crate::{

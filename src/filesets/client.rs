@@ -150,7 +150,7 @@ impl PlatformClient {
     }
 
     /// Requests a text that need not be there, and makes something of it; returns `None` if the server says that it has none.
-    /// Object stores answer 403 for what is not there.
+    /// Object stores answer 403 for missing objects.
     ///
     /// # Errors
     /// In the cases of [`PlatformClient::json`], and those of `make`.
@@ -345,7 +345,7 @@ pub(super) fn busy(url: &Url, how: &str, wait: Duration) -> IngestFailure {
 /// Documents of errors.
 pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Reason>];
 
-/// Who speaks in the body of an error.
+/// Author of the body of an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Voice {
     /// The interface of the platform, perhaps with a reason.

@@ -1,7 +1,7 @@
 //! Comparison of an archived dataset with the list of its platform, for an audit. Nothing is downloaded.
 //!
-//! The figures of a file are those of its newest result. A file of which the platform tells neither size nor digest differs
-//! only by being there.
+//! The figures of a file are those of its newest result. A file without size and digest in the list differs only by its
+//! presence.
 
 use std::collections::{HashMap, HashSet};
 

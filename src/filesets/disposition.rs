@@ -23,7 +23,7 @@ pub(super) fn file_name(header: &str) -> Option<String> {
     is_safe(name).then(|| name.to_owned())
 }
 
-/// Returns a value, which may be quoted, and what is after it.
+/// Returns a value, which may be quoted, and the rest of the text.
 fn value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(';').unwrap_or(text.len());

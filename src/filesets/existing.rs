@@ -8,7 +8,7 @@ use serde_json::Value;
 use sha1::Sha1;
 
 use super::{
-    files::ArchivedFile,
+    archived_file::ArchivedFile,
     platform::{Dataset, PlatformFile},
 };
 use crate::{
@@ -122,7 +122,7 @@ fn entry_of<'m>(manifest: &'m [ManifestFile], file: &PlatformFile) -> Option<&'m
     is_same.then_some(entry)
 }
 
-/// Returns size and MD5 that the platform has told of an archived file. They are noted apart if they are known to be those
+/// Returns the size and the MD5 of an archived file in the platform's list. They are noted apart if they are known to be those
 /// of another form of the file.
 fn noted_figures(entry: &ManifestFile) -> (Option<u64>, Option<&str>) {
     let noted = |name: &str| entry.extra.as_ref()?.get(&format!("platform_{name}"));
@@ -130,7 +130,7 @@ fn noted_figures(entry: &ManifestFile) -> (Option<u64>, Option<&str>) {
     (size, noted("md5").and_then(Value::as_str).or(entry.md5.as_deref()))
 }
 
-/// Returns the members of the content of an archived file that contradict what its platform tells now. A figure that only
+/// Returns the members of the content of an archived file that contradict the present list of its platform. A figure that only
 /// one of the two has is no contradiction.
 pub(super) fn contradictions(entry: &ManifestFile, platform: &ManifestFile) -> Vec<&'static str> {
     let (noted_size, noted_md5) = noted_figures(entry);

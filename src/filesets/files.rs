@@ -5,27 +5,23 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha1::Digest;
 
 use super::{
     IngestFailure, IngestProgress, PlatformToken, RetryRule,
-    archiving::store_failure,
+    archived_file::ArchivedFile,
     check::{FileCheck, Totals},
     client::{LONGEST_WAIT, Voice},
     platform::PlatformFile,
 };
 use crate::{
     files::{FileDigest, FileFacts, FileStoreError, StoredFile, Workspace},
-    format::fileset::{
-        message::{FileMeta, ManifestFile},
-        status::IngestStatus,
-    },
+    format::fileset::{message::ManifestFile, status::IngestStatus},
     http_client::{OutboundUrl, RequestHeaders, is_transient},
-    model::Timestamp,
-    transfer::{PartPlace, Receiver, Redirection, ResponseHead, TransferError, TransferredFile, Transfers},
+    transfer::{PartPlace, Receiver, ResponseHead, TransferError, TransferredFile, Transfers},
 };
 
 /// Maximum number of requests for a file to a server that is busy, and to one behind a gateway that fails.
@@ -37,31 +33,9 @@ const BUSY: Duration = Duration::from_secs(120);
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 const BROKEN: Duration = Duration::from_secs(2);
 
-/// A file of a dataset in the file store.
-#[derive(Clone, Debug)]
-pub(super) struct ArchivedFile {
-    /// Entry of the manifest, with the digests of the bytes.
-    pub(super) manifest: ManifestFile,
-    pub(super) stored: StoredFile,
-    /// Headers of the response, and its time.
-    pub(super) headers: HeaderMap,
-    pub(super) time: Timestamp,
-    /// Redirections before it.
-    pub(super) redirections: Vec<Redirection>,
-}
-
-impl ArchivedFile {
-    /// Returns the facts about the bytes.
-    pub(super) fn meta(&self) -> FileMeta {
-        let ManifestFile { md5, sha1, sha256, mimetype, .. } = self.manifest.clone();
-        FileMeta {
-            size_bytes: self.stored.size,
-            md5hex: md5.unwrap_or_default(),
-            sha1hex: sha1.unwrap_or_default(),
-            sha256hex: sha256.unwrap_or_default(),
-            mimetype,
-        }
-    }
+/// Returns the failure of a file store.
+pub(super) fn store_failure(error: &FileStoreError) -> IngestFailure {
+    IngestFailure::transient(IngestStatus::ERROR_ARCHIVEORG_UPLOAD, error.to_string())
 }
 
 /// Limits of a download, the count of its bytes, and the workspace of its ingest.

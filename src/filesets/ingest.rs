@@ -12,13 +12,13 @@ use url::Url;
 
 use super::{
     ClientLimits, IngestFailure, IngestProgress, JobPlace, LandingPage, PlatformClient, PlatformToken, RetryRule,
-    archiving::{self, store_failure},
+    archived_file::ArchivedFile,
+    archiving,
     check::Totals,
     existing::ExistingFiles,
-    files::{self, ArchivedFile, DownloadContext, FileFailure},
+    files::{self, DownloadContext, FileFailure, store_failure},
     item::ItemSettings,
-    platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, dataset_of, paths},
-    strategy::Thresholds,
+    platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, Thresholds, dataset_of, paths},
     wayback::WaybackSettings,
 };
 use crate::{

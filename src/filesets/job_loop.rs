@@ -51,7 +51,7 @@ pub struct JobLoop {
     budget: HarvestBudget,
 }
 
-/// What the loop does, for people.
+/// Activity of the loop, for people.
 #[derive(Clone, Debug)]
 pub enum JobActivity {
     /// Jobs run.
@@ -108,7 +108,7 @@ pub(super) struct Tenure<'a> {
     pub(super) source: &'a Arc<Source>,
     pub(super) journal: &'a Journal,
     pub(super) pool: Pool,
-    /// What the last step has made, which is not on disk.
+    /// Result of the last step, which is not on disk.
     unwritten: Option<Step>,
     pub(super) position: Position,
     /// Position that the journal has.
@@ -186,7 +186,7 @@ impl Tenure<'_> {
         Ok(())
     }
 
-    /// Does what there is to do, and otherwise waits for something.
+    /// Takes one step if there is work, and otherwise waits for work.
     async fn step(&mut self, show: &impl Fn(JobActivity)) -> Result<(), JournalError> {
         if self.unwritten.is_some() {
             return self.write().await;

@@ -201,7 +201,7 @@ pub(super) enum TextOr<T> {
 }
 
 impl<T> TextOr<T> {
-    /// Returns the text, or what a function reads from the object.
+    /// Returns the text, or the value that a function reads from the object.
     pub(super) fn text(self, of_object: impl FnOnce(T) -> Option<String>) -> Option<String> {
         match self {
             Self::Text(text) => Some(text),

@@ -10,10 +10,9 @@
 //!   has parts of documents with a bound;
 //! * `landing_page` follows the redirections, `page_links` reads the links of the page (`page_elements` its elements, and
 //!   `page_biblio` its bibliographic data), and `page_body` keeps its body;
-//! * [`platform`] has the platforms, one file each;
-//! * [`strategy`] chooses how the files are archived;
+//! * [`platform`] has the platforms, one file each; [`Thresholds`](platform::Thresholds) choose how the files are archived;
 //! * `ingest` executes an ingest, `patience` waits between its attempts, `description` puts its facts into the result,
-//!   `existing` finds the files of earlier ones, `files` downloads the others, `check` compares them with the manifest, and
+//!   `existing` finds the files of earlier ones, `files` downloads the others as [`ArchivedFile`](archived_file::ArchivedFile), `check` compares them with the manifest, and
 //!   `disposition` reads their names;
 //! * `archiving` archives the files, `bundle` reads a file that encloses them (`bundle_name` has the names of its members),
 //!   `warc` writes a web archive, and `surt` makes the keys of its index;
@@ -21,6 +20,7 @@
 //! * `wayback` uses a configured web archive instead, and `item` uploads to archive.org.
 
 mod answers;
+mod archived_file;
 mod archiving;
 mod bundle;
 mod bundle_name;
@@ -51,7 +51,6 @@ mod pool;
 #[doc(hidden)]
 pub mod readers;
 mod settings;
-pub mod strategy;
 mod surt;
 mod token;
 mod warc;

@@ -30,7 +30,7 @@ use crate::{
 /// View of records from the time before views were noted.
 const UNKNOWN_VIEW: &str = "?";
 
-/// How a repository has shown a record.
+/// View of a record in one list of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// Identifier of the record, without a NUL character.
@@ -204,7 +204,7 @@ impl Membership {
         true
     }
 
-    /// Returns what is known of the record before a sight.
+    /// Returns the facts about the record before a sight.
     fn before(&self, listing: &Listing) -> Before {
         let at = listing.at.millis();
         let live = || self.views.values().filter(|view| view.is_live());

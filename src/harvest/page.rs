@@ -63,7 +63,7 @@ pub struct Records(Box<dyn ExactSizeIterator<Item = HarvestedRecord> + Send>);
 pub struct HarvestedRecord {
     /// The message for the dialect; `None` for a record that is only noted.
     pub message: Option<ReceivedMessage>,
-    /// How the repository has shown the record, for kinds whose records have several views.
+    /// View of the record in this list, for kinds whose records have several views.
     pub listing: Option<Listing>,
 }
 

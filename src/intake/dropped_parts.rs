@@ -14,7 +14,7 @@ pub(super) fn register(source: &SourceName) {
 }
 
 impl Source {
-    /// Counts and logs what the dialect has left out of these drafts.
+    /// Counts and logs the parts that the dialect has left out of these drafts.
     pub(super) fn note_dropped_parts<'d>(&self, drafts: impl IntoIterator<Item = &'d Draft>) {
         let parts = drafts.into_iter().flat_map(|draft| draft.reading.dropped.iter().map(move |part| (draft, part)));
         for (draft, part) in parts {

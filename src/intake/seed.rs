@@ -81,7 +81,7 @@ impl Intake {
     }
 }
 
-/// What became of corrections.
+/// Number of corrections by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Corrections {
     /// Number of changes that were made.

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::{Incoming, Intake, IntakeError, Receipt, Source, enrichment::WaitPolicy};
 use crate::{format::Rejection, journal::TriedSubmission, model::Change};
 
-/// What would become of a message.
+/// Outcome that a message would have.
 #[derive(Debug)]
 pub enum Trial {
     /// The journal would accept it, with these changes. Their numbers and identifiers are those of no change.
@@ -15,7 +15,7 @@ pub enum Trial {
 }
 
 impl Intake {
-    /// Returns what would become of a message now. Nothing is written; a lookup asks the repository of the source.
+    /// Returns the outcome that a message would have now. Nothing is written; a lookup asks the repository of the source.
     ///
     /// # Errors
     /// Fails if the journal cannot be read, or a required lookup failed.

@@ -104,7 +104,7 @@ impl DraftOutcome {
     }
 }
 
-/// What a submission would do now.
+/// Effect that a submission would have now.
 #[derive(Clone, Debug)]
 pub struct TriedSubmission {
     /// Outcomes of the drafts.
@@ -175,7 +175,7 @@ pub(super) struct CommandBatch {
     count: usize,
     /// Whether no other command may join the batch.
     pub(super) is_closed: bool,
-    /// What the writer settles and writes in one transaction.
+    /// Drafts and rows that the writer settles and writes in one transaction.
     pub(super) input: BatchInput,
     /// Number of submissions of each `Append`, with its channel.
     pub(super) append_replies: Vec<(usize, Replies<Vec<DraftOutcome>>)>,

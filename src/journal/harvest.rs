@@ -136,7 +136,7 @@ pub(super) enum Progress {
 /// missing, which a repository without tombstones does not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedRecords {
-    /// What happens first to the records of former lists.
+    /// Fate of the records of former lists, which is decided first.
     pub former: FormerRecords,
     /// Identifiers of the records that no longer exist.
     pub gone: Vec<String>,
@@ -146,7 +146,7 @@ pub struct ListedRecords {
     pub at: Option<Timestamp>,
 }
 
-/// What happens to the records of former lists when a new one begins.
+/// Fate of the records of former lists when a new list begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FormerRecords {
     /// They stay.

@@ -26,7 +26,7 @@ pub(super) struct Publisher {
     progress: Mutex<Progress>,
 }
 
-/// What this node knows of gaps in the numbering.
+/// Gaps in the numbering, as far as this node knows.
 #[derive(Debug, Default)]
 struct Progress {
     /// Newest number that a restore or a failover has skipped.
@@ -110,7 +110,7 @@ impl Publisher {
         evicted
     }
 
-    /// Publishes the changes of other nodes up to a state of the journal, and what else they have changed.
+    /// Publishes the changes of other nodes up to a state of the journal, and all other news from them.
     ///
     /// # Errors
     /// Fails if the changes cannot be read; then nothing was published.

@@ -79,7 +79,7 @@ impl Journal {
     }
 
     /// Returns changes as [`Journal::after`] does, but skips damaged changes, which it logs. For readers in the gateway,
-    /// which take what they find and promise completeness to nobody.
+    /// which promise completeness to nobody.
     ///
     /// # Errors
     /// As [`Journal::after`], except for damaged changes.
@@ -297,7 +297,7 @@ impl Journal {
         let stored_head = self.read(Store::head).await?;
         let mut head = self.watch();
         let published = head.wait_for(|head| *head >= stored_head);
-        // After the time, or without a writer, the caller answers with what there is.
+        // After the time, or without a writer, the caller answers with the published changes.
         let _ = tokio::time::timeout(PUBLICATION_PATIENCE, published).await;
         Ok(())
     }

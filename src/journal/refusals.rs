@@ -1,4 +1,4 @@
-//! Batches that the storage refuses: finds what is at fault, so that it costs only itself.
+//! Batches that the storage refuses: finds the messages at fault, so that each costs only itself.
 //!
 //! A database can refuse a value that the gateway could not foresee: by a limit of its own, a trigger or a damaged row. The
 //! commands of such a batch are written one by one. If the storage refuses one with several messages, the writer looks for

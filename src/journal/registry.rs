@@ -79,7 +79,7 @@ pub struct ItemRecord {
     pub initial_state: Option<InitialState>,
     /// Whether the state comes from a crawl, and no change has reported it.
     pub unannounced: bool,
-    /// What was announced together with the state.
+    /// Dates that were announced together with the state.
     pub schedule: Schedule,
 }
 
@@ -317,7 +317,7 @@ impl ObjectState {
         }
     }
 
-    /// Returns whether the change would tell the registry something that it does not know; times are no news.
+    /// Returns whether the change has a fact that the registry lacks; times are no news.
     #[must_use]
     pub fn learns_from(
         &self,

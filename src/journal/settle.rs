@@ -145,7 +145,7 @@ struct DraftSettler<'a> {
     registered: &'a ObjectState,
     /// The time by which the registry orders the event.
     order: Timestamp,
-    /// What the clock says, by which dates come. The time of receipt can be ahead for years, and would end an embargo.
+    /// Time of the clock, by which dates come. The time of receipt can be ahead for years, and would end an embargo.
     now: Timestamp,
     /// The time that the change shows.
     time: Timestamp,

@@ -34,7 +34,7 @@ pub struct Draft {
     pub items: DraftItems,
     /// Facts to look up in the repository, and the result of the lookup.
     pub lookup: DraftLookup,
-    /// What the dialect left out, and former spellings of URIs.
+    /// Parts that the dialect left out, and former spellings of URIs.
     pub reading: Reading,
 }
 
@@ -200,10 +200,10 @@ pub enum DraftChange {
     /// facts that the registry lacks, or has with an older time, become a change. An ADD of an existing item is an
     /// UPDATE.
     FollowUp(ItemChange),
-    /// Result of a later lookup for an event without a time, which the journal has. As nothing tells when the event
-    /// happened, the result is outdated if the registry no longer has what the event said.
+    /// Result of a later lookup for an event without a time, which the journal has. As the time of the event
+    /// is unknown, the result is outdated if the registry no longer has the event's facts.
     FollowUpTo {
-        /// What the event said about the item.
+        /// Change that the event reported.
         reported: ItemChange,
         /// The same with the result of the lookup.
         change: ItemChange,

@@ -139,7 +139,7 @@ impl Visitor<'_> for SizeVisitor {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Size, E> {
-        /// First whole number that a double cannot tell from its neighbour.
+        /// First whole number that a double cannot distinguish from its neighbour.
         const FIRST_INEXACT: f64 = 9_007_199_254_740_992.0;
         let is_whole = number.fract() == 0.0 && (0.0..FIRST_INEXACT).contains(&number);
         #[expect(

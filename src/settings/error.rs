@@ -11,7 +11,7 @@ pub enum SettingError {
     Unknown {
         /// The path of the key.
         key: String,
-        /// Where the setting is given.
+        /// Place of the setting.
         origin: Origin,
         /// Keys that the table supports.
         known: Vec<&'static str>,
@@ -27,7 +27,7 @@ pub enum SettingError {
     Invalid {
         /// The path of the key.
         key: String,
-        /// Where the setting is given.
+        /// Place of the setting.
         origin: Origin,
         /// The mistake, and what was expected.
         reason: String,

@@ -9,7 +9,7 @@ use crate::suggestion::is_variable_name;
 /// Text that stands for a secret.
 const SECRET: &str = "\"(secret)\"";
 
-/// What a declaration says about the content of a value.
+/// Declaration of the content of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
     /// The value may be shown.
@@ -22,7 +22,7 @@ pub enum Content {
     Undeclared,
 }
 
-/// What a value contains whose declaration does not say it.
+/// Content of a value whose declaration leaves it open.
 pub enum Shape {
     /// The value may be shown.
     Plain,
@@ -39,7 +39,7 @@ pub struct RedactedSetting {
     pub key: String,
     /// Value in TOML, without secrets.
     pub value: String,
-    /// Where the value is given.
+    /// Place of the value.
     pub origin: Origin,
 }
 
@@ -113,7 +113,7 @@ fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name } else { format!("{path}.{name}") }
 }
 
-/// Returns a secret without what is secret in it: the reference to it, or the server of a URL.
+/// Returns a secret without its secret part: the reference to it, or the server of a URL.
 fn secret(value: &Value) -> String {
     match value {
         Value::Array(elements) => format!("[{}]", elements.iter().map(secret).collect::<Vec<_>>().join(", ")),

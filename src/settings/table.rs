@@ -13,7 +13,7 @@ pub struct Key {
     pub(crate) lines: &'static [&'static str],
     /// Whether the table must contain the key.
     pub required: bool,
-    /// What the value contains.
+    /// Kind of the content, for people who are shown the value.
     pub(crate) content: Content,
     /// Returns the JSON schema of the value, without the sentence.
     pub(crate) schema: fn() -> Schema,

@@ -14,18 +14,18 @@ use utoipa::{
 use super::{Content, Setting, SettingError, SettingErrors, string_schema};
 use crate::{named::NamedValue, suggestion::advice};
 
-/// What to give for a text, in an error message.
+/// Form of a text in a configuration, for error messages.
 const TEXT: &str = "text in quotation marks";
 
 /// Type of the value of a setting.
 pub trait ValueType {
-    /// What the value is read to.
+    /// Type of the value after reading.
     type Value;
 
     /// Whether a table can be without such a key.
     const OPTIONAL: bool = false;
 
-    /// What the value contains.
+    /// Kind of the content, for people who are shown the value.
     const CONTENT: Content = Content::Plain;
 
     /// Reads a setting that is given.
@@ -136,13 +136,13 @@ impl<T: DeserializeOwned> ValueType for Text<T> {
 
 /// A type that is parsed from a text.
 pub trait TextType {
-    /// What the text is parsed to.
+    /// Type of the parsed text.
     type Value;
 
     /// Whether the text may be a secret, intended or by mistake.
     const MAY_BE_SECRET: bool = false;
 
-    /// What to give instead of a value that is no text, in an error message.
+    /// Expected form, for the error about a value that is no text.
     const EXPECTED: &'static str = TEXT;
 
     /// Parses the text. The error says what is wrong with it; it contains no secret.
@@ -183,7 +183,7 @@ impl<T: ValueType> ValueType for List<T> {
 
 /// An enum whose values are named in a setting.
 pub trait Choose: NamedValue + 'static {
-    /// What the names are of, for the error about an unknown one: "there is no WHAT \"NAME\"".
+    /// Noun for the named things, for the error about an unknown name: "there is no WHAT \"NAME\"".
     const WHAT: &'static str;
 
     /// Returns the error about an unknown name.

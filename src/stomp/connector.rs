@@ -29,7 +29,7 @@ const MAX_HEART_BEAT: u64 = 3_600_000;
 /// Receipt identifier of DISCONNECT.
 pub(super) const GOODBYE: &str = "goodbye";
 
-/// Where a broker is, and who connects to it.
+/// URL and credentials of a broker.
 #[derive(Clone)]
 pub struct Connector {
     /// URL of the broker.

@@ -31,7 +31,7 @@ const ZSTD_WINDOW_LOG: u32 = 23;
 /// A body that has arrived, as the server sent it.
 pub(crate) struct ReceivedBody {
     content: Content,
-    /// First bytes, which tell the encoding.
+    /// First bytes, which show the encoding.
     start: [u8; 4],
     length: usize,
 }

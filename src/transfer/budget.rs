@@ -37,7 +37,7 @@ const LEAST_PART_BYTES: usize = 64 << 10;
 /// Maximum size of the files of all bodies that arrive, in bytes.
 const DISK_BYTES: usize = 2 << 30;
 
-/// Maximum size of what is made of a page besides its text, in bytes, and for each byte of a small page. A record takes
+/// Maximum size of the values that are made of a page besides its text, in bytes, and for each byte of a small page. A record takes
 /// about 160 bytes, and has 9 bytes at least.
 const MADE_BYTES: usize = 16 << 20;
 const MADE_PER_BYTE: usize = 16;

@@ -21,7 +21,7 @@ use atom_syndication::{
 use axum::http::{HeaderMap, HeaderValue};
 use uuid::Uuid;
 
-use super::{feed::FeedLabels, summary};
+use super::summary;
 use crate::{
     format::content_change::{
         AFTER_LABEL, AFTER_SCHEME, BEFORE_LABEL, BEFORE_SCHEME, CHANGE_TYPE_LABEL, CHANGE_TYPE_SCHEME, FORMAT_SCHEME,
@@ -51,6 +51,21 @@ pub(super) fn negotiated(mut document: Representation, headers: &HeaderMap) -> R
 
 /// Title of a change without a description, because Atom requires a non-empty title.
 const NO_TITLE: &str = "Content change";
+
+/// Title and author of the feed.
+#[derive(Clone, Debug)]
+pub struct FeedLabels {
+    /// The title.
+    pub title: String,
+    /// Name of the author: the person or institution that publishes the feed.
+    pub author: Option<String>,
+}
+
+impl Default for FeedLabels {
+    fn default() -> Self {
+        Self { title: "Content changes".to_owned(), author: None }
+    }
+}
 
 /// URLs and identity of the feed.
 #[derive(Debug)]

@@ -26,8 +26,9 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
-pub use self::current::{FeedLabels, FeedView};
+pub use self::current::FeedView;
 use self::{current::FeedSettings, newest::NewestDocument};
+pub use super::atom::FeedLabels;
 use super::{
     LARGE,
     archive_cache::{ArchiveCache, size_in_cache},

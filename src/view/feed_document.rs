@@ -155,7 +155,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{
-        super::{atom::page_link, feed::FeedLabels},
+        super::atom::{FeedLabels, page_link},
         DECLARATION, Feed, FeedMetadata, Site, document, empty_feed, entry, serialize, style,
     };
     use crate::{

@@ -1,4 +1,4 @@
-//! What people read about a change: short names of objects and items, and what happened to them. All of it depends on
+//! Summary of a change for people: short names of objects and items, and their events. All of it depends on
 //! the change alone, because pages of the feed never change.
 
 use percent_encoding::percent_decode_str;

@@ -10,7 +10,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 
-use super::spool::DiskReservation;
+use super::disk_reservation::DiskReservation;
 
 /// Size of the pieces in which a file is written and sent, in bytes.
 pub(super) const PIECE: usize = 64 << 10;

@@ -13,6 +13,7 @@ mod connection_state;
 mod connections;
 mod content;
 mod decompress;
+mod disk_reservation;
 mod extract;
 mod fallback;
 mod hyper_errors;

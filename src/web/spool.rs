@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     Problem, ProblemCode,
     content::{Content, PIECE, SpooledFile},
+    disk_reservation::DiskReservation,
 };
 
 /// Maximum size of a response in memory, in bytes.
@@ -28,9 +29,6 @@ const MEMORY_KIB: usize = 32 << 10;
 
 /// Maximum number of files.
 const MAX_FILES: usize = 256;
-
-/// Disk space that a file reserves in one step, in KiB.
-const STEP_KIB: u32 = 1 << 10;
 
 /// Maximum number of concurrent writers of responses of bounded size (pages, single changes).
 const CONCURRENT_PAGES: usize = 2;
@@ -128,15 +126,6 @@ struct SpoolFile {
     reservation: DiskReservation,
 }
 
-/// Disk space reserved by a file.
-#[derive(Debug)]
-pub(super) struct DiskReservation {
-    /// Unused part of the reservation, in bytes.
-    unused: usize,
-    permits: Option<OwnedSemaphorePermit>,
-    _file_permit: OwnedSemaphorePermit,
-}
-
 impl Write for SpoolWriter {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(data);
@@ -193,29 +182,14 @@ impl SpoolWriter {
 impl SpoolFile {
     fn new(spool: &Spool) -> io::Result<Self> {
         let permit = Arc::clone(&spool.0.files).try_acquire_owned().map_err(|_| spool_full())?;
-        let reservation = DiskReservation { unused: 0, permits: None, _file_permit: permit };
+        let reservation = DiskReservation::new(permit);
         Ok(Self { file: tempfile::tempfile_in(&spool.0.folder)?, length: 0, reservation })
     }
 
     fn write(&mut self, spool: &Spool, bytes: &[u8]) -> io::Result<()> {
-        self.reservation.reserve(spool, bytes.len())?;
+        self.reservation.reserve(&spool.0.disk, bytes.len()).map_err(|_| spool_full())?;
         self.file.write_all(bytes)?;
         self.length += bytes.len() as u64;
-        Ok(())
-    }
-}
-
-impl DiskReservation {
-    fn reserve(&mut self, spool: &Spool, bytes: usize) -> io::Result<()> {
-        while self.unused < bytes {
-            let more = Arc::clone(&spool.0.disk).try_acquire_many_owned(STEP_KIB).map_err(|_| spool_full())?;
-            match &mut self.permits {
-                Some(permits) => permits.merge(more),
-                none => *none = Some(more),
-            }
-            self.unused += STEP_KIB as usize * 1024;
-        }
-        self.unused -= bytes;
         Ok(())
     }
 }

@@ -31,7 +31,7 @@ impl ConnectExamples {
     }
 }
 
-/// Kind of what is connected.
+/// Kind of a connection.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = ConnectKind)]
@@ -44,15 +44,15 @@ pub(super) enum Kind {
     Delivery,
 }
 
-/// How to connect something.
+/// Steps that connect a repository, a harvest or a subscriber.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ConnectExample)]
 struct ExampleView {
-    /// What is connected.
+    /// Kind of the connection.
     kind: Kind,
     /// Name of the source or subscription in the configuration.
     name: String,
-    /// What it connects, in words.
+    /// Name of the system that is connected.
     title: &'static str,
     /// Page of the documentation.
     page: &'static str,

@@ -130,7 +130,7 @@ struct SubscriptionFlow {
 
 problems!(Problems: InvalidQuery);
 
-/// How many changes came from each source and went to each subscription, in the last hour, day or week.
+/// Number of changes from each source and to each subscription, in the last hour, day or week.
 ///
 /// # Errors
 /// `invalid-query`.

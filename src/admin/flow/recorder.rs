@@ -79,7 +79,7 @@ impl Recorder {
         while stop.run_until_cancelled(self.record()).await.is_some() {
             self.save().await;
         }
-        // The journal can be slow. What is not counted now is counted after the next start.
+        // The journal can be slow. The rest is counted after the next start.
         if !self.flow.0.subscriptions.are_shared() {
             self.sample(Timestamp::now());
         }

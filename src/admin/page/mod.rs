@@ -14,7 +14,6 @@ use axum::{
 };
 use minifier::{css, js};
 
-use super::home::Home;
 use crate::web::{Page, Problem, ProblemCode, problems};
 
 /// Style of the document.
@@ -65,8 +64,8 @@ problems!(Problems: NotFound);
         Problems,
     ),
 )]
-pub async fn live(State(home): State<Home>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
-    part(&home, &method, &headers)
+pub async fn live(State(has_page): State<bool>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
+    part(has_page, &method, &headers)
 }
 
 /// The page for people, opened at the description of the HTTP interface. It contains no data: its script reads
@@ -85,12 +84,12 @@ pub async fn live(State(home): State<Home>, method: Method, headers: HeaderMap) 
         Problems,
     ),
 )]
-pub async fn docs(State(home): State<Home>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
-    part(&home, &method, &headers)
+pub async fn docs(State(has_page): State<bool>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
+    part(has_page, &method, &headers)
 }
 
-fn part(home: &Home, method: &Method, headers: &HeaderMap) -> Result<Response, Problem> {
-    if home.has_page {
+fn part(has_page: bool, method: &Method, headers: &HeaderMap) -> Result<Response, Problem> {
+    if has_page {
         return Ok(PAGE.respond(method, headers));
     }
     let detail = "The page for people is switched off: page.enabled is false. Programs read /stream and /openapi.json.";

@@ -143,7 +143,7 @@ impl ProblemKind {
         }
     }
 
-    /// Returns what is wrong. The text continues the name of the thing.
+    /// Returns the description of the problem. The text continues the name of the thing.
     #[must_use]
     pub fn trouble(self) -> &'static str {
         match self {
@@ -175,7 +175,7 @@ impl ProblemKind {
         }
     }
 
-    /// Returns what mends it, as a sentence without its full stop. NAME stands for the name of the thing.
+    /// Returns the remedy, as a sentence without its full stop. NAME stands for the name of the thing.
     #[must_use]
     pub fn action(self) -> &'static str {
         match self {

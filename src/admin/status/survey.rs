@@ -138,7 +138,7 @@ fn silence(
     now: DateTime<Utc>,
 ) -> Option<Finding> {
     let state = configured.connection.as_ref().map(|connection| connection.view().state);
-    // Harvests are overdue instead, and what is not read is a problem by itself.
+    // Harvests are overdue instead, and a source that is not read is a problem by itself.
     if state
         .map_or(!configured.has_hook, |state| !matches!(state, ConnectionState::Connected | ConnectionState::Elsewhere))
     {
@@ -205,7 +205,7 @@ fn audit((source, result): (SourceName, AuditResult)) -> Finding {
     Finding::new(ProblemKind::AuditDiffers, Thing::Source(source.to_string()), facts)
 }
 
-/// Finds the sources that say another date for what has happened at the announced one.
+/// Finds the sources that report another date for a change that came at the announced one.
 fn denied(soundings: &Soundings) -> impl Iterator<Item = Finding> {
     soundings.denied.iter().map(|DeniedItems { source, items, example }| {
         let facts = format!("{}, such as {example}", number(*items, "item"));

@@ -11,7 +11,7 @@ use tidings::model::{ContentLocation, DigestSum, ItemFacts, State, Uri};
 /// Maximum length of a line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// What a digest of the copy contains.
+/// Facts that a digest of the copy contains.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyFacts {
     /// Whether it contains states and contents, or only which items there are.

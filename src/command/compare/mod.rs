@@ -103,7 +103,7 @@ enum Facts {
     Existence,
 }
 
-/// How an object of the mirror differs.
+/// Difference of an object of the mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {

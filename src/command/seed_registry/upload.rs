@@ -30,7 +30,7 @@ pub(super) struct Uploader<'g> {
     position: String,
 }
 
-/// Where a crawl starts.
+/// Start of a crawl.
 pub(super) enum CrawlStart {
     /// At the beginning of the repository.
     Beginning,

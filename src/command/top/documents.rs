@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::command::gateway::{Gateway, GatewayError};
 
-/// What a gateway says about itself.
+/// Documents of a gateway about itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Documents {
     pub(super) status: Value,

@@ -1,4 +1,4 @@
-//! The screen of `tidings top`: what it shows, and what keys do.
+//! The screen of `tidings top`: its contents, and its keys.
 
 use ratatui::{
     Frame,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::command::output::cell;
 
-/// What somebody can do about a gateway that does not answer.
+/// Remedy if the gateway does not answer.
 pub(super) const REMEDY: &str =
     "see whether it runs (`tidings serve`); --gateway gives its URL, and TIDINGS_TOKEN the token of an administrator";
 
@@ -38,13 +38,13 @@ pub(super) enum Pressed {
     Other,
 }
 
-/// Why the gateway does not answer, and since when.
+/// Time and reason of a failure to reach the gateway.
 struct Failure {
     since: Timestamp,
     reason: String,
 }
 
-/// What is shown.
+/// State of the screen.
 pub(super) struct Screen {
     gateway: String,
     documents: Option<Documents>,

@@ -1,4 +1,4 @@
-//! What each subscription does with one change, as far as this node knows.
+//! Progress of one change at each subscription, as far as this node knows.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     model::{Seq, SubscriptionName, Timestamp},
 };
 
-/// What a subscription does with a change.
+/// Progress of a change at one subscription.
 #[derive(Clone, Debug)]
 pub struct ChangeProgress {
     /// Name of the subscription.
@@ -26,14 +26,14 @@ pub struct ChangeProgress {
     pub accepted: Option<Timestamp>,
 }
 
-/// A subscription, and what is known without reading the change.
+/// A subscription, and the facts that need no look at the change.
 struct Candidate {
     definition: Option<Arc<Definition>>,
     progress: ChangeProgress,
 }
 
 impl Subscriptions {
-    /// Returns what each subscription does with a change, sorted by name.
+    /// Returns the progress of a change at each subscription, sorted by name.
     ///
     /// # Errors
     /// Fails if the journal cannot be read, or the change is damaged.

@@ -108,7 +108,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Replaces the entry of a stopped subscription by what the journal has.
+    /// Reads the entry of a stopped subscription from the journal again.
     fn replace(&self, stored: &SubscriptionRecord) {
         let (mut definition, trouble) = self.hub_definition(stored);
         let name = stored.name.clone();
@@ -134,7 +134,7 @@ impl Inner {
         });
     }
 
-    /// Applies to an engine of this node what an administrator has done with its dead letters on another node.
+    /// Applies an administrator's work on dead letters at another node to the engine of this node.
     fn update_dead_letters(&self, stored: &SubscriptionRecord) {
         let _ = self.with(&stored.name, |entry| {
             // The engine may have stored another one meanwhile.

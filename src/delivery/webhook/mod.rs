@@ -177,7 +177,7 @@ fn unreadable(error: StoreError) -> DeliveryError {
 }
 
 impl SharedState {
-    /// Makes the requests of a message by the shape, and sends them. What has no requests will never have any: it is
+    /// Makes the requests of a message by the shape, and sends them. A message without requests will never have any: it is
     /// refused.
     async fn deliver_shaped(self: Arc<Self>, client: &Client, post: Post, message: Outgoing) -> DeliveryOutcome {
         let shared = Arc::clone(&self);

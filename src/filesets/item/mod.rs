@@ -18,8 +18,8 @@ use url::Url;
 
 use super::{
     ArchiveKeys, IngestFailure, PlatformClient, RetryRule,
+    archived_file::ArchivedFile,
     client::named,
-    files::ArchivedFile,
     json::{self, List, Number, Text, TextOr, Texts},
     platform::{Dataset, PlatformFile, below},
 };

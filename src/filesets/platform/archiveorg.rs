@@ -5,14 +5,13 @@ use serde::{Deserialize, de::IgnoredAny};
 use url::Url;
 
 use super::{
-    Dataset, DatasetMetadata, PlatformFile, PlatformHelper, PlatformSettings, below, domain, is_below, out_of_scope,
-    segments,
+    Dataset, DatasetMetadata, PlatformFile, PlatformHelper, PlatformSettings, Thresholds, below, domain, is_below,
+    out_of_scope, segments,
 };
 use crate::{
     filesets::{
         IngestFailure, LandingPage, PlatformClient,
         json::{self, List, Number, Text, Texts},
-        strategy::Thresholds,
     },
     format::fileset::{
         message::{IngestStrategy, ManifestFile},

@@ -15,11 +15,13 @@ mod osf;
 pub(super) mod paths;
 mod settings;
 mod signposting;
+mod strategy;
 mod tokens;
 
 use self::item_name::{former_name, item_name, item_name_of_page};
 pub use self::{
     settings::PlatformSettings,
+    strategy::Thresholds,
     tokens::{InvalidTokenPlace, TokenPlace},
 };
 use futures_util::future::BoxFuture;
@@ -28,10 +30,9 @@ use url::Url;
 
 use super::{
     IngestFailure, LandingPage, PlatformClient, RetryRule,
+    archived_file::ArchivedFile,
     client::named,
-    files::ArchivedFile,
     json::{MAX_ENTRIES, Reads},
-    strategy::Thresholds,
 };
 use crate::format::fileset::{
     message::{FilesetResult, IngestStrategy, ManifestFile},
@@ -95,7 +96,7 @@ pub trait PlatformHelper: Send + Sync {
     }
 }
 
-/// What a platform recognizes a dataset by.
+/// Evidence by which a platform recognizes a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recognition {
     /// The URL of a page, whatever its content.
@@ -217,7 +218,7 @@ impl Dataset {
         dataset
     }
 
-    /// Compares the size of the downloaded files with the one that the platform tells for all.
+    /// Compares the size of the downloaded files with the platform's total.
     ///
     /// # Errors
     /// Fails with `mismatch-size` if it is another one.

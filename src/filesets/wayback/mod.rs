@@ -26,8 +26,9 @@ use self::cdx::{FoundCapture, is_time};
 use super::{
     IngestFailure, PlatformClient, RetryRule,
     answers::BodyError,
+    archived_file::ArchivedFile,
     client::named,
-    files::{self, ArchivedFile, DownloadContext},
+    files::{self, DownloadContext},
     platform::PlatformFile,
 };
 use crate::{

@@ -165,7 +165,7 @@ pub struct ManifestFile {
     /// SHA-256 in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// SHA-512 in hexadecimal, if the platform tells it.
+    /// SHA-512 in hexadecimal, if the platform lists it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha512: Option<String>,
     /// Media type.

@@ -1,4 +1,4 @@
-//! URLs without what may be a credential, as results publish them.
+//! URLs without their possible credentials, as results publish them.
 //!
 //! Services sign the URLs of downloads in many ways, and whoever has such a URL can use it. So a query that a server has
 //! added is left out as a whole, and of other URLs each parameter whose name looks like one of a credential.

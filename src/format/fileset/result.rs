@@ -57,7 +57,7 @@ impl Dialect for Results {
     }
 }
 
-/// The member of a result that says what it is about.
+/// The member of a result that names its subject.
 #[derive(Deserialize)]
 struct Kind {
     request: RequestKind,

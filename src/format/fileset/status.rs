@@ -105,7 +105,7 @@ statuses! {
     SPN2_RECENT_CAPTURE = "spn2-recent-capture",
     /// The capture service does not capture FTP.
     SPN2_NO_FTP = "spn2-no-ftp",
-    /// The capture service has captured a URL of which it tells only a part.
+    /// The capture service has captured a URL, and names only a part of it.
     SPN2_SUCCESS_PARTIAL_URL = "spn2-success-partial-url",
     /// The index of the web archive lacks a new capture.
     SPN2_CDX_LOOKUP_FAILURE = "spn2-cdx-lookup-failure",

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::model::{ContentLocation, DraftChange, ItemChange, State};
 
 named_values! {
-    /// What an event means for the item.
+    /// Meaning of an event for the item.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub(super) enum Kind {

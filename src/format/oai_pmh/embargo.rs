@@ -20,7 +20,7 @@ const EMBARGOED_ACCESS: [&str; 2] =
 /// Maximum number of characters of an unreadable date that a description shows.
 const SHOWN_CHARS: usize = 64;
 
-/// What the metadata says about the end of an embargo.
+/// End of an embargo according to the metadata.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EmbargoEnd {
     /// The dates of the files; there may be none.

@@ -90,7 +90,7 @@ struct EntryDocument {
     size: usize,
 }
 
-/// What the messages of a feed have in common.
+/// Context of all messages of a feed.
 struct MessageContext<'a> {
     feed_url: &'a str,
     /// Whether an id with any scheme is the URI of an object.

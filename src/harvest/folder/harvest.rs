@@ -46,7 +46,7 @@ pub(super) struct FolderHarvester {
     changes: ChangeSignal,
 }
 
-/// What a harvest remembers between two pages. A page is the same without it, but needs longer.
+/// Memory of a harvest between two pages. A page is the same without it, but needs longer.
 #[derive(Default)]
 struct Memory {
     /// Walk after a file.

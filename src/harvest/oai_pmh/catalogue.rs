@@ -43,7 +43,7 @@ const TIMEOUTS: Timeouts = Timeouts {
 /// Maximum size of a response for [`Repository`], in bytes.
 const PAGE_BYTES: usize = 32 << 20;
 
-/// Reason why a repository does not say what it offers.
+/// Reason why the catalogue of a repository cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// The URL is not one of a repository.

@@ -182,7 +182,7 @@ impl OaiPmhHarvester {
             || self.is_full_list_due(&identity.deleted_record, position.full)
             || self.differs_in_number(position, &identity.deleted_record, &mut remarks).await?;
         if is_full {
-            // If the numbers differed, the run after the list tells whether it has found the difference.
+            // If the numbers differed, the run after the list shows whether it has found the difference.
             position.counted = (self.difference.load(Ordering::Relaxed) == 0).then(Timestamp::now);
         }
         let waiting = self.journal.listed_counts(self.source.clone(), pending_before()).await?.missing;

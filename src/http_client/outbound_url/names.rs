@@ -1,4 +1,4 @@
-//! What names of hosts and parts of paths say by themselves.
+//! Host names and parts of paths that mean something without a request.
 
 /// True for names that always resolve to the local host (RFC 6761 section 6.3).
 pub(super) fn is_local(name: &str) -> bool {

@@ -28,7 +28,7 @@ impl PrefetchKeys {
     }
 }
 
-/// What a batch has found about former spellings.
+/// Findings of a batch about former spellings.
 #[derive(Debug, Default)]
 pub(in crate::journal) struct SpellingNotes {
     /// Number of drafts with a former spelling.

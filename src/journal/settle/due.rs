@@ -15,7 +15,7 @@ use crate::model::{
 pub struct ReceiptClock {
     /// Time of receipt of the changes, which never decreases.
     pub received: Timestamp,
-    /// What the clock says. It is earlier than the time of receipt after the clock was set back.
+    /// Time of the clock. It is earlier than the time of receipt after the clock was set back.
     pub now: Timestamp,
 }
 

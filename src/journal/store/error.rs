@@ -53,7 +53,7 @@ pub enum StoreError {
          whether somebody has removed or renamed them"
     )]
     Missing(String),
-    /// Stored data cannot be read as what it must be.
+    /// Stored data does not have its type.
     #[error(
         "data of the journal cannot be read ({0}); stop the gateway and run `tidings verify`, which lists all damage"
     )]

@@ -263,8 +263,8 @@ impl Batches {
         Some((base_offset, self.rest.split_to(length)))
     }
 
-    /// Returns the offset after a batch whose header claims the offset `claimed`. The next batch tells it better, because a
-    /// wrong checksum may mean a wrong header.
+    /// Returns the offset after a batch whose header claims the offset `claimed`. The next batch is more reliable, because
+    /// a wrong checksum may mean a wrong header.
     fn end_of_bad(&self, claimed: i64) -> i64 {
         let following =
             self.rest.clone().try_get_i64().ok().filter(|base| *base > self.next && wire::offset(*base).is_ok());

@@ -54,7 +54,7 @@ pub struct SkippedResource {
     pub reason: String,
 }
 
-/// What a repository says about one object.
+/// Answer of a repository about one object.
 #[derive(Debug)]
 pub enum Look {
     /// The object exists.

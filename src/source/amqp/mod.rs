@@ -8,9 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::message::read_delivery;
-use super::consumer::{
-    Acker, Broker, BrokerSettings, Message, MessageStream, OpenConnection, SourceConsumer, TransportError,
-};
+use super::consumer::{Broker, BrokerSettings, OpenConnection, SourceConsumer};
 use crate::{
     amqp::{
         AmqpError, Channel, Connection, ConsumedMessage, Consumer, OpenQueue, QueueSettings, QueueType, ShortString,
@@ -18,8 +16,8 @@ use crate::{
     intake::{ReceivedMessage, SourceName},
 };
 
-/// The messages of a queue, with the channel that cancels the consumer.
-pub struct QueueMessages {
+/// Reads the messages of a queue: the consumer, and the channel that cancels it.
+pub struct QueueReader {
     channel: Channel,
     consumer: Consumer,
 }
@@ -65,7 +63,10 @@ impl BrokerSettings for QueueSettings {
 
 impl Broker for QueueSettings {
     type Error = AmqpError;
-    type MessageStream = QueueMessages;
+    type Message = ConsumedMessage;
+    /// The delivery tag.
+    type AckToken = u64;
+    type Reader = QueueReader;
     type Acker = QueueAcker;
 
     fn queue_name(&self) -> impl Display {
@@ -80,80 +81,60 @@ impl Broker for QueueSettings {
         self.prefetch
     }
 
-    async fn open(&self, name: &str, prefetch: u16) -> Result<OpenConnection<QueueMessages, QueueAcker>, AmqpError> {
+    async fn open(&self, name: &str, prefetch: u16) -> Result<OpenConnection<QueueReader, QueueAcker>, AmqpError> {
         let OpenQueue { connection, channel, questions, consumer, others } =
             QueueSettings::open(self, name, prefetch).await?;
-        let messages = QueueMessages { channel: channel.clone(), consumer };
+        let reader = QueueReader { channel: channel.clone(), consumer };
         let acker = QueueAcker { channel, questions, connection, queue: self.queue.clone() };
-        Ok(OpenConnection { messages, acker, warning: shared_queue_warning(others) })
+        Ok(OpenConnection { reader, acker, warning: shared_queue_warning(others) })
     }
 
-    async fn close(QueueMessages { consumer, .. }: QueueMessages, acknowledged: QueueAcker) {
-        let QueueAcker { channel, questions, connection, .. } = acknowledged;
-        OpenQueue { connection, channel, questions, consumer, others: 0 }.close().await;
-    }
-}
-
-impl TransportError for AmqpError {
-    fn is_transient(&self) -> bool {
-        AmqpError::is_transient(self)
+    async fn next(reader: &mut QueueReader) -> Result<(u64, ConsumedMessage), AmqpError> {
+        let message = reader.consumer.next().await?;
+        Ok((message.delivery.delivery_tag, message))
     }
 
-    fn is_unexplained(&self) -> bool {
-        matches!(self, AmqpError::ConnectionLost(_))
-    }
-}
-
-impl MessageStream for QueueMessages {
-    type Message = ConsumedMessage;
-    type Error = AmqpError;
-
-    async fn next(&mut self) -> Result<ConsumedMessage, AmqpError> {
-        self.consumer.next().await
+    fn size(message: &ConsumedMessage) -> usize {
+        message.delivery.data.len()
     }
 
-    async fn end(&mut self) -> Result<(), AmqpError> {
-        self.channel.cancel(&self.consumer).await
-    }
-}
-
-impl Message for ConsumedMessage {
-    /// The delivery tag.
-    type AckToken = u64;
-
-    fn ack_token(&self) -> u64 {
-        self.delivery.delivery_tag
+    fn receive(message: ConsumedMessage, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage {
+        read_delivery(message, max_body_bytes, source)
     }
 
-    fn size(&self) -> usize {
-        self.delivery.data.len()
-    }
-
-    fn into_received(self, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage {
-        read_delivery(self, max_body_bytes, source)
-    }
-}
-
-impl Acker for QueueAcker {
-    type AckToken = u64;
-    type Error = AmqpError;
-
-    async fn acknowledge(&self, tags: &[u64]) -> Result<(), AmqpError> {
+    async fn acknowledge(acker: &QueueAcker, tags: &[u64]) -> Result<(), AmqpError> {
         match tags.last() {
-            Some(last) => self.channel.acknowledge_up_to(*last).await,
+            Some(last) => acker.channel.acknowledge_up_to(*last).await,
             None => Ok(()),
         }
     }
 
     /// Counts the consumers of the queue from time to time. The library sends the heartbeats.
-    async fn keep_alive(&self, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
+    async fn keep_alive(acker: &QueueAcker, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
         loop {
             tokio::time::sleep(COUNT_CONSUMERS).await;
             // A passive declaration ignores the type.
-            match self.questions.queue(&self.queue, QueueType::Quorum, true).await {
+            match acker.questions.queue(&acker.queue, QueueType::Quorum, true).await {
                 Ok(consumers) => warn(shared_queue_warning(consumers.saturating_sub(1))),
                 Err(_) => return std::future::pending().await,
             }
         }
+    }
+
+    async fn end(reader: &mut QueueReader) -> Result<(), AmqpError> {
+        reader.channel.cancel(&reader.consumer).await
+    }
+
+    async fn close(QueueReader { consumer, .. }: QueueReader, acker: QueueAcker) {
+        let QueueAcker { channel, questions, connection, .. } = acker;
+        OpenQueue { connection, channel, questions, consumer, others: 0 }.close().await;
+    }
+
+    fn is_transient(error: &AmqpError) -> bool {
+        error.is_transient()
+    }
+
+    fn is_unexplained(error: &AmqpError) -> bool {
+        matches!(error, AmqpError::ConnectionLost(_))
     }
 }

@@ -13,10 +13,10 @@ use crate::broker::ConnectionState;
 impl<B: Broker> SourceConsumer<B> {
     /// Enriches batches as they arrive, and forwards them in order. When the gateway stops, batches that are
     /// not enriched yet stay with the broker, and so do all later ones.
-    pub(super) async fn enrich<M: Send>(
+    pub(super) async fn enrich<T: Send>(
         &self,
-        mut incoming: mpsc::Receiver<ReadBatch<M>>,
-        forward: mpsc::Sender<ReadBatch<M>>,
+        mut incoming: mpsc::Receiver<ReadBatch<T>>,
+        forward: mpsc::Sender<ReadBatch<T>>,
         stop: &CancellationToken,
     ) {
         let Some(mut waiting_events) = self.source.waiting_events() else { return };
@@ -58,7 +58,7 @@ impl<B: Broker> SourceConsumer<B> {
         }
     }
 
-    async fn enriched<M>(&self, mut batch: ReadBatch<M>, stop: &CancellationToken) -> Option<ReadBatch<M>> {
+    async fn enriched<T>(&self, mut batch: ReadBatch<T>, stop: &CancellationToken) -> Option<ReadBatch<T>> {
         stop.run_until_cancelled(batch.batch.enrich(&self.source)).await?;
         Some(batch)
     }

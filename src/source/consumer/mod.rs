@@ -43,13 +43,19 @@ const BASE_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// A place that messages are read from, in one protocol.
+///
+/// A connection has two sides, because messages are read while earlier ones are acknowledged.
 pub trait Broker: Send + Sync + 'static {
     /// Reason why a connection failed.
-    type Error: TransportError;
+    type Error: Display + Send + Sync;
+    /// A message of the protocol.
+    type Message: Send + 'static;
+    /// Token that acknowledges a message.
+    type AckToken: Send + Sync;
     /// The incoming side of a connection.
-    type MessageStream: MessageStream<Error = Self::Error>;
+    type Reader: Send;
     /// The acknowledging side of a connection.
-    type Acker: Acker<Error = Self::Error, AckToken = <<Self::MessageStream as MessageStream>::Message as Message>::AckToken>;
+    type Acker: Send + Sync;
 
     /// Returns the name of the queue or topic, for the log.
     fn queue_name(&self) -> impl Display;
@@ -66,80 +72,60 @@ pub trait Broker: Send + Sync + 'static {
         &self,
         name: &str,
         prefetch: u16,
-    ) -> impl Future<Output = Result<OpenConnection<Self::MessageStream, Self::Acker>, Self::Error>> + Send;
-
-    /// Closes the connection gracefully, with a timeout.
-    fn close(messages: Self::MessageStream, acker: Self::Acker) -> impl Future<Output = ()> + Send;
-}
-
-/// An open connection.
-pub struct OpenConnection<A, K> {
-    /// The incoming side.
-    pub messages: A,
-    /// The acknowledging side.
-    pub acker: K,
-    /// A warning for the administrator, if any.
-    pub warning: Option<String>,
-}
-
-/// Reason why a connection failed.
-pub trait TransportError: Display + Debug + Send + Sync {
-    /// True if the same operation may succeed soon without anyone's intervention.
-    fn is_transient(&self) -> bool;
-
-    /// True if the broker gave no reason for the end of the connection, so that a message may be the cause.
-    fn is_unexplained(&self) -> bool;
-}
-
-/// The messages of a connection.
-pub trait MessageStream: Send {
-    /// Type of a message.
-    type Message: Message;
-    /// Reason why the connection failed.
-    type Error: TransportError;
+    ) -> impl Future<Output = Result<OpenConnection<Self::Reader, Self::Acker>, Self::Error>> + Send;
 
     /// Waits for the next message, without a timeout. Dropping the future loses no message.
-    fn next(&mut self) -> impl Future<Output = Result<Self::Message, Self::Error>> + Send;
+    fn next(
+        reader: &mut Self::Reader,
+    ) -> impl Future<Output = Result<(Self::AckToken, Self::Message), Self::Error>> + Send;
 
-    /// Requests that the broker sends no more messages. Messages that still arrive are ignored.
-    fn end(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send;
-}
+    /// Returns the size of the body of a message in memory, in bytes.
+    fn size(message: &Self::Message) -> usize;
 
-/// A message of one protocol.
-pub trait Message: Send + 'static {
-    /// Token that acknowledges the message.
-    type AckToken: Send + Sync;
-
-    /// Returns the token that acknowledges the message.
-    fn ack_token(&self) -> Self::AckToken;
-
-    /// Returns the size of the body in memory, in bytes.
-    fn size(&self) -> usize;
-
-    /// Converts the message for the intake. A body of more than `max_body_bytes` bytes, compressed or decompressed,
+    /// Converts a message for the intake. A body of more than `max_body_bytes` bytes, compressed or decompressed,
     /// is unreadable.
-    fn into_received(self, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage;
-}
-
-/// The acknowledging side of a connection.
-pub trait Acker: Send + Sync {
-    /// Token that acknowledges a message.
-    type AckToken: Send + Sync;
-    /// Reason why the connection failed.
-    type Error: TransportError;
+    fn receive(message: Self::Message, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage;
 
     /// Returns the position of the source after the messages of these tokens, if the gateway has to record it because the
     /// broker does not. The position is written in the transaction of the messages.
-    fn position(&self, _tokens: &[Self::AckToken]) -> Option<Arc<str>> {
+    fn position(_acker: &Self::Acker, _tokens: &[Self::AckToken]) -> Option<Arc<str>> {
         None
     }
 
     /// Acknowledges the messages of these tokens: all messages since the last acknowledged one, in order.
-    fn acknowledge(&self, tokens: &[Self::AckToken]) -> impl Future<Output = Result<(), Self::Error>> + Send;
+    fn acknowledge(
+        acker: &Self::Acker,
+        tokens: &[Self::AckToken],
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Sends heartbeats if the protocol requires them, and calls `warn` when the warning for the administrator
     /// changes. It never returns, because the incoming side detects a broken connection.
-    fn keep_alive(&self, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> impl Future<Output = Infallible> + Send;
+    fn keep_alive(
+        acker: &Self::Acker,
+        warn: &(dyn Fn(Option<String>) + Send + Sync),
+    ) -> impl Future<Output = Infallible> + Send;
+
+    /// Requests that the broker sends no more messages. Messages that still arrive are ignored.
+    fn end(reader: &mut Self::Reader) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Closes the connection gracefully, with a timeout.
+    fn close(reader: Self::Reader, acker: Self::Acker) -> impl Future<Output = ()> + Send;
+
+    /// True if the operation that failed may succeed soon without anyone's intervention.
+    fn is_transient(error: &Self::Error) -> bool;
+
+    /// True if the broker gave no reason for the end of the connection, so that a message may be the cause.
+    fn is_unexplained(error: &Self::Error) -> bool;
+}
+
+/// An open connection.
+pub struct OpenConnection<R, A> {
+    /// The incoming side.
+    pub reader: R,
+    /// The acknowledging side.
+    pub acker: A,
+    /// A warning for the administrator, if any.
+    pub warning: Option<String>,
 }
 
 /// Validated settings of a broker source, in one protocol.
@@ -161,7 +147,7 @@ pub trait BrokerSettings: Debug + Send + Sync {
         None
     }
 
-    /// Connects to the broker under a name, and checks what it can without changing anything there. The error has the words
+    /// Connects to the broker under a name, and checks the settings as far as this changes nothing there. The error has the words
     /// in which the consumer logs it.
     fn probe<'s>(&'s self, name: &'s str) -> BoxFuture<'s, Result<(), String>>;
 
@@ -213,14 +199,14 @@ impl<B: Broker> SourceConsumer<B> {
             caution.note(session.acknowledged());
             let mut reason = error.to_string();
             if let (Some(_), 0) = (uptime, session.acknowledged())
-                && error.is_unexplained()
+                && B::is_unexplained(&error)
             {
                 if caution.left().is_some() {
                     reason.push_str(&self.suspect_message());
                 }
                 caution.begin(self.broker.prefetch());
             }
-            let wait = wait_after(&mut backoff, uptime.unwrap_or_default(), error.is_transient());
+            let wait = wait_after(&mut backoff, uptime.unwrap_or_default(), B::is_transient(&error));
             self.status.record_failure(ConnectionState::Waiting, &reason, wait);
             let again_ms = wait.as_millis();
             if last_failure.note(&reason, uptime.unwrap_or_default(), session.acknowledged()) {

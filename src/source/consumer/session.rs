@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Acker, BASE_WAIT, Broker, Message, MessageStream, OpenConnection, SourceConsumer};
+use super::{BASE_WAIT, Broker, OpenConnection, SourceConsumer};
 use crate::{
     broker::ConnectionState,
     intake::{Batch, ReceivedMessage},
@@ -70,16 +70,10 @@ impl Session {
     }
 }
 
-/// The message type of a broker.
-type MessageOf<B> = <<B as Broker>::MessageStream as MessageStream>::Message;
-
-/// The acknowledgement token of a broker.
-type AckTokenOf<B> = <MessageOf<B> as Message>::AckToken;
-
 /// A batch of parsed messages and the tokens that acknowledge them.
-pub(super) struct ReadBatch<M> {
+pub(super) struct ReadBatch<T> {
     pub(super) batch: Batch,
-    pub(super) ack_tokens: Vec<M>,
+    pub(super) ack_tokens: Vec<T>,
 }
 
 impl<B: Broker> SourceConsumer<B> {
@@ -87,7 +81,7 @@ impl<B: Broker> SourceConsumer<B> {
     /// were read are written.
     pub(super) async fn read(
         &self,
-        OpenConnection { mut messages, acker, .. }: OpenConnection<B::MessageStream, B::Acker>,
+        OpenConnection { mut reader, acker, .. }: OpenConnection<B::Reader, B::Acker>,
         session: &Session,
         stop: &CancellationToken,
     ) -> Result<(), B::Error> {
@@ -95,7 +89,7 @@ impl<B: Broker> SourceConsumer<B> {
         let warn = |warning| self.warn(warning);
         let mut is_reading = true;
         let mut result = {
-            let mut collecting = std::pin::pin!(self.collect(&mut messages, forward, session, stop));
+            let mut collecting = std::pin::pin!(self.collect(&mut reader, forward, session, stop));
             let mut writing = std::pin::pin!(self.enrich_and_write(&acker, incoming, session, stop));
             let working = async {
                 tokio::select! {
@@ -115,43 +109,43 @@ impl<B: Broker> SourceConsumer<B> {
             // Keep the connection alive also while the journal cannot be written and nothing is read.
             tokio::select! {
                 worked = working => worked,
-                never = acker.keep_alive(&warn) => match never {},
+                never = B::keep_alive(&acker, &warn) => match never {},
             }
         };
         if let (Err(error), true) = (&mut result, is_reading)
-            && let Some(read_cause) = read_cause::<B>(&mut messages).await
+            && let Some(read_cause) = read_cause::<B>(&mut reader).await
         {
             *error = read_cause;
         }
-        B::close(messages, acker).await;
+        B::close(reader, acker).await;
         result
     }
 
     /// Collects messages that are available without waiting into batches, and forwards them.
     async fn collect(
         &self,
-        stream: &mut B::MessageStream,
-        forward: mpsc::Sender<ReadBatch<AckTokenOf<B>>>,
+        reader: &mut B::Reader,
+        forward: mpsc::Sender<ReadBatch<B::AckToken>>,
         session: &Session,
         stop: &CancellationToken,
     ) -> Result<(), B::Error> {
         let max_messages = usize::from(session.prefetch.div_ceil(WAITING_BATCHES));
-        while let Some(first) = stop.run_until_cancelled(stream.next()).await {
+        while let Some(first) = stop.run_until_cancelled(B::next(reader)).await {
             let mut bytes = 0;
             let (mut messages, mut ack_tokens) = (Vec::new(), Vec::new());
             let mut next = Some(first);
             let mut result = Ok(());
             while let Some(received) = next.take() {
                 match received {
-                    Ok(message) => {
-                        bytes += message.size();
-                        ack_tokens.push(message.ack_token());
+                    Ok((ack_token, message)) => {
+                        bytes += B::size(&message);
+                        ack_tokens.push(ack_token);
                         messages.push(message);
                     }
                     Err(error) => result = Err(error),
                 }
                 if result.is_ok() && messages.len() < max_messages && bytes < BATCH_BYTES {
-                    next = stream.next().now_or_never();
+                    next = B::next(reader).now_or_never();
                 }
             }
             if !messages.is_empty()
@@ -163,13 +157,13 @@ impl<B: Broker> SourceConsumer<B> {
             result?;
         }
         // Messages that arrive after this stay with the broker.
-        stream.end().await
+        B::end(reader).await
     }
 
-    async fn read_all(&self, messages: Vec<MessageOf<B>>) -> Batch {
+    async fn read_all(&self, messages: Vec<B::Message>) -> Batch {
         let (source, max_body_bytes) = (Arc::clone(&self.source), self.max_body_bytes);
         let read = move || {
-            let received = messages.into_iter().map(|message| message.into_received(max_body_bytes, source.name()));
+            let received = messages.into_iter().map(|message| B::receive(message, max_body_bytes, source.name()));
             let received: Vec<ReceivedMessage> = received.collect();
             Batch::read(&source, received)
         };
@@ -181,7 +175,7 @@ impl<B: Broker> SourceConsumer<B> {
     async fn enrich_and_write(
         &self,
         acker: &B::Acker,
-        incoming: mpsc::Receiver<ReadBatch<AckTokenOf<B>>>,
+        incoming: mpsc::Receiver<ReadBatch<B::AckToken>>,
         session: &Session,
         stop: &CancellationToken,
     ) -> Result<(), B::Error> {
@@ -202,7 +196,7 @@ impl<B: Broker> SourceConsumer<B> {
     async fn write(
         &self,
         acker: &B::Acker,
-        mut incoming: mpsc::Receiver<ReadBatch<AckTokenOf<B>>>,
+        mut incoming: mpsc::Receiver<ReadBatch<B::AckToken>>,
         session: &Session,
         stop: &CancellationToken,
     ) -> Result<(), B::Error> {
@@ -215,7 +209,7 @@ impl<B: Broker> SourceConsumer<B> {
                     batch.extend(next.batch);
                     ack_tokens.extend(next.ack_tokens);
                 }
-                self.write_one(&mut batch, acker.position(&ack_tokens), stop).await.then_some(ack_tokens)
+                self.write_one(&mut batch, B::position(acker, &ack_tokens), stop).await.then_some(ack_tokens)
             };
             let (acknowledged, next) = tokio::join!(acknowledged, writing);
             acknowledged?;
@@ -229,16 +223,11 @@ impl<B: Broker> SourceConsumer<B> {
         }
     }
 
-    async fn acknowledge(
-        &self,
-        acker: &B::Acker,
-        written: &[AckTokenOf<B>],
-        session: &Session,
-    ) -> Result<(), B::Error> {
+    async fn acknowledge(&self, acker: &B::Acker, written: &[B::AckToken], session: &Session) -> Result<(), B::Error> {
         if written.is_empty() {
             return Ok(());
         }
-        acker.acknowledge(written).await?;
+        B::acknowledge(acker, written).await?;
         if session.note(written.len()) {
             tracing::info!(source = %self.source.name(), "reading the source again");
         }
@@ -277,10 +266,10 @@ impl<B: Broker> SourceConsumer<B> {
 
 /// Reads the error that ended the connection, after the acknowledging side has failed because of it. Messages
 /// that arrive before the error are not acknowledged, so the broker delivers them again.
-async fn read_cause<B: Broker>(messages: &mut B::MessageStream) -> Option<B::Error> {
+async fn read_cause<B: Broker>(reader: &mut B::Reader) -> Option<B::Error> {
     let reading = async {
         loop {
-            if let Err(error) = messages.next().await {
+            if let Err(error) = B::next(reader).await {
                 return error;
             }
         }

@@ -20,9 +20,7 @@ use self::{
     offsets::Offsets,
     reader::{MAX_DECODING, OpenPartition, Readers},
 };
-use super::consumer::{
-    Acker, Broker, BrokerSettings, Message, MessageStream, OpenConnection, SourceConsumer, TransportError,
-};
+use super::consumer::{Broker, BrokerSettings, OpenConnection, SourceConsumer};
 use crate::{
     broker::ConnectionStatus,
     intake::{Intake, ReceivedMessage, Source, SourceName},
@@ -83,7 +81,7 @@ pub enum KafkaSourceError {
     Ended,
 }
 
-/// The topics to read, and what the reader needs.
+/// The topics to read, with the parts of the gateway that their reader uses.
 struct KafkaTopics {
     settings: TopicSettings,
     intake: Intake,
@@ -126,7 +124,9 @@ impl BrokerSettings for TopicSettings {
 
 impl Broker for KafkaTopics {
     type Error = KafkaSourceError;
-    type MessageStream = KafkaMessages;
+    type Message = KafkaMessage;
+    type AckToken = OffsetToken;
+    type Reader = MessageReader;
     type Acker = OffsetAcker;
 
     fn queue_name(&self) -> impl Display {
@@ -145,7 +145,7 @@ impl Broker for KafkaTopics {
         &self,
         name: &str,
         _prefetch: u16,
-    ) -> Result<OpenConnection<KafkaMessages, OffsetAcker>, KafkaSourceError> {
+    ) -> Result<OpenConnection<MessageReader, OffsetAcker>, KafkaSourceError> {
         let TopicSettings { cluster, fetch_bytes, .. } = &self.settings;
         let cluster = cluster.connect_reader(name, *fetch_bytes, self.max_body_bytes).await?;
         let stored = self.stored_offsets().await?;
@@ -171,15 +171,80 @@ impl Broker for KafkaTopics {
             sender,
         };
         let reading = AbortOnDropHandle::new(tokio::spawn(readers.run(partitions)));
-        let messages = KafkaMessages { receiver, ready: Vec::new().into_iter(), _reading: reading };
+        let reader = MessageReader { receiver, ready: Vec::new().into_iter(), _reading: reading };
         let offsets = std::sync::Mutex::new(offsets);
         let acker = OffsetAcker { offsets, lags, status: Arc::clone(&self.status), warnings };
-        Ok(OpenConnection { messages, acker, warning: None })
+        Ok(OpenConnection { reader, acker, warning: None })
+    }
+
+    async fn next(reader: &mut MessageReader) -> Result<(OffsetToken, KafkaMessage), KafkaSourceError> {
+        loop {
+            if let Some(message) = reader.ready.next() {
+                return Ok((OffsetToken::of(&message), message));
+            }
+            reader.ready = reader.receiver.recv().await.ok_or(KafkaSourceError::Ended)??.into_iter();
+        }
+    }
+
+    fn size(message: &KafkaMessage) -> usize {
+        message.size_in_memory()
+    }
+
+    fn receive(message: KafkaMessage, max_body_bytes: usize, _: &SourceName) -> ReceivedMessage {
+        message.read(max_body_bytes)
+    }
+
+    fn position(acker: &OffsetAcker, tokens: &[OffsetToken]) -> Option<Arc<str>> {
+        // Every change is complete before the lock is released, even if a thread panics.
+        let mut offsets = acker.offsets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for OffsetToken { topic, partition, next } in tokens {
+            offsets.set(topic, *partition, *next);
+        }
+        Some(offsets.to_text())
+    }
+
+    /// The journal has the offsets already. Only the lag changes.
+    async fn acknowledge(acker: &OffsetAcker, tokens: &[OffsetToken]) -> Result<(), KafkaSourceError> {
+        acker.lags.note_written(tokens);
+        acker.status.set_lag(acker.lags.total());
+        Ok(())
+    }
+
+    async fn keep_alive(acker: &OffsetAcker, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
+        let mut warnings = acker.warnings.clone();
+        loop {
+            tokio::select! {
+                changed = warnings.changed() => match changed {
+                    Ok(()) => warn(warnings.borrow_and_update().clone()),
+                    Err(_) => return std::future::pending().await,
+                },
+                () = tokio::time::sleep(LAG_INTERVAL) => {}
+            }
+            acker.status.set_lag(acker.lags.total());
+        }
+    }
+
+    async fn end(reader: &mut MessageReader) -> Result<(), KafkaSourceError> {
+        reader.receiver.close();
+        Ok(())
     }
 
     /// Drops the connections. A broker needs no notice.
-    async fn close(messages: KafkaMessages, acker: OffsetAcker) {
-        drop((messages, acker));
+    async fn close(reader: MessageReader, acker: OffsetAcker) {
+        drop((reader, acker));
+    }
+
+    fn is_transient(error: &KafkaSourceError) -> bool {
+        match error {
+            KafkaSourceError::Kafka(error) => error.is_transient(),
+            KafkaSourceError::Journal(_) | KafkaSourceError::Ended => true,
+            KafkaSourceError::TooManyPartitions(_) => false,
+        }
+    }
+
+    /// No message breaks the connection, because the broker does not look into messages.
+    fn is_unexplained(_: &KafkaSourceError) -> bool {
+        false
     }
 }
 
@@ -243,69 +308,11 @@ impl Start {
     }
 }
 
-impl TransportError for KafkaSourceError {
-    fn is_transient(&self) -> bool {
-        match self {
-            Self::Kafka(error) => error.is_transient(),
-            Self::Journal(_) | Self::Ended => true,
-            Self::TooManyPartitions(_) => false,
-        }
-    }
-
-    /// No message breaks the connection, because the broker does not look into messages.
-    fn is_unexplained(&self) -> bool {
-        false
-    }
-}
-
-/// The messages of all partitions.
-struct KafkaMessages {
+/// Reads the messages of all partitions.
+struct MessageReader {
     receiver: mpsc::Receiver<Result<Vec<KafkaMessage>, KafkaError>>,
     ready: std::vec::IntoIter<KafkaMessage>,
     _reading: AbortOnDropHandle<()>,
-}
-
-impl MessageStream for KafkaMessages {
-    type Message = KafkaMessage;
-    type Error = KafkaSourceError;
-
-    async fn next(&mut self) -> Result<KafkaMessage, KafkaSourceError> {
-        loop {
-            if let Some(message) = self.ready.next() {
-                return Ok(message);
-            }
-            self.ready = self.receiver.recv().await.ok_or(KafkaSourceError::Ended)??.into_iter();
-        }
-    }
-
-    async fn end(&mut self) -> Result<(), KafkaSourceError> {
-        self.receiver.close();
-        Ok(())
-    }
-}
-
-/// Token of a message: its partition, and the offset after it.
-#[derive(Clone, Debug)]
-struct OffsetToken {
-    topic: Arc<str>,
-    partition: i32,
-    next: i64,
-}
-
-impl Message for KafkaMessage {
-    type AckToken = OffsetToken;
-
-    fn ack_token(&self) -> OffsetToken {
-        OffsetToken { topic: Arc::clone(&self.topic), partition: self.partition, next: self.next() }
-    }
-
-    fn size(&self) -> usize {
-        self.size_in_memory()
-    }
-
-    fn into_received(self, max_body_bytes: usize, _: &SourceName) -> ReceivedMessage {
-        self.read(max_body_bytes)
-    }
 }
 
 /// Keeps the next offset of each partition for the journal.
@@ -316,37 +323,16 @@ struct OffsetAcker {
     warnings: watch::Receiver<Option<String>>,
 }
 
-impl Acker for OffsetAcker {
-    type AckToken = OffsetToken;
-    type Error = KafkaSourceError;
+/// Token of a message: its partition, and the offset after it.
+#[derive(Clone, Debug)]
+struct OffsetToken {
+    topic: Arc<str>,
+    partition: i32,
+    next: i64,
+}
 
-    fn position(&self, tokens: &[OffsetToken]) -> Option<Arc<str>> {
-        // Every change is complete before the lock is released, even if a thread panics.
-        let mut offsets = self.offsets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for OffsetToken { topic, partition, next } in tokens {
-            offsets.set(topic, *partition, *next);
-        }
-        Some(offsets.to_text())
-    }
-
-    /// The journal has the offsets already. Only the lag changes.
-    async fn acknowledge(&self, tokens: &[OffsetToken]) -> Result<(), KafkaSourceError> {
-        self.lags.note_written(tokens);
-        self.status.set_lag(self.lags.total());
-        Ok(())
-    }
-
-    async fn keep_alive(&self, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
-        let mut warnings = self.warnings.clone();
-        loop {
-            tokio::select! {
-                changed = warnings.changed() => match changed {
-                    Ok(()) => warn(warnings.borrow_and_update().clone()),
-                    Err(_) => return std::future::pending().await,
-                },
-                () = tokio::time::sleep(LAG_INTERVAL) => {}
-            }
-            self.status.set_lag(self.lags.total());
-        }
+impl OffsetToken {
+    fn of(message: &KafkaMessage) -> Self {
+        Self { topic: Arc::clone(&message.topic), partition: message.partition, next: message.next() }
     }
 }

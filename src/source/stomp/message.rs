@@ -69,10 +69,10 @@ fn transport_id(frame: &Frame) -> Option<EventId> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::super::consumer::Message, read_frame};
+    use super::read_frame;
     use crate::{
         intake::{ReceivedMessage, SourceName},
-        stomp::{Body, Command, Delivery, Frame},
+        stomp::{Body, Command, Frame},
     };
 
     fn frame(headers: &[(&str, &str)], body: Body) -> Frame {
@@ -135,10 +135,8 @@ mod tests {
 
     #[test]
     fn dropped_body_is_reported_with_its_size() {
-        let delivered = Delivery { frame: frame(&[], Body::TooLarge(7)), ack_id: "m".to_owned() };
-        let ReceivedMessage::Unreadable { incoming, rejection, .. } = delivered.into_received(5, &source()) else {
-            panic!()
-        };
+        let of = frame(&[], Body::TooLarge(7));
+        let ReceivedMessage::Unreadable { incoming, rejection, .. } = read_frame(of, 5, &source()) else { panic!() };
         assert!(incoming.body.is_empty() && rejection.reason.starts_with("its body of 7 bytes was dropped"));
     }
 }

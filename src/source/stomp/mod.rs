@@ -9,12 +9,10 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::message::read_frame;
-use super::consumer::{
-    Acker, Broker, BrokerSettings, Message, MessageStream, OpenConnection, SourceConsumer, TransportError,
-};
+use super::consumer::{Broker, BrokerSettings, OpenConnection, SourceConsumer};
 use crate::{
     intake::{ReceivedMessage, SourceName},
-    stomp::{Body, Delivery, Reader, StompError, StompSettings, Writer},
+    stomp::{Body, Delivery, Frame, Reader, StompError, StompSettings, Writer},
 };
 
 /// Minimum size limit of the decoder, in bytes. Bodies up to this size go to the quarantine even if they are
@@ -58,7 +56,10 @@ impl BrokerSettings for StompSettings {
 
 impl Broker for StompDestination {
     type Error = StompError;
-    type MessageStream = Reader;
+    type Message = Frame;
+    /// The identifier for the acknowledgement.
+    type AckToken = String;
+    type Reader = Reader;
     type Acker = Writer;
 
     fn queue_name(&self) -> impl Display {
@@ -75,69 +76,50 @@ impl Broker for StompDestination {
 
     /// STOMP has no connection name; the client id belongs to the durable subscription.
     async fn open(&self, _name: &str, prefetch: u16) -> Result<OpenConnection<Reader, Writer>, StompError> {
-        let (messages, acker) = self.settings.open(self.max_body_bytes.max(KEPT_BODY_BYTES), prefetch).await?;
-        Ok(OpenConnection { messages, acker, warning: None })
+        let (reader, acker) = self.settings.open(self.max_body_bytes.max(KEPT_BODY_BYTES), prefetch).await?;
+        Ok(OpenConnection { reader, acker, warning: None })
     }
 
-    async fn close(mut reader: Reader, writer: Writer) {
-        writer.close(&mut reader).await;
-    }
-}
-
-impl TransportError for StompError {
-    fn is_transient(&self) -> bool {
-        StompError::is_transient(self)
+    async fn next(reader: &mut Reader) -> Result<(String, Frame), StompError> {
+        let Delivery { frame, ack_id } = reader.next().await?;
+        Ok((ack_id, frame))
     }
 
-    fn is_unexplained(&self) -> bool {
-        matches!(self, StompError::ConnectionLost(_) | StompError::Frame(_))
-    }
-}
-
-impl MessageStream for Reader {
-    type Message = Delivery;
-    type Error = StompError;
-
-    async fn next(&mut self) -> Result<Delivery, StompError> {
-        Reader::next(self).await
-    }
-
-    /// Does nothing. Messages that arrive before the receipt of DISCONNECT are dropped, and the broker
-    /// delivers them again. UNSUBSCRIBE would gain nothing, and some brokers would delete the durable
-    /// subscription.
-    async fn end(&mut self) -> Result<(), StompError> {
-        Ok(())
-    }
-}
-
-impl Message for Delivery {
-    type AckToken = String;
-
-    fn ack_token(&self) -> String {
-        self.ack_id.clone()
-    }
-
-    fn size(&self) -> usize {
-        match &self.frame.body {
+    fn size(message: &Frame) -> usize {
+        match &message.body {
             Body::Whole(body) | Body::LongHead(_, body) => body.len(),
             Body::TooLarge(_) => 0,
         }
     }
 
-    fn into_received(self, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage {
-        read_frame(self.frame, max_body_bytes, source)
-    }
-}
-
-impl Acker for Writer {
-    type AckToken = String;
-    type Error = StompError;
-
-    async fn acknowledge(&self, marks: &[String]) -> Result<(), StompError> {
-        Writer::acknowledge(self, marks).await
+    fn receive(message: Frame, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage {
+        read_frame(message, max_body_bytes, source)
     }
 
-    async fn keep_alive(&self, _: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
-        self.beat().await
+    async fn acknowledge(writer: &Writer, ack_ids: &[String]) -> Result<(), StompError> {
+        writer.acknowledge(ack_ids).await
+    }
+
+    async fn keep_alive(writer: &Writer, _: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
+        writer.beat().await
+    }
+
+    /// Does nothing. Messages that arrive before the receipt of DISCONNECT are dropped, and the broker
+    /// delivers them again. UNSUBSCRIBE would gain nothing, and some brokers would delete the durable
+    /// subscription.
+    async fn end(_: &mut Reader) -> Result<(), StompError> {
+        Ok(())
+    }
+
+    async fn close(mut reader: Reader, writer: Writer) {
+        writer.close(&mut reader).await;
+    }
+
+    fn is_transient(error: &StompError) -> bool {
+        error.is_transient()
+    }
+
+    fn is_unexplained(error: &StompError) -> bool {
+        matches!(error, StompError::ConnectionLost(_) | StompError::Frame(_))
     }
 }

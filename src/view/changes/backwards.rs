@@ -16,7 +16,7 @@ use crate::{
     web::{Problem, Spool},
 };
 
-/// Maximum time for one page, after which it ends with what it has found.
+/// Maximum time for one page, after which it ends with the changes so far.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
 impl Changes {

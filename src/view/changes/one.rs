@@ -24,7 +24,7 @@ use crate::{
 
 problems!(OneProblems: NotFound, Gone, NotAcceptable, Unavailable, DamagedChange);
 
-/// How a request names a change.
+/// Name of a change in a request.
 #[derive(Clone, Copy)]
 enum ChangeName {
     Id(ChangeId),

@@ -281,7 +281,7 @@ impl PageWriter<'_> {
             Some(filter) => change.filtered(filter)?,
             None => Some(change),
         };
-        // What the reader sees decides, and not what is recorded.
+        // The reader's view decides, and not the record.
         let Some(change) = selected else { return Ok(None) };
         if !self.selection.is_about(&change)? {
             return Ok(None);

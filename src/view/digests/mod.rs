@@ -265,7 +265,7 @@ impl RegistryDigests {
     }
 }
 
-/// What the parts of a range are made of: each with its last object.
+/// Parts of a range, each with its last object.
 enum Units {
     Objects(Vec<(Uri, Digests)>),
     Pieces(Vec<(Uri, Digests)>),

@@ -141,7 +141,7 @@ impl Ranges {
         }
     }
 
-    /// Brings the ranges to the newest change, or as far as time permits. What is done stays done if the future is dropped.
+    /// Brings the ranges to the newest change, or as far as time permits. Dropping the future keeps the ranges that were read.
     ///
     /// # Errors
     /// Fails if the journal cannot be read, or the next object is damaged.

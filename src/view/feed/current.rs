@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use super::FeedState;
+use super::{super::atom::FeedLabels, FeedState};
 use crate::{journal::Journal, web::Spool};
 
 /// The feed. Clones share the same state.
@@ -29,21 +29,6 @@ pub(super) struct FeedSettings {
     pub(super) hub: Option<String>,
     pub(super) spool: Spool,
     pub(super) labels: FeedLabels,
-}
-
-/// Title and author of the feed.
-#[derive(Clone, Debug)]
-pub struct FeedLabels {
-    /// The title.
-    pub title: String,
-    /// Name of the author: the person or institution that publishes the feed.
-    pub author: Option<String>,
-}
-
-impl Default for FeedLabels {
-    fn default() -> Self {
-        Self { title: "Content changes".to_owned(), author: None }
-    }
 }
 
 impl FeedView {

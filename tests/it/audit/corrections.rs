@@ -15,6 +15,7 @@ use crate::support::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn corrections_are_changes_that_name_the_audit() {
+    crate::support::needs_sqlite();
     let repository = CrawledRepository::start(Fedora3::with(60)).await;
     let fixture = CrawlFixture::of(&repository);
     let gateway = fixture.gateway();

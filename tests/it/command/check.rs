@@ -109,6 +109,7 @@ fn check_refuses_the_journals_that_serve_refuses() {
 
 #[test]
 fn check_accepts_the_journal_of_a_running_gateway() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let config = configuration(folder.path(), "");
     let (log, data) = (folder.path().join("log"), folder.path().join("data"));

@@ -103,6 +103,7 @@ fn local_gateway_is_reached_without_a_proxy() {
 /// The gateway has its secrets in files and variables that a user of these commands does not have.
 #[test]
 fn commands_resolve_only_the_secrets_that_they_use() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let listen = free_address();
     let lines = format!(

@@ -101,11 +101,13 @@ async fn resumes_after_interruptions<T: RestApi>(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fedora_3_crawl_resumes_after_interruptions() {
+    crate::support::needs_sqlite();
     resumes_after_interruptions("fedora3", &CrawledRepository::start(Fedora3::with(400)).await, "150", 400).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fedora_6_crawl_resumes_after_interruptions() {
+    crate::support::needs_sqlite();
     resumes_after_interruptions("fedora", &CrawledRepository::start(Fedora6::with(20)).await, "150", 440).await;
 }
 

@@ -44,6 +44,7 @@ fn delete_event(number: u64, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn seeded_fedora_3_purge_lists_earlier_items() {
+    crate::support::needs_sqlite();
     let repository = CrawledRepository::start(Fedora3::with(321)).await;
     let fixture = CrawlFixture::of(&repository);
     let gateway = fixture.gateway();
@@ -109,6 +110,7 @@ async fn seeded_fedora_3_purge_lists_earlier_items() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn seeded_fedora_6_delete_has_the_earlier_state() {
+    crate::support::needs_sqlite();
     for sends_fedora_types in [true, false] {
         let mut holds = Fedora6::with(12);
         holds.sends_fedora_types = sends_fedora_types;
@@ -153,6 +155,7 @@ async fn seeded_fedora_6_delete_has_the_earlier_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn seeding_with_changes_notifies_once() {
+    crate::support::needs_sqlite();
     let repository = CrawledRepository::start(Fedora3::with(60)).await;
     let fixture = CrawlFixture::of(&repository);
     let gateway = fixture.gateway();

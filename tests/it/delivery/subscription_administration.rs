@@ -65,6 +65,7 @@ async fn pause_survives_a_restart_and_rewind_repeats() {
 
 #[tokio::test]
 async fn subscription_created_over_http_survives_a_restart_without_storing_its_secret() {
+    crate::support::needs_sqlite();
     let vhost = Broker::shared().vhost();
     let folder = tempfile::tempdir().unwrap();
     let mut gateway = gateway_with_secret(folder.path(), &vhost.url());

@@ -108,6 +108,7 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
 
 #[tokio::test]
 async fn webhook_secrets_appear_in_no_output() {
+    crate::support::needs_sqlite();
     // The receiver repeats the request in its response, as some servers do.
     let echoes = |nth, request: &crate::support::http_receiver::ReceivedRequest| {
         let value = QUERY.split_once('=').unwrap().1;

@@ -129,6 +129,7 @@ async fn harvest_states_have_their_previous_state() {
 
 #[tokio::test]
 async fn harvest_states_can_be_rebuilt_from_the_journal() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path());
     for id in ["1", "2"] {

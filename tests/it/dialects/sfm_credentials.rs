@@ -65,6 +65,7 @@ pub(crate) fn assert_no_secret(folder: &Path) {
 
 #[tokio::test]
 async fn credentials_appear_in_no_file_and_no_response() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path());
     let mut quarantined = 0;

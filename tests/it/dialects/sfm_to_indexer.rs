@@ -170,6 +170,7 @@ async fn assert_no_credentials(gateway: Gateway, folder: &Path) {
 
 #[tokio::test]
 async fn harvest_with_one_warc_reaches_the_indexer() {
+    crate::support::needs_sqlite();
     let (vhost, folder) = (Broker::shared().vhost(), tempfile::tempdir().unwrap());
     let gateway = gateway(folder.path(), &vhost.url());
     until_read(&gateway).await;
@@ -218,6 +219,7 @@ async fn harvest_with_one_warc_reaches_the_indexer() {
 
 #[tokio::test]
 async fn harvest_stream_with_several_warcs_reaches_the_indexer() {
+    crate::support::needs_sqlite();
     let (vhost, folder) = (Broker::shared().vhost(), tempfile::tempdir().unwrap());
     let gateway = gateway(folder.path(), &vhost.url());
     until_read(&gateway).await;

@@ -32,6 +32,7 @@ async fn until_looked(gateway: &Gateway, name: &str, seconds: i64) {
 
 #[tokio::test]
 async fn date_comes_once_after_kills_and_steps_of_the_clock() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let mut gateway = start(folder.path(), 0);
     for name in ["a", "b"] {
@@ -59,6 +60,7 @@ async fn date_comes_once_after_kills_and_steps_of_the_clock() {
 
 #[tokio::test]
 async fn clock_that_is_set_while_the_gateway_runs_is_noticed() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let clock = folder.path().join("clock");
     let mut serve = command();

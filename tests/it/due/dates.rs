@@ -13,6 +13,7 @@ use crate::support::{
 
 #[tokio::test]
 async fn items_appear_and_disappear_at_their_dates() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
     let (soon, later) = (in_millis(1500), in_millis(2500));
@@ -44,6 +45,7 @@ async fn items_appear_and_disappear_at_their_dates() {
 
 #[tokio::test]
 async fn deletion_extension_and_lifting_before_the_date_count() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
     let soon = in_millis(1500);

@@ -92,6 +92,7 @@ async fn until_remark(gateway: &Gateway, text: &str) {
 
 #[tokio::test]
 async fn events_make_pause_resume_and_remove_a_harvest() {
+    crate::support::needs_sqlite();
     let system = System::start().await;
     let repository = ScriptedRepository::start(25).await;
     system.describe("sources/upm", 200, address(&repository)).await;
@@ -174,6 +175,7 @@ async fn harvest_that_somebody_else_has_made_is_left_alone() {
 
 #[tokio::test]
 async fn kill_9_loses_no_event_and_makes_no_harvest_twice() {
+    crate::support::needs_sqlite();
     let system = System::start().await;
     let repository = ScriptedRepository::start(2).await;
     let mut gateway = system.gateway();

@@ -30,6 +30,7 @@ async fn states(gateway: &Gateway) -> BTreeMap<String, Value> {
 
 #[tokio::test]
 async fn files_appear_at_the_end_of_the_embargo_and_when_it_is_lifted() {
+    crate::support::needs_sqlite();
     let repository = ScriptedRepository::start(0).await;
     let folder = tempfile::tempdir().unwrap();
     let config = configuration(folder.path(), &repository.url(), "settings.files = 'http://h/.*[.]pdf'");
@@ -61,6 +62,7 @@ async fn files_appear_at_the_end_of_the_embargo_and_when_it_is_lifted() {
 /// Without the end of its embargo, a file would become public.
 #[tokio::test]
 async fn files_are_hidden_while_the_end_of_the_embargo_cannot_be_read() {
+    crate::support::needs_sqlite();
     let repository = ScriptedRepository::start(0).await;
     let folder = tempfile::tempdir().unwrap();
     let config = configuration(folder.path(), &repository.url(), "settings.files = 'http://h/.*[.]pdf'");

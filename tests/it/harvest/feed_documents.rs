@@ -254,6 +254,7 @@ async fn delta_response_deletes_nothing_and_misses_nothing() {
 
 #[tokio::test]
 async fn feed_of_another_gateway_is_read_with_its_archives() {
+    crate::support::needs_sqlite();
     let [data, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let other = gateway(data.path(), "");
     let mut posted = 0;
@@ -336,6 +337,7 @@ async fn unavailable_page_is_requested_again_by_the_next_run() {
 
 #[tokio::test]
 async fn killed_walk_continues_with_compressed_archives_and_is_counted() {
+    crate::support::needs_sqlite();
     let (fixture, folder) =
         (FeedFixture::start(&feed(&link("prev-archive", "/archive/2"), &[3])).await, tempfile::tempdir().unwrap());
     fixture.put_at("/archive/2", &archive(Some("/archive/1"), &[2]));

@@ -104,6 +104,7 @@ fn stored_token(data: &Path) -> String {
 
 #[tokio::test]
 async fn flood_of_notifications_begins_few_runs_and_loses_none() {
+    crate::support::needs_sqlite();
     const GAP: u64 = 3;
     let [data, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let other = gateway(data.path(), LOCAL);
@@ -137,6 +138,7 @@ async fn flood_of_notifications_begins_few_runs_and_loses_none() {
 
 #[tokio::test]
 async fn hub_of_another_gateway_begins_runs() {
+    crate::support::needs_sqlite();
     let [data, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let other = gateway(data.path(), LOCAL);
     post(&other, 1).await;

@@ -8,7 +8,10 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
-use tidings::filesets::{IngestSettings, Ingested, RetryRule, platform::DatasetLimits, strategy::Thresholds};
+use tidings::filesets::{
+    IngestSettings, Ingested, RetryRule,
+    platform::{DatasetLimits, Thresholds},
+};
 
 use crate::support::{
     command_line::{command, ended},

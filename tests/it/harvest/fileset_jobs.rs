@@ -285,6 +285,7 @@ async fn fileset_results_reach_streams_and_webhooks_and_other_changes_do_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fileset_results_are_rows_of_a_view_with_the_columns_of_sandcrawler() {
+    crate::support::needs_sqlite();
     let (folder, server) = (tempfile::tempdir().unwrap(), DatasetServer::start().await);
     server.put("a.csv", "one");
     let gateway = start(folder.path(), &server, "");

@@ -187,6 +187,7 @@ async fn stopped_list_continues_after_the_last_page() {
 
 #[tokio::test]
 async fn change_of_a_file_begins_a_run() {
+    crate::support::needs_sqlite();
     let (folder, share) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     put(&share.path().join("sub/a"), "one", HOUR);
     let lines = format!(

@@ -118,6 +118,7 @@ fn replay(changes: &[Value]) -> BTreeMap<String, String> {
 
 #[tokio::test]
 async fn changing_repository_and_registry_agree_after_kills_of_both() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let mut provider = Provider::start(folder.path()).await;
     let source = format!(

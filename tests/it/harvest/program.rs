@@ -31,6 +31,7 @@ fn is_finished(harvest: &Value) -> bool {
 
 #[tokio::test]
 async fn harvest_is_listed_run_and_counted() {
+    crate::support::needs_sqlite();
     let repository = ScriptedRepository::start(25).await;
     let folder = tempfile::tempdir().unwrap();
     let url = repository.url().replace("http://", "http://user:hush-hush@");
@@ -87,6 +88,7 @@ async fn harvest_is_listed_run_and_counted() {
 
 #[tokio::test]
 async fn killed_harvest_continues_without_losing_or_repeating_a_record() {
+    crate::support::needs_sqlite();
     let repository = ScriptedRepository::start(3000).await;
     repository.script().page_size = 50;
     let folder = tempfile::tempdir().unwrap();

@@ -26,6 +26,7 @@ async fn status(gateway: &Gateway, path: &str) -> u16 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_during_writes_is_consistent() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Arc::new(Gateway::start(folder.path()));
     let (acknowledged, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -75,6 +76,7 @@ const CONVERT_VERSION_16: &str = include_str!("../../../src/journal/store/sqlite
 
 #[tokio::test]
 async fn backup_of_an_older_version_is_verified_restored_and_served() {
+    crate::support::needs_sqlite();
     let version_17 = format!("{VERSION_16} {CONVERT_VERSION_16} PRAGMA user_version = 17;");
     for version in [VERSION_16, &version_17] {
         is_verified_restored_and_served(version).await;
@@ -128,6 +130,7 @@ fn backup_and_restore_overwrite_nothing() {
 
 #[tokio::test]
 async fn restore_reuses_no_number_and_notifies_readers() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
     let restore = |more: &[&Path]| run("restore", &[&[file.as_path(), Path::new("--data"), &data], more].concat());
@@ -182,6 +185,7 @@ async fn restore_reuses_no_number_and_notifies_readers() {
 /// A reader at the beginning has missed nothing if the backup was empty.
 #[tokio::test]
 async fn restore_of_an_empty_backup_keeps_cursor_zero_valid() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
     assert!(Gateway::start(&data).stop().success());
@@ -211,6 +215,7 @@ async fn restore_of_an_empty_backup_keeps_cursor_zero_valid() {
 
 #[tokio::test]
 async fn restore_moves_a_crashed_journal_aside_with_its_wal() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
     let mut gateway = Gateway::start(&data);
@@ -247,6 +252,7 @@ fn restore_resumes_after_an_interruption() {
 
 #[tokio::test]
 async fn restore_replaces_a_truncated_journal() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
     let opened = OpenJournal::at(&data);

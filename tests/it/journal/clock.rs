@@ -33,6 +33,7 @@ fn move_newest_into_future(folder: &Path) {
 
 #[tokio::test]
 async fn clock_set_back_keeps_numbers_times_and_feed_order() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
     for number in 1..=3 {

@@ -50,6 +50,7 @@ fn page_of_every_store_ends_before_a_damaged_change() {
 
 #[tokio::test]
 async fn damaged_object_ends_a_page_of_the_registry_and_is_named() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let opened = OpenJournal::at(folder.path());
     opened.append(1..=COUNT).await;
@@ -88,6 +89,7 @@ async fn damaged_object_ends_a_page_of_the_registry_and_is_named() {
 /// A damaged object is no obstacle for readers of whom nobody knows that they may see it, and a prefix leads past it.
 #[tokio::test]
 async fn damaged_object_is_passed_for_readers_of_other_objects() {
+    crate::support::needs_sqlite();
     let more = token("tenant", "read", "view = { objects = [\"http://h/tenant/\"] }")
         + &token("guest", "read", "view = { public = true }")
         + "[access.public]\nsurfaces = [\"snapshot\"]\n";
@@ -159,6 +161,7 @@ fn assert_problem((status, body): (u16, String)) {
 
 #[tokio::test]
 async fn views_end_before_a_damaged_change_and_continue_after_it() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     damaged_journal(folder.path()).await;
     let gateway = Gateway::start(folder.path());
@@ -193,6 +196,7 @@ async fn views_end_before_a_damaged_change_and_continue_after_it() {
 
 #[tokio::test]
 async fn delivery_ends_before_a_damaged_change_and_names_it() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     damaged_journal(&folder.path().join("data")).await;
     let receiver = Receiver::start(|_, _| Reply::of(204)).await;

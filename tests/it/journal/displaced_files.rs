@@ -35,6 +35,7 @@ fn count(log: &Path, text: &str) -> usize {
 
 #[tokio::test]
 async fn displaced_file_stops_writing_until_it_is_back() {
+    crate::support::needs_sqlite();
     for name in ["journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "journal.lock", ""] {
         let folder = tempfile::tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
@@ -69,6 +70,7 @@ async fn displaced_file_stops_writing_until_it_is_back() {
 
 #[tokio::test]
 async fn nothing_is_acknowledged_after_the_file_was_removed() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
     post(&gateway, 1).await;
@@ -80,6 +82,7 @@ async fn nothing_is_acknowledged_after_the_file_was_removed() {
 
 #[tokio::test]
 async fn stop_leaves_the_files_of_another_journal_alone() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let (data, other) = (folder.path().join("data"), folder.path().join("other"));
     let mut killed = Gateway::start(&other);
@@ -98,6 +101,7 @@ async fn stop_leaves_the_files_of_another_journal_alone() {
 
 #[tokio::test]
 async fn second_gateway_after_a_removed_lock_file_writes_alone() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let first = Gateway::start(folder.path());
     post(&first, 1).await;

@@ -62,6 +62,7 @@ const WARNING: &str = "every user of this machine can read the journal";
 
 #[tokio::test]
 async fn files_are_created_with_owner_permissions() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (data, log, backup, other) = (path("above/data"), path("log"), path("backup"), path("other"));
@@ -91,6 +92,7 @@ async fn files_are_created_with_owner_permissions() {
 
 #[tokio::test]
 async fn wider_permissions_are_preserved_with_a_warning() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
     assert!(start(&data, &log).stop().success());

@@ -23,6 +23,7 @@ async fn try_to_post(gateway: &Gateway, number: u64) -> reqwest::Response {
 
 #[tokio::test]
 async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
+    crate::support::needs_sqlite();
     let disk = SmallDisk::of(4);
     let data = disk.path().join("data");
     let gateway = Gateway::start(&data);
@@ -96,6 +97,7 @@ fn item(change: &Value) -> u64 {
 
 #[tokio::test]
 async fn full_disk_fails_a_backup_and_leaves_no_file() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
     post(&gateway, 1).await;
@@ -128,6 +130,7 @@ fn files(folder: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn journal_on_a_full_disk_is_opened_for_readers() {
+    crate::support::needs_sqlite();
     for is_killed in [true, false] {
         let disk = SmallDisk::of(4);
         let folder = tempfile::tempdir().unwrap();
@@ -186,6 +189,7 @@ fn failed_start(data: &Path) -> String {
 
 #[tokio::test]
 async fn start_without_room_says_that_the_disk_is_full() {
+    crate::support::needs_sqlite();
     let disk = SmallDisk::of(4);
     let filling = disk.fill();
     let full = |path: &Path| {
@@ -213,6 +217,7 @@ async fn start_without_room_says_that_the_disk_is_full() {
 
 #[tokio::test]
 async fn small_disk_is_filled_with_changes_and_not_with_the_log() {
+    crate::support::needs_sqlite();
     let disk = SmallDisk::of(24);
     let data = disk.path().join("data");
     let gateway = Gateway::start(&data);
@@ -246,6 +251,7 @@ async fn small_disk_is_filled_with_changes_and_not_with_the_log() {
 
 #[tokio::test]
 async fn unwritable_folder_is_refused() {
+    crate::support::needs_sqlite();
     let disk = SmallDisk::of(4);
     let data = disk.path().join("data");
     let gateway = Gateway::start(&data);
@@ -318,6 +324,7 @@ fn ran(program: &str, arguments: &[&Path]) -> bool {
 
 #[tokio::test]
 async fn read_only_file_system_is_reported_and_loses_no_acknowledged_event() {
+    crate::support::needs_sqlite();
     let disk = FailingDisk::new();
     let data = disk.path().join("data");
     let gateway = Gateway::start(&data);

@@ -57,6 +57,7 @@ fn flip(file: &Path, at: usize) {
 
 #[tokio::test]
 async fn lost_file_is_refused_and_no_number_is_given_twice() {
+    crate::support::needs_sqlite();
     type Damage = fn(&Path);
     let damages: [(Damage, &str, bool); 7] = [
         (|folder| fs::write(journal_file(folder), "").unwrap(), "is missing or empty, but its write-ahead log", false),
@@ -127,6 +128,7 @@ async fn lost_file_is_refused_and_no_number_is_given_twice() {
 
 #[tokio::test]
 async fn new_journal_after_a_loss_gives_no_number_twice() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path()).await;
     fs::remove_file(journal_file(folder.path())).unwrap();
@@ -154,6 +156,7 @@ async fn new_journal_after_a_loss_gives_no_number_twice() {
 
 #[tokio::test]
 async fn journal_that_was_removed_after_a_clean_stop_is_missed() {
+    crate::support::needs_sqlite();
     for (name, is_missed) in [("journal.sqlite", true), ("journal.lock", false)] {
         let folder = tempfile::tempdir().unwrap();
         let opened = OpenJournal::at(folder.path());
@@ -176,6 +179,7 @@ async fn journal_that_was_removed_after_a_clean_stop_is_missed() {
 
 #[tokio::test]
 async fn complete_folder_is_opened() {
+    crate::support::needs_sqlite();
     // An outside program has moved the log into the file after a kill, and removed it.
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path()).await;

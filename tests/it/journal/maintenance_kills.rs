@@ -12,6 +12,7 @@ use crate::support::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_during_retention_loses_nothing() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let opened = OpenJournal::at(folder.path());
     for first in (0..4).map(|round| 1 + round * 2000) {
@@ -71,6 +72,7 @@ fn kill_command_at(name: &str, arguments: &[&Path], file: &Path, bytes: u64) -> 
 
 #[tokio::test]
 async fn kill_during_backup_and_restore_loses_nothing() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let (data, other) = (folder.path().join("data"), folder.path().join("other"));
     let opened = OpenJournal::at(&data);
@@ -117,6 +119,7 @@ async fn kill_during_backup_and_restore_loses_nothing() {
 
 #[tokio::test]
 async fn kill_during_creation_and_migration_loses_nothing() {
+    crate::support::needs_sqlite();
     let mut unfinished = 0;
     for round in 0..30u64 {
         let folder = tempfile::tempdir().unwrap();

@@ -115,6 +115,7 @@ async fn resend(gateway: &Gateway, number: u64) -> (u16, u64) {
 
 #[tokio::test]
 async fn migration_survives_any_number_of_kills() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let [new, old] = ["new", "old"].map(|name| folder.path().join(name));
     let opened = OpenJournal::at(&new);

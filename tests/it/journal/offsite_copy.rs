@@ -78,6 +78,7 @@ impl Litestream {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_of_litestream_replaces_a_lost_machine() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let mut gateway = Gateway::start(&data);

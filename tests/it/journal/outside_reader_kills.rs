@@ -110,6 +110,7 @@ async fn read_on(gateway: &Gateway, mut after: u64, events: &mut BTreeMap<u64, u
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outside_reader_and_kills_lose_or_duplicate_no_acknowledged_change() {
+    crate::support::needs_sqlite();
     let (kills, changes) = (number("TIDINGS_TEST_KILLS", 6), number("TIDINGS_TEST_CHANGES", 1500));
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

@@ -40,6 +40,7 @@ fn holds_shared_lock(process: u32, file: &Path) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outside_writer_loses_no_acknowledged_change() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let journal = journal_file(folder.path());
     let mut gateway = Gateway::start(folder.path());
@@ -64,6 +65,7 @@ async fn outside_writer_loses_no_acknowledged_change() {
 
 #[tokio::test]
 async fn gateway_holds_its_lock_on_the_journal() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let journal = journal_file(folder.path());
     for start in ["with a new journal", "with an old one"] {

@@ -79,6 +79,7 @@ fn config(folder: &Path) -> String {
 
 #[tokio::test]
 async fn row_that_sqlite_refuses_costs_its_own_message_alone() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     Gateway::start(&data).stop();

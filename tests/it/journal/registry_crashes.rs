@@ -176,6 +176,7 @@ async fn post(gateway: &Gateway, number: u64) {
 
 #[tokio::test]
 async fn registry_survives_kill_9() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let store = SqliteStore::open(&data, SqliteOptions::default()).unwrap();

@@ -192,6 +192,7 @@ async fn resource(gateway: &Gateway, path: &str) -> (u16, Option<String>, String
 
 #[tokio::test]
 async fn readers_do_not_notice_a_migration() {
+    crate::support::needs_sqlite();
     let [source, database, back] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     full_journal(source.path()).await;
     let report = verify_ok(&journal_file(source.path()));
@@ -326,6 +327,7 @@ async fn a_killed_migration_resumes_after_its_last_page() {
 
 #[tokio::test]
 async fn a_journal_in_use_does_not_move() {
+    crate::support::needs_sqlite();
     let [source, database, back] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let gateway = Gateway::start(source.path());
     let error = refused(text(source.path()), &url(database.path()));

@@ -28,6 +28,7 @@ async fn journal(folder: &Path, keep: Option<u64>) {
 
 #[tokio::test]
 async fn verify_accepts_an_intact_journal() {
+    crate::support::needs_sqlite();
     for keep in [None, Some(310), Some(20)] {
         let folder = tempfile::tempdir().unwrap();
         journal(folder.path(), keep).await;
@@ -60,6 +61,7 @@ async fn verify_accepts_intact_subscription_and_quarantine_rows() {
 
 #[tokio::test]
 async fn verify_locates_each_error() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     journal(folder.path(), None).await;
     let pruned = tempfile::tempdir().unwrap();
@@ -166,6 +168,7 @@ async fn verify_locates_each_error() {
 
 #[tokio::test]
 async fn verify_detects_a_flipped_bit_that_is_never_served() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     journal(folder.path(), None).await;
     let file = journal_file(folder.path());

@@ -53,6 +53,7 @@ async fn messages_of_every_codec_arrive_from_all_partitions_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_survive_a_restart_and_a_topic_begins_where_the_setting_says() {
+    crate::support::needs_sqlite();
     let broker = Broker::start().await;
     broker.create_topic(TOPIC, 2).await;
     broker.publish(TOPIC, 0, events(0..300), CODECS[0]).await;

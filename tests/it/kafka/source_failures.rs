@@ -32,6 +32,7 @@ async fn assert_complete(gateway: &Gateway) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_gateway_reads_every_message_exactly_once() {
+    crate::support::needs_sqlite();
     let broker = Broker::start().await;
     publish(&broker).await;
     let folder = tempfile::tempdir().unwrap();

@@ -62,6 +62,7 @@ async fn quarantine_that_drops_messages_is_reported() {
 
 #[tokio::test]
 async fn size_of_the_journal_is_that_of_its_files() {
+    crate::support::needs_sqlite();
     let data = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(data.path());
     assert_eq!(gateway.post("content-change", "application/json", event(1).to_string()).await.0, 201);

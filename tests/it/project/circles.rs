@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Rooms without a circle.
-const ROOMS: [&str; 1] = ["config"];
+const ROOMS: [&str; 7] = ["cluster", "config", "files", "http_client", "intake", "lookup", "transfer"];
 
 /// Returns the modules beside a file that it imports with `use super::…`, or, for `mod.rs`, that it publishes.
 fn imports(file: &str, text: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
@@ -52,7 +52,8 @@ fn imports(file: &str, text: &str, modules: &BTreeSet<String>) -> BTreeSet<Strin
 fn reachable(from: &str, edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     let (mut reached, mut left) = (BTreeSet::new(), vec![from.to_owned()]);
     while let Some(module) = left.pop() {
-        for next in &edges[&module] {
+        // A room in a file beside its folder has no `mod.rs`.
+        for next in edges.get(&module).into_iter().flatten() {
             if reached.insert(next.clone()) {
                 left.push(next.clone());
             }
@@ -63,6 +64,7 @@ fn reachable(from: &str, edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet
 
 #[test]
 fn files_of_a_room_import_each_other_one_way() {
+    let mut found = 0;
     for room in ROOMS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room);
         let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -74,8 +76,9 @@ fn files_of_a_room_import_each_other_one_way() {
         let modules: BTreeSet<String> = files.keys().cloned().collect();
         let edges: BTreeMap<String, BTreeSet<String>> =
             files.iter().map(|(name, text)| (name.clone(), imports(name, text, &modules))).collect();
-        assert!(edges.values().map(BTreeSet::len).sum::<usize>() > 50, "the test finds no imports");
+        found += edges.values().map(BTreeSet::len).sum::<usize>();
         let in_circle: Vec<_> = modules.iter().filter(|name| reachable(name, &edges).contains(*name)).collect();
         assert!(in_circle.is_empty(), "files of {room} import each other in a circle: {in_circle:?}");
     }
+    assert!(found > 150, "the test finds no imports");
 }

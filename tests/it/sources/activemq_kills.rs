@@ -66,6 +66,7 @@ async fn until_reached(gateway: &Gateway, repositories: &[Repository], reached: 
 
 #[tokio::test]
 async fn activemq_and_gateway_kills_lose_nothing() {
+    crate::support::needs_sqlite();
     survive().await;
 }
 

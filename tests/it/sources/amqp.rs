@@ -153,6 +153,7 @@ async fn message_id_identifies_duplicates() {
 
 #[tokio::test]
 async fn full_disk_pauses_the_source_until_there_is_room() {
+    crate::support::needs_sqlite();
     let vhost = Broker::shared().vhost();
     let (folder, disk) = (tempfile::tempdir().unwrap(), SmallDisk::of(24));
     let config = source(folder.path(), &vhost.url(), "prefetch = 40");
@@ -204,6 +205,7 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
 
 #[tokio::test]
 async fn gateway_stop_or_kill_leaves_unread_messages_in_the_queue() {
+    crate::support::needs_sqlite();
     let vhost = Broker::shared().vhost();
     let folder = tempfile::tempdir().unwrap();
     let client = vhost.client().await;

@@ -173,6 +173,7 @@ async fn assert_complete(gateway: &Gateway, count: usize, progress: &Progress) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rabbitmq_and_gateway_kills_lose_nothing() {
+    crate::support::needs_sqlite();
     use Victim::{Broker, Gateway};
     let victims = [Broker, Broker, Gateway, Gateway].repeat(lengthened(1));
     survive("classic", lengthened(12_000), victims).await;
@@ -180,6 +181,7 @@ async fn rabbitmq_and_gateway_kills_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rabbitmq_kills_lose_nothing_with_quorum_queues() {
+    crate::support::needs_sqlite();
     use Victim::{Broker, Gateway};
     survive("quorum", lengthened(3000), [Broker, Gateway].repeat(lengthened(1))).await;
 }

@@ -109,6 +109,7 @@ async fn dataset_whose_job_is_cancelled_is_no_problem_and_keeps_its_result() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dataset_that_failed_long_ago_is_counted_and_is_no_problem() {
+    crate::support::needs_sqlite();
     let server = DatasetServer::start().await;
     let data = tempfile::tempdir().unwrap();
     let start = || ObservedGateway::start_in(tempfile::tempdir().unwrap(), data.path(), &lines(&server, ""));

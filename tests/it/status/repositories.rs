@@ -68,6 +68,7 @@ fn pass_a_day(journal: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_that_differ_from_the_repository_are_a_problem() {
+    crate::support::needs_sqlite();
     let repository = ScriptedRepository::start(30).await;
     let lines = format!(
         "[sources.upm]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"{}\"\nevery = \"1h\"\n",

@@ -13,6 +13,7 @@ use crate::support::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_disk_is_a_problem_before_and_after_the_last_byte() {
+    crate::support::needs_sqlite();
     let disk = SmallDisk::of(64);
     let observed = ObservedGateway::start_in(tempfile::tempdir().unwrap(), disk.path(), "");
     fs::write(disk.path().join("large"), vec![0; 58 << 20]).unwrap();
@@ -53,6 +54,7 @@ async fn quarantine_of_a_source_that_is_no_longer_configured_is_a_problem() {
 
 #[tokio::test]
 async fn the_last_backup_and_the_reasons_of_the_quarantine_are_shown() {
+    crate::support::needs_sqlite();
     let observed = ObservedGateway::start("[journal]\nkeep_days = 30\n");
     let status = observed.status().await;
     assert_eq!((&status["journal"]["lastBackup"], &status["journal"]["keepDays"]), (&Value::Null, &Value::from(30)));

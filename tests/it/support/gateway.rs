@@ -26,6 +26,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Variable with the URL of the journal's database.
 const STORE: &str = "TIDINGS_JOURNAL__STORE";
 
+/// Returns whether the gateways of this run have their journals in PostgreSQL.
+pub(crate) fn is_over_postgres() -> bool {
+    std::env::var("TIDINGS_TEST_STORE").is_ok_and(|store| store == "postgres")
+}
+
 /// Running gateway; dropping it kills the process.
 pub(crate) struct Gateway {
     child: Child,
@@ -70,7 +75,7 @@ impl Gateway {
     pub(crate) fn try_start(mut serve: Command, data: &Path, arguments: &[&str]) -> Option<Self> {
         static STARTS: AtomicUsize = AtomicUsize::new(0);
         let has = |serve: &Command, variable: &str| serve.get_envs().any(|(name, _)| name == variable);
-        if !has(&serve, STORE) && std::env::var("TIDINGS_TEST_STORE").is_ok_and(|store| store == "postgres") {
+        if !has(&serve, STORE) && is_over_postgres() {
             fs::create_dir_all(data).unwrap();
             serve.env(STORE, postgres::connection(data));
         }

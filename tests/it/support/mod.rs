@@ -9,7 +9,7 @@
 //! | several nodes on one database; faults of nodes and servers | [`nodes_fixture`]; [`cluster_faults`] |
 //! | proof that no two nodes had a duty, and that a shared journal is intact | [`duty_audit`], [`shared_journal_checks`] |
 //! | a journal in the process; with rows in every table | [`journal_fixture`]; [`full_journal`] |
-//! | a test over every store | [`tested_store`] |
+//! | a test over every store; one that needs SQLite | [`tested_store`]; [`needs_sqlite`] |
 //! | a PostgreSQL; a primary with a synchronous standby | [`postgres`]; [`postgres_pair`] |
 //! | RabbitMQ, ActiveMQ, a message bus, and how they are started | [`rabbitmq`], [`activemq`], [`dbus_daemon`]; [`broker_process`] |
 //! | Kafka; many brokers; TLS and SASL; record batches | [`kafka`]; [`kafka_mock`]; [`kafka_proxy`]; [`kafka_batches`] |
@@ -108,3 +108,9 @@ pub(crate) mod webhook_fixture;
 pub(crate) mod websub_fixture;
 pub(crate) mod xesam_fixture;
 pub(crate) mod xmllint;
+
+/// Marks a test that reads the SQLite file of a gateway, or uses commands for it. The call is the first statement of the
+/// test, because `scripts/test-postgres` searches for it below the name.
+pub(crate) fn needs_sqlite() {
+    assert!(!gateway::is_over_postgres(), "the test needs SQLite, and scripts/test-postgres skips it");
+}

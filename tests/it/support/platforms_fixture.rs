@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use tidings::{
     filesets::{
         ClientLimits, IngestFailure, JobPlace, PlatformClient, PlatformToken,
-        platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, TokenPlace, dataset_of},
-        strategy::Thresholds,
+        platform::{Dataset, DatasetLimits, PlatformFile, PlatformSettings, Thresholds, TokenPlace, dataset_of},
     },
     format::fileset::message::{IngestStrategy, ManifestFile},
     http_client::{AllowList, OutboundPolicy},

@@ -33,6 +33,7 @@ async fn cursor_defaults_to_the_oldest_retained_change() {
 
 #[tokio::test]
 async fn cursor_lag_after_a_restore_counts_changes() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let lines = webhook("index", &format!("http://{}/", free_address()), "");

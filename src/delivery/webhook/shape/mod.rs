@@ -64,7 +64,7 @@ pub(super) enum ShapeError {
     Template {
         /// Key of the template.
         part: String,
-        /// What is wrong.
+        /// Error of the template.
         error: TemplateError,
     },
     /// A template makes a text that does not fit its place.
@@ -72,7 +72,7 @@ pub(super) enum ShapeError {
     Unfit {
         /// Key of the template.
         part: String,
-        /// What is wrong with it.
+        /// Reason why the place refuses the text.
         reason: String,
     },
     /// The message would take too many requests.
@@ -124,7 +124,7 @@ impl Shape {
         Ok(requests)
     }
 
-    /// Returns what each request is for, as facts beside those of the message.
+    /// Returns the facts of each request's subject, beside those of the message.
     fn subjects(&self, changes: &Value) -> Result<Vec<Option<Value>>, ShapeError> {
         let changes = changes.as_array().map(Vec::as_slice).unwrap_or_default();
         let items_of = |change: &Value| change["items"].as_array().cloned().unwrap_or_default();

@@ -44,7 +44,7 @@ settings! {
 }
 
 named_values! {
-    /// What a request is made for.
+    /// Subject of a request.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) enum Each {
         /// A message: one change, or a batch.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::journal::store::{Remedy, StoreError};
 
-/// Query for what the role may see of the schema.
+/// Query for the part of the schema that the role may see.
 const SCHEMA: &str = "SELECT CASE
         WHEN NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'tidings') THEN 'missing'
         WHEN NOT has_schema_privilege('tidings', 'USAGE') THEN 'hidden'

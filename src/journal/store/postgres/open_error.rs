@@ -156,7 +156,7 @@ impl MissingRight {
         }
     }
 
-    /// Returns what the role may not do.
+    /// Returns the operations that the role may not perform.
     fn reason(self) -> &'static str {
         match self {
             Self::Connect => "it may not connect",

@@ -24,7 +24,7 @@ pub(super) struct Readers {
     silence: Silence,
 }
 
-/// What the readers know of a server that has stalled.
+/// Silence of the server, as the readers see it.
 #[derive(Default)]
 struct Silence {
     /// Notified when the server has not answered a read.

@@ -19,7 +19,7 @@ use std::{
 
 use uuid::Uuid;
 
-use super::open_error::OpenError;
+use super::open_error::{OpenError, is_full};
 use crate::{journal::private_files, model::Seq};
 
 /// Name of the lock file.
@@ -52,7 +52,7 @@ pub(super) struct Mark {
     pub(super) head: Seq,
 }
 
-/// What the lock file says about the journal in its folder.
+/// Record of the lock file about the journal in its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trace {
     /// The folder has had no journal: the lock file is absent, empty, or says so.
@@ -200,11 +200,6 @@ impl Content {
             }
         }
     }
-}
-
-/// Returns whether an error says that the disk, or the part of it that this user may fill, is full.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Reads what the lock file of a folder says, without the lock.

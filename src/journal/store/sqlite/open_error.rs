@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use super::lock::is_full;
 use crate::{journal::store::StoreError, model::Seq};
 
 /// Reasons why a journal could not be opened.
@@ -196,4 +195,9 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
         ) => OpenError::Storage { path, error: error.to_string() },
         _ => OpenError::Damaged { path, what: error.to_string() },
     }
+}
+
+/// Returns whether an error says that the disk, or the part of it that this user may fill, is full.
+pub(super) fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }

@@ -12,7 +12,7 @@ use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{Acker, Broker, Message, MessageStream, OpenConnection, SourceConsumer, TransportError},
+    super::{Broker, OpenConnection, SourceConsumer},
     Session,
 };
 use crate::{
@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The side of the connection that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    MessageStream,
+    Reading,
     Acknowledgement,
 }
 
@@ -41,17 +41,7 @@ impl Display for Failure {
     }
 }
 
-impl TransportError for Failure {
-    fn is_transient(&self) -> bool {
-        true
-    }
-
-    fn is_unexplained(&self) -> bool {
-        true
-    }
-}
-
-/// One step of the scripted message stream.
+/// One step of the scripted reader.
 #[derive(Clone, Copy)]
 enum Step {
     Message,
@@ -65,7 +55,7 @@ enum Step {
     End,
 }
 
-struct ScriptedStream {
+struct ScriptedReader {
     steps: std::vec::IntoIter<Step>,
     acknowledgement_failed: Arc<Notify>,
 }
@@ -78,7 +68,9 @@ struct ScriptedBroker;
 
 impl Broker for ScriptedBroker {
     type Error = Failure;
-    type MessageStream = ScriptedStream;
+    type Message = ScriptedMessage;
+    type AckToken = u8;
+    type Reader = ScriptedReader;
     type Acker = FailingAcknowledgement;
 
     fn queue_name(&self) -> impl Display {
@@ -93,47 +85,28 @@ impl Broker for ScriptedBroker {
         1
     }
 
-    async fn open(&self, _: &str, _: u16) -> Result<OpenConnection<ScriptedStream, FailingAcknowledgement>, Failure> {
-        Err(Failure::MessageStream)
+    async fn open(&self, _: &str, _: u16) -> Result<OpenConnection<ScriptedReader, FailingAcknowledgement>, Failure> {
+        Err(Failure::Reading)
     }
 
-    async fn close(_: ScriptedStream, _: FailingAcknowledgement) {}
-}
-
-impl MessageStream for ScriptedStream {
-    type Message = ScriptedMessage;
-    type Error = Failure;
-
-    async fn next(&mut self) -> Result<ScriptedMessage, Failure> {
-        let step = self.steps.next().unwrap_or(Step::Silence);
+    async fn next(reader: &mut ScriptedReader) -> Result<(u8, ScriptedMessage), Failure> {
+        let step = reader.steps.next().unwrap_or(Step::Silence);
         match step {
-            Step::MessageAfterFailure | Step::EndAfterFailure => self.acknowledgement_failed.notified().await,
+            Step::MessageAfterFailure | Step::EndAfterFailure => reader.acknowledgement_failed.notified().await,
             Step::Silence => std::future::pending().await,
             Step::Message | Step::End => {}
         }
         match step {
-            Step::End | Step::EndAfterFailure => Err(Failure::MessageStream),
-            _ => Ok(ScriptedMessage),
+            Step::End | Step::EndAfterFailure => Err(Failure::Reading),
+            _ => Ok((0, ScriptedMessage)),
         }
     }
 
-    async fn end(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-}
-
-impl Message for ScriptedMessage {
-    type AckToken = u8;
-
-    fn ack_token(&self) -> u8 {
-        0
-    }
-
-    fn size(&self) -> usize {
+    fn size(_: &ScriptedMessage) -> usize {
         1
     }
 
-    fn into_received(self, _: usize, _: &SourceName) -> ReceivedMessage {
+    fn receive(_: ScriptedMessage, _: usize, _: &SourceName) -> ReceivedMessage {
         ReceivedMessage::Readable(Incoming {
             content_type: None,
             headers: Headers::default(),
@@ -143,19 +116,28 @@ impl Message for ScriptedMessage {
             set: None,
         })
     }
-}
 
-impl Acker for FailingAcknowledgement {
-    type AckToken = u8;
-    type Error = Failure;
-
-    async fn acknowledge(&self, _: &[u8]) -> Result<(), Failure> {
-        self.0.notify_one();
+    async fn acknowledge(FailingAcknowledgement(failed): &FailingAcknowledgement, _: &[u8]) -> Result<(), Failure> {
+        failed.notify_one();
         Err(Failure::Acknowledgement)
     }
 
-    async fn keep_alive(&self, _: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
+    async fn keep_alive(_: &FailingAcknowledgement, _: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
         std::future::pending().await
+    }
+
+    async fn end(_: &mut ScriptedReader) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn close(_: ScriptedReader, _: FailingAcknowledgement) {}
+
+    fn is_transient(_: &Failure) -> bool {
+        true
+    }
+
+    fn is_unexplained(_: &Failure) -> bool {
+        true
     }
 }
 
@@ -175,9 +157,9 @@ async fn session_error(steps: impl Into<Vec<Step>>) -> Failure {
         status: Arc::new(ConnectionStatus::new("sources.s".to_owned())),
     };
     let acknowledgement_failed = Arc::new(Notify::new());
-    let messages =
-        ScriptedStream { steps: steps.into().into_iter(), acknowledgement_failed: Arc::clone(&acknowledgement_failed) };
-    let connection = OpenConnection { messages, acker: FailingAcknowledgement(acknowledgement_failed), warning: None };
+    let reader =
+        ScriptedReader { steps: steps.into().into_iter(), acknowledgement_failed: Arc::clone(&acknowledgement_failed) };
+    let connection = OpenConnection { reader, acker: FailingAcknowledgement(acknowledgement_failed), warning: None };
     let (session, stop) = (Session::new(1, None, false), CancellationToken::new());
     let read = timeout(TIMEOUT, source.read(connection, &session, &stop)).await;
     read.expect("the session ends by itself").unwrap_err()
@@ -186,10 +168,10 @@ async fn session_error(steps: impl Into<Vec<Step>>) -> Failure {
 #[tokio::test]
 async fn end_of_the_connection_is_reported_even_if_an_acknowledgement_failed_first() {
     // The connection ends while earlier messages are still being written.
-    assert_eq!(session_error([Step::Message, Step::EndAfterFailure]).await, Failure::MessageStream);
+    assert_eq!(session_error([Step::Message, Step::EndAfterFailure]).await, Failure::Reading);
     // The connection ends after the failed acknowledgement has stopped the session.
     let late = [Step::Message, Step::MessageAfterFailure, Step::Silence, Step::End];
-    assert_eq!(session_error(late).await, Failure::MessageStream);
+    assert_eq!(session_error(late).await, Failure::Reading);
     // The connection does not end.
     assert_eq!(session_error([Step::Message, Step::MessageAfterFailure]).await, Failure::Acknowledgement);
 }

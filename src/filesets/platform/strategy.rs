@@ -1,6 +1,6 @@
 //! The choice how the files of a dataset are archived.
 
-use super::platform::Dataset;
+use super::Dataset;
 use crate::format::fileset::message::IngestStrategy;
 
 /// Figures above which files go to an item of archive.org instead of a web archive.
@@ -48,7 +48,7 @@ impl Thresholds {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::platform::{Dataset, DatasetMetadata, PlatformFile},
+        super::{Dataset, DatasetMetadata, PlatformFile},
         IngestStrategy::{
             self, ArchiveorgFile, ArchiveorgFileset, ArchiveorgFilesetBundled, WebFile, WebFileset, WebFilesetBundled,
         },
