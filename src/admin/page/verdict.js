@@ -5,26 +5,20 @@ function remedies({ code, thing }) {
   const [kind, ...rest] = thing.split("/"),
     name = rest.join("/");
   const subscription = known.get("subscriptions")?.value?.subscriptions.find((one) => one.name === name);
-  const look = (route) => h("a", { href: `#/${route}`, "aria-label": `Look at ${name}` }, "Look");
-  const own = {
-    "source-not-read": () => reconnect(name),
-    "harvest-fails": () => run(name),
-    "harvest-overdue": () => run(name),
-    "count-differs": () => runFull(name),
-    "due-denied": () => look("due"),
-    "dataset-fails": () => look("datasets?state=failed"),
-    quarantine: () => [retryAll(name), look(`quarantine?source=${name}`)],
-    "subscription-fails": () => [resume(name, "Try now"), pause("subscriptions", name, "")],
-    "subscription-ended": () => [resume(name), subscription?.from === "api" && remove(subscription)],
-    "dead-letters": () => sendAll(name)
-  }[code];
+  const look = (route) => h("a", { href: `#/${route}`, "aria-label": `Look at ${name || route}` }, "Look");
+  const is = (begin) => code.startsWith(begin);
   return [
-    own?.(),
-    kind === "source"
-      ? details(`sources/${name}`, name)
-      : kind === "subscription"
-        ? details(`subscriptions/${name}`, name)
-        : [/^(token|certificate)/.test(code) && reload(), details("gateway", name || "the gateway")]
+    is("source-not-read") && reconnect(name),
+    is("harvest-") && run(name),
+    is("count-differs") && runFull(name),
+    is("due-denied") && look("due"),
+    is("dataset-fails") && look("datasets?state=failed"),
+    code === "quarantine" && [retryAll(name), look(`quarantine?source=${name}`)],
+    is("quarantine-full") && look("quarantine"),
+    is("dead-letters") && sendAll(name),
+    is("subscription-") && subscription && subscriptionActions(subscription),
+    (is("token-") || is("certificate-")) && reload(),
+    /^s/.test(kind) ? details(`${kind}s/${name}`, name) : details("gateway", name || "the gateway")
   ];
 }
 
