@@ -157,7 +157,6 @@ async function forAll(source, request, most) {
 const reconnect = (name) => button("Connect now", name, `POST sources/${name}/reconnect`, first);
 const run = (name) => button("Run now", name, `POST harvests/${name}/run`, first);
 const runFull = (name) => button("List all records", name, `POST harvests/${name}/run?full=true`);
-const tryNow = (name) => button("Try now", name, `POST subscriptions/${name}/resume`, first);
 const pause = (kind, name, word) =>
   /paused|ended/.test(word)
     ? button("Resume", name, `POST ${kind}/${name}/resume`, first)

@@ -53,7 +53,7 @@ const moves = (one) => {
 const subscriptionActions = (one) => {
   const { name, state } = one;
   return [
-    /retrying|connecting/.test(state) && tryNow(name),
+    /retrying|connecting/.test(state) && button("Try now", name, `POST subscriptions/${name}/resume`, first),
     pause("subscriptions", name, state),
     state === "fell-behind" && moves(one),
     state === "orphaned" && remove(one)

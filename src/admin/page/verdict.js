@@ -6,18 +6,17 @@ function remedies({ code, thing }) {
     name = rest.join("/");
   const subscription = known.get("subscriptions")?.value?.subscriptions.find((one) => one.name === name);
   const look = (route) => h("a", { href: `#/${route}`, "aria-label": `Look at ${name || route}` }, "Look");
-  const is = (begin) => code.startsWith(begin);
   return [
-    is("source-not-read") && reconnect(name),
-    is("harvest-") && run(name),
-    is("count-differs") && runFull(name),
-    is("due-denied") && look("due"),
-    is("dataset-fails") && look("datasets?state=failed"),
+    code === "source-not-read" && reconnect(name),
+    /^harvest/.test(code) && run(name),
+    code === "count-differs" && runFull(name),
+    code === "due-denied" && look("due"),
+    code === "dataset-fails" && look("datasets?state=failed"),
     code === "quarantine" && [retryAll(name), look(`quarantine?source=${name}`)],
-    is("quarantine-full") && look("quarantine"),
-    is("dead-letters") && sendAll(name),
-    is("subscription-") && subscription && subscriptionActions(subscription),
-    (is("token-") || is("certificate-")) && reload(),
+    code === "quarantine-full" && look("quarantine"),
+    code === "dead-letters" && sendAll(name),
+    /^subscription/.test(code) && subscription && subscriptionActions(subscription),
+    /expire/.test(code) && reload(),
     /^s/.test(kind) ? details(`${kind}s/${name}`, name) : details("gateway", name || "the gateway")
   ];
 }
