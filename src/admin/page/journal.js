@@ -15,7 +15,7 @@ const changeTable = (list, empty) =>
     empty,
     {
       source: ({ source }) => (page.who === "admin" ? show("source", source) : source),
-      what: kinds,
+      what: (one) => one.what ?? kinds(one),
       object: ({ object }) => toObject(object)
     }
   );
