@@ -31,7 +31,7 @@ function subscriptionsView() {
           actions: ({ id, records }) =>
             button("Invalidate", `crawler ${id}`, `POST crawlers/${id}/invalidate`, {
               body: {},
-              ask: `The crawler has ${count(records, "record")} and gets no more, until it installs itself again.`
+              ask: `The crawler has ${count(records, "record")} and gets no more until it installs itself again.`
             })
         })
       )
@@ -92,7 +92,7 @@ function positionSection(one) {
         move("Continue there", one, from, from),
         button("Send again", name, `POST subscriptions/${name}/replay`, {
           body: { from, to },
-          ask: `${count(to - from + 1, "change")}, ${number(from)} to ${number(to)}, are sent to ${name} again, as far as it selects them, beside the running delivery.`
+          ask: `${count(to - from + 1, "change")}, ${number(from)} to ${number(to)}, are sent to ${name} again, as far as it selects them.`
         })
       ]
     )

@@ -179,7 +179,7 @@ async fn buttons_of_a_harvest_and_of_its_audit_request_runs() {
     until(&gateway, "/sources/upm/audit", is_complete).await;
     let lost = repository.script().records.keys().next().unwrap().clone();
     repository.lose(&lost);
-    page.confirm("Correct upm", "each difference becomes a change: the last audit found 0 items");
+    page.confirm("Correct upm", "Each difference becomes a change: the last audit found 0 items");
     until(&gateway, "/sources/upm/audit", |shown| is_complete(shown) && shown["audit"]["repair"] == true).await;
     page.until_says("main", "Extra");
     page.confirm("Remove upm", "The harvest is removed with its position and the history of");

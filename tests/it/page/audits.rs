@@ -35,9 +35,12 @@ async fn audit_is_stopped_samples_and_corrects() {
     repository.change(|contents| contents.objects.get_mut("demo:11").unwrap().state = 'D');
     page.click("Compare 1000 fedora3");
     until(&gateway, AUDIT, |shown| is("complete", 60)(shown) && shown["audit"]["sample"] == 1000).await;
+    // A sample that finds differences is no verdict about the source.
+    page.click("Compare all fedora3");
+    until(&gateway, AUDIT, |shown| is("complete", 60)(shown) && shown["audit"]["sample"].is_null()).await;
     page.until_problem("audit-differs", "source/fedora3", "");
     page.until_says("[aria-label=Differences] tbody", "/objects/demo:11");
-    page.confirm("Correct fedora3", "each difference becomes a change: the last audit found 1 item.");
+    page.confirm("Correct fedora3", "Each difference becomes a change: the last audit found 1 item.");
     until(&gateway, AUDIT, |shown| is("complete", 60)(shown) && shown["audit"]["corrections"] == 1).await;
     assert_eq!(gateway.changes().await.pop().unwrap()["object"].as_str().unwrap().rsplit('/').next(), Some("demo:11"));
     page.until_no_problem("audit-differs", "source/fedora3");

@@ -18,7 +18,7 @@ async fn crawler_is_shown_and_invalidated() {
     let mut page = OpenPage::open(&format!("{}/#/subscriptions", target.gateway.url));
     page.until_says("[aria-label=Crawlers] tbody", "✓ current");
     page.until_says("[aria-label=Crawlers] tbody", &crawler.owner().await);
-    page.confirm("Invalidate crawler 1", "The crawler has 1 record and gets no more, until it installs itself again.");
+    page.confirm("Invalidate crawler 1", "The crawler has 1 record and gets no more until it installs itself again.");
     crawler.until_event("Invalidate").await;
     target.until_crawlers(0).await;
     page.browser.until("!document.querySelector('[aria-label=Crawlers]')", &json!(true));

@@ -20,10 +20,13 @@ async fn dataset_shows_its_progress_and_is_cancelled() {
     let (status, answer) = gateway.post("requests", "application/json", request).await;
     assert_eq!(status, 201, "{answer}");
     until(&gateway, "/filesets", |shown| shown["filesets"][0]["progress"]["files"] == 1).await;
-    let name = format!("Cancel {} of archive", server.dataset());
-    page.until_row("Datasets", &server.dataset(), "✓ running", "0 of 1 file", &[&name]);
-    page.confirm(&name, "1 dataset is given up after 0 of 1 file. Files that are archived stay.");
+    let dataset = server.dataset();
+    page.until_row("Datasets", &dataset, "✓ running", "0 of 1 file", &[&format!("Cancel {dataset} of archive")]);
+    page.confirm(
+        &format!("Cancel {dataset} of archive"),
+        "1 dataset is given up after 0 of 1 file. Files that are archived stay.",
+    );
     until(&gateway, "/filesets", |shown| shown["filesets"][0]["state"] == "cancelled").await;
-    page.until_row("Datasets", &server.dataset(), "○ cancelled", "", &[]);
+    page.until_row("Datasets", &dataset, "○ cancelled", "", &[]);
     page.assert_quiet();
 }

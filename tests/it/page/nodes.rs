@@ -26,7 +26,7 @@ async fn page_names_the_node_that_answers_and_what_others_do() {
         page.until_says("#about", &format!("node {name} answers"));
         page.until_row("Subscriptions", "index", state, "", buttons);
         page.go("gateway");
-        let rows = "[...document.querySelectorAll('[aria-label=Nodes] tbody tr')].map(row => [row.cells[0].textContent, row.cells[2].textContent])";
+        let rows = "[...document.querySelectorAll('[aria-label=Nodes] tbody tr')].map(row => [row.cells[0].textContent, row.querySelector('[data-label=Answering]').textContent])";
         let answers = |one| if *name == one { "yes" } else { "no" };
         page.browser.until(rows, &json!([["a", answers("a")], ["b", answers("b")]]));
         page.until_says("[aria-label=Nodes] tbody", "subscription/index");

@@ -11,7 +11,6 @@ use crate::{
         breakable_proxy::{BreakableProxy, Link},
         fake_fedora3::PATH,
         fedora3_messages::BASE,
-        journal_fixture::event,
         scripted_repository::ScriptedRepository,
         small_disk::SmallDisk,
         stomp_client::Client,
@@ -41,7 +40,7 @@ async fn source_is_paused_resumed_and_connected_again() {
 
     // A trouble of moments is not bad yet.
     proxy.set_link(Link::Refusing);
-    page.until_row("Sources", SOURCE, "▲ waiting", "Connection refused", &["Pause harvests"]);
+    page.until_row("Sources", SOURCE, "▲ waiting", "next try in", &["Pause harvests"]);
     page.until_problem(PROBLEM.0, PROBLEM.1, "");
     page.pass(31);
     page.until_row("Sources", SOURCE, "✗ waiting", "next try in", &["Connect now harvests", "Pause harvests"]);
@@ -100,13 +99,12 @@ async fn source_that_waits_for_the_journal_says_so_until_there_is_room() {
     let mut page = OpenPage::open(&format!("{}/", gateway.url));
     page.until_row("Sources", SOURCE, "✓ connected", "", &["Pause harvests"]);
     let filling = disk.fill();
-    let mut client = Client::connect(broker.port);
-    client.send_all(&queue, &[], events([1]));
+    // Some may fit into the files of the journal.
+    Client::connect(broker.port).send_all(&queue, &[], events(1..=1000));
     page.until_problem("journal-unavailable", "gateway", "");
     page.until_row("Sources", SOURCE, "▲ stalled", "", &["Pause harvests"]);
     std::fs::remove_file(filling).unwrap();
-    until_head(&gateway, 1).await;
-    assert_eq!(gateway.changes().await[0]["items"][0]["uri"], event(1)["items"][0]["uri"]);
+    until_head(&gateway, 1000).await;
     page.until_row("Sources", SOURCE, "✓ connected", "", &["Pause harvests"]);
     page.until_verdict("All is well");
     page.assert_quiet();
