@@ -100,7 +100,13 @@ async fn states_of_subscriptions_are_shown_with_their_buttons_until_their_causes
     }
     page.until_verdict("6 things need attention");
     page.pass(61);
-    page.until_row("Subscriptions", "broken", "✗ retrying", "next try in", &["Try now broken", "Pause broken"]);
+    page.until_row(
+        "Subscriptions",
+        "broken",
+        "✗ retrying",
+        "it responded with 500",
+        &["Try now broken", "Pause broken"],
+    );
 
     // The causes end.
     is_mended.store(true, Ordering::Relaxed);

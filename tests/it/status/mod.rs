@@ -1,4 +1,4 @@
-//! Problems of the gateway: each is made by its real cause, is shown by `/status`, `/readyz`, the metrics, the log and
+//! Problems of the gateway: each is made by its real cause, is shown by `/status`, `/readyz`, the metrics, the log, the page and
 //! `tidings status`, and ends by itself when its cause ends.
 
 pub(crate) mod access_and_certificates;
