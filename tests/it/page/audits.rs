@@ -38,11 +38,14 @@ async fn audit_is_stopped_samples_and_corrects() {
     // A sample that finds differences is no verdict about the source.
     page.click("Compare all fedora3");
     until(&gateway, AUDIT, |shown| is("complete", 60)(shown) && shown["audit"]["sample"].is_null()).await;
+    page.go("");
     page.until_problem("audit-differs", "source/fedora3", "");
+    page.go("sources/fedora3");
     page.until_says("[aria-label=Differences] tbody", "/objects/demo:11");
     page.confirm("Correct fedora3", "Each difference becomes a change: the last audit found 1 item.");
     until(&gateway, AUDIT, |shown| is("complete", 60)(shown) && shown["audit"]["corrections"] == 1).await;
     assert_eq!(gateway.changes().await.pop().unwrap()["object"].as_str().unwrap().rsplit('/').next(), Some("demo:11"));
+    page.go("");
     page.until_no_problem("audit-differs", "source/fedora3");
     assert_eq!(gateway.json(AUDIT).await["audit"]["repair"], json!(true));
     page.assert_quiet();

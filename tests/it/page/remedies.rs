@@ -89,9 +89,9 @@ impl OpenPage {
         self.browser.until(&shown, &json!(expected));
     }
 
-    /// Waits until the verdict does not have a problem.
+    /// Waits until the verdict, which has the problems only in the overview, does not have this one.
     pub(crate) fn until_no_problem(&mut self, code: &str, thing: &str) {
-        let gone = format!("!!document.querySelector('.verdict') && !{}", item(&problem(code, thing)));
+        let gone = format!("!!document.querySelector('.verdict:not(.short)') && !{}", item(&problem(code, thing)));
         self.browser.until(&gone, &json!(true));
     }
 }
