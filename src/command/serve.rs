@@ -130,7 +130,9 @@ fn log_to_stderr(log: &LogConfig) -> SetFilter {
         LogFormat::Text => Notation::Text { colours },
         LogFormat::Json => Notation::Json,
     };
-    let lines = tracing_subscriber::fmt().with_env_filter(filter(log)).with_writer(move || LogWriter::new(notation));
+    // The subscriber would report a line that cannot be written on the same stderr, and panic because that fails too.
+    let lines = tracing_subscriber::fmt().log_internal_errors(false);
+    let lines = lines.with_env_filter(filter(log)).with_writer(move || LogWriter::new(notation));
     // lapin logs every frame, with passwords and bodies. Its errors are logged by its callers.
     let not_lapin = filter_fn(|line| !line.target().starts_with("lapin"));
     match log.format {

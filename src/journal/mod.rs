@@ -90,7 +90,7 @@ use harvest::Progress;
 use nodes::{NodeTable, Term, Wake};
 use outages::Outages;
 use publisher::{JournalFacts, Publisher};
-use quarantine::{NewQuarantinedMessage, QuarantineId};
+use quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineLosses};
 use seed::{CrawlPart, CrawlPartOutcome};
 use store::{Store, StoreError};
 use tail::Tail;
@@ -136,6 +136,7 @@ pub struct Journal {
     commands: mpsc::Sender<Command>,
     writable: Arc<Writable>,
     outages: Arc<Outages>,
+    losses: Arc<QuarantineLosses>,
     patience: Duration,
     bounds: ChangeBounds,
     /// Term of the duty that this handle writes for.
@@ -172,6 +173,7 @@ impl Journal {
         let (commands, queue) = mpsc::channel(settings.queue);
         let (maintenance, wake_ups) = sync_channel(1);
         let writable = Arc::new(Writable::default());
+        let losses = Arc::new(QuarantineLosses::default());
         let writer = Writer {
             store: Arc::clone(&store),
             batch: settings.batch,
@@ -179,6 +181,7 @@ impl Journal {
             publisher: Arc::clone(&publisher),
             maintenance,
             writable: Arc::clone(&writable),
+            losses: Arc::clone(&losses),
         };
         // The follower ends with the writer.
         let writer_ended = CancellationToken::new();
@@ -199,7 +202,8 @@ impl Journal {
         }
         let JournalSettings { patience, bounds, .. } = settings;
         let outages = Arc::default();
-        let journal = Self { store, tail, head, facts, commands, writable, outages, patience, bounds, term: None };
+        let journal =
+            Self { store, tail, head, facts, commands, writable, outages, losses, patience, bounds, term: None };
         Ok((journal, JournalThreads(threads)))
     }
 

@@ -1,6 +1,9 @@
 //! The quarantine: messages that no dialect could read, stored for inspection and replay.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -46,6 +49,43 @@ pub struct QuarantineSize {
     pub bytes: u64,
 }
 
+/// Messages that the quarantine has deleted to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QuarantineLoss {
+    /// Number of deleted messages.
+    pub(super) messages: u64,
+    /// Number of messages that the quarantine had after the last deletion.
+    pub(super) left: u64,
+}
+
+/// The messages that the quarantine has deleted since it is full, as far as this process knows.
+#[derive(Debug, Default)]
+pub(super) struct QuarantineLosses(Mutex<Option<QuarantineLoss>>);
+
+impl QuarantineLosses {
+    /// Adds deleted messages.
+    pub(super) fn add(&self, messages: u64, left: u64) {
+        let mut loss = self.lock();
+        let before = loss.map_or(0, |loss| loss.messages);
+        *loss = Some(QuarantineLoss { messages: before.saturating_add(messages), left });
+    }
+
+    /// Returns the loss, if there is one.
+    pub(super) fn get(&self) -> Option<QuarantineLoss> {
+        *self.lock()
+    }
+
+    /// Ends a loss, unless messages were deleted after the caller had got it.
+    pub(super) fn end(&self, loss: QuarantineLoss) {
+        let mut present = self.lock();
+        *present = present.filter(|present| *present != loss);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<QuarantineLoss>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Messages of one source in the quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuarantineShare {
@@ -75,4 +115,22 @@ pub struct QuarantinedMessage {
     pub size: u64,
     /// The message; in a listing its body is empty.
     pub message: NewQuarantinedMessage,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{QuarantineLoss, QuarantineLosses};
+
+    #[test]
+    fn losses_add_up_until_they_end() {
+        let losses = QuarantineLosses::default();
+        assert_eq!(losses.get(), None);
+        losses.add(2, 10);
+        let known = losses.get().unwrap();
+        losses.add(1, 9);
+        losses.end(known);
+        assert_eq!(losses.get(), Some(QuarantineLoss { messages: 3, left: 9 }), "a later deletion is not forgotten");
+        losses.end(losses.get().unwrap());
+        assert_eq!(losses.get(), None);
+    }
 }

@@ -230,6 +230,20 @@ impl Journal {
         self.read(Store::quarantine_size).await
     }
 
+    /// Returns how many messages the quarantine has deleted to make room. It is 0 again when the quarantine has fewer messages
+    /// than after the last deletion.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub async fn quarantine_loss(&self) -> Result<u64, JournalError> {
+        let Some(loss) = self.losses.get() else { return Ok(0) };
+        if self.quarantine_size().await?.messages >= loss.left {
+            return Ok(loss.messages);
+        }
+        self.losses.end(loss);
+        Ok(0)
+    }
+
     /// Returns the share of each source that has messages in the quarantine, by name. It reads the whole quarantine.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ use super::{
     metrics,
     nodes::Term,
     publisher::Publisher,
+    quarantine::QuarantineLosses,
     store::{CommitError, CommitId, NewChange, PrefetchKeys, PrefetchedRows, Store, StoreError, Transaction},
     writable::Writable,
 };
@@ -65,6 +66,7 @@ pub(super) struct Writer {
     /// Wakes the maintenance thread.
     pub(super) maintenance: SyncSender<()>,
     pub(super) writable: Arc<Writable>,
+    pub(super) losses: Arc<QuarantineLosses>,
 }
 
 impl Writer {
@@ -272,7 +274,13 @@ impl Writer {
         for QuarantineGroup { term, messages, replies } in quarantines {
             let receipt = self.store.quarantine(&messages, term);
             self.writable.note(&receipt);
-            metrics::dropped(receipt.as_ref().map_or(0, |receipt| receipt.dropped));
+            let dropped = receipt.as_ref().map_or(0, |receipt| receipt.dropped);
+            metrics::dropped(dropped);
+            if dropped > 0
+                && let Ok(size) = self.store.quarantine_size()
+            {
+                self.losses.add(dropped, size.messages);
+            }
             reply_to_all(replies, receipt.map(|receipt| receipt.ids));
         }
         for (id, reply) in releases {

@@ -157,11 +157,10 @@ async function forAll(source, request, most) {
 const reconnect = (name) => button("Connect now", name, `POST sources/${name}/reconnect`, first);
 const run = (name) => button("Run now", name, `POST harvests/${name}/run`, first);
 const runFull = (name) => button("List all records", name, `POST harvests/${name}/run?full=true`);
-const resume = (name, label = "Resume") => button(label, name, `POST subscriptions/${name}/resume`, first);
 const pause = (kind, name, word) =>
-  /paused|ended|failed|fell-behind/.test(word)
+  /paused|ended/.test(word)
     ? button("Resume", name, `POST ${kind}/${name}/resume`, first)
-    : /elsewhere|orphaned|stopped/.test(word) || button("Pause", name, `POST ${kind}/${name}/pause`);
+    : /elsewhere|orphaned|stopped|fell-behind|failed/.test(word) || button("Pause", name, `POST ${kind}/${name}/pause`);
 const retryAll = (source) =>
   button("Read all again", source, () => forAll(source, (id) => `POST quarantine/${id}/retry`), first);
 const dropAll = (source, n) =>

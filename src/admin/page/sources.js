@@ -106,7 +106,7 @@ function auditSection(name, audit, isHarvest) {
             start(
               "Correct",
               { repair: true },
-              `Everything is compared, and each difference becomes a change: the last audit found ${count(differing, "item")}. At most 20 % of ${count(audit?.registered ?? 0, "registered object")} are deleted.`
+              `Each difference becomes a change: the last audit found ${count(differing, "item")}. At most 20 % of ${count(audit?.registered ?? 0, "registered object")} are deleted.`
             )
           ]
     ),

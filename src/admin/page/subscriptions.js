@@ -11,8 +11,7 @@ const subscriptionTable = (list, empty) =>
       name: ({ name }) => inside(`subscriptions/${name}`, name),
       state: (one) => stateCell(stateOf(one)),
       to: target,
-      actions: ({ name, state }) =>
-        bar(state === "retrying" && resume(name, "Try now"), pause("subscriptions", name, state))
+      actions: (one) => bar(subscriptionActions(one))
     }
   );
 
@@ -32,15 +31,39 @@ function subscriptionsView() {
           actions: ({ id, records }) =>
             button("Invalidate", `crawler ${id}`, `POST crawlers/${id}/invalidate`, {
               body: {},
-              ask: `The crawler has ${count(records, "record")} and gets no more, until it installs itself again.`
+              ask: `The crawler has ${count(records, "record")} and gets no more until it installs itself again.`
             })
         })
       )
   ];
 }
 
+const move = (label, { name, cursor }, to, next) =>
+  button(label, name, `POST subscriptions/${name}/rewind`, {
+    body: { to },
+    ask:
+      next > cursor
+        ? `${count(next - cursor - 1, "change")}, ${number(cursor + 1)} to ${number(next - 1)}, are never sent to ${name}.`
+        : `${count(cursor + 1 - next, "change")}, ${number(next)} to ${number(cursor)}, are sent to ${name} again, as far as it selects them.`
+  });
+const moves = (one) => {
+  const { first: oldest, head } = get("status").journal;
+  return [move("Rewind to the beginning", one, "beginning", oldest), move("Skip to now", one, "now", head + 1)];
+};
+const subscriptionActions = (one) => {
+  const { name, state } = one;
+  return [
+    /retrying|connecting/.test(state) && button("Try now", name, `POST subscriptions/${name}/resume`, first),
+    pause("subscriptions", name, state),
+    state === "fell-behind" && moves(one),
+    state === "orphaned" && remove(one)
+  ];
+};
+
 const range = {};
-function positionSection(name, cursor, { first: oldest, head }) {
+function positionSection(one) {
+  const { name } = one,
+    { first: oldest, head } = get("status").journal;
   const field = (key, label) =>
     h(
       "label",
@@ -57,27 +80,19 @@ function positionSection(name, cursor, { first: oldest, head }) {
         }
       })
     );
-  const move = (label, to, next) =>
-    button(label, name, `POST subscriptions/${name}/rewind`, {
-      body: { to },
-      ask:
-        next > cursor
-          ? `${count(next - cursor - 1, "change")}, ${number(cursor + 1)} to ${number(next - 1)}, are never sent to ${name}.`
-          : `${count(cursor + 1 - next, "change")}, ${number(next)} to ${number(cursor)}, are sent to ${name} again, as far as it selects them.`
-    });
   const { from, to = head } = range,
     isRange = from >= oldest && from <= to && to <= head;
   return section(
     "Position",
-    bar(move("Rewind to the beginning", "beginning", oldest), move("Skip to now", "now", head + 1)),
+    bar(moves(one)),
     bar(
       field("from", "From change"),
       field("to", "to"),
       isRange && [
-        move("Continue there", from, from),
+        move("Continue there", one, from, from),
         button("Send again", name, `POST subscriptions/${name}/replay`, {
           body: { from, to },
-          ask: `${count(to - from + 1, "change")}, ${number(from)} to ${number(to)}, are sent to ${name} again, as far as it selects them, beside the running delivery.`
+          ask: `${count(to - from + 1, "change")}, ${number(from)} to ${number(to)}, are sent to ${name} again, as far as it selects them.`
         })
       ]
     )
@@ -88,7 +103,7 @@ function subscriptionView(name) {
   const one = get(`subscriptions/${name}`),
     attempts = get(`subscriptions/${name}/attempts`)?.attempts ?? [];
   if (!one) return waiting(`subscriptions/${name}`);
-  const { state, stuckAt, deadLetters: n, cursor, from } = one,
+  const { stuckAt, deadLetters: n, from } = one,
     letters = n > 0 && get(`subscriptions/${name}/dead-letters?limit=50`)?.deadLetters,
     path = `subscriptions/${name}/dead-letters`;
   return [
@@ -96,15 +111,14 @@ function subscriptionView(name) {
       `Subscription ${name}`,
       stateCell(stateOf(one)),
       bar(
-        state === "retrying" && resume(name, "Try now"),
-        pause("subscriptions", name, state),
+        subscriptionActions(one),
         button("Send a test", name, `POST subscriptions/${name}/send`, { body: {} }),
         stuckAt &&
           button("Skip this change", `${number(stuckAt)} of ${name}`, `POST subscriptions/${name}/skip`, {
             body: { change: stuckAt },
             ask: `1 change, ${number(stuckAt)}, becomes a dead letter, and the delivery continues after it.`
           }),
-        (from === "api" || state === "orphaned") && remove(one)
+        from === "api" && remove(one)
       ),
       facts({ to: target(one), ...one }, "name state definition")
     ),
@@ -131,7 +145,7 @@ function subscriptionView(name) {
         "None since the start. Webhooks list theirs."
       )
     ),
-    positionSection(name, cursor, get("status").journal),
+    positionSection(one),
     one.definition && section("Definition", json(one.definition))
   ];
 }

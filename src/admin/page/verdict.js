@@ -5,26 +5,19 @@ function remedies({ code, thing }) {
   const [kind, ...rest] = thing.split("/"),
     name = rest.join("/");
   const subscription = known.get("subscriptions")?.value?.subscriptions.find((one) => one.name === name);
-  const look = (route) => h("a", { href: `#/${route}`, "aria-label": `Look at ${name}` }, "Look");
-  const own = {
-    "source-not-read": () => reconnect(name),
-    "harvest-fails": () => run(name),
-    "harvest-overdue": () => run(name),
-    "count-differs": () => runFull(name),
-    "due-denied": () => look("due"),
-    "dataset-fails": () => look("datasets?state=failed"),
-    quarantine: () => [retryAll(name), look(`quarantine?source=${name}`)],
-    "subscription-fails": () => [resume(name, "Try now"), pause("subscriptions", name, "")],
-    "subscription-ended": () => [resume(name), subscription?.from === "api" && remove(subscription)],
-    "dead-letters": () => sendAll(name)
-  }[code];
+  const look = (route) => h("a", { href: `#/${route}`, "aria-label": `Look at ${name || route}` }, "Look");
   return [
-    own?.(),
-    kind === "source"
-      ? details(`sources/${name}`, name)
-      : kind === "subscription"
-        ? details(`subscriptions/${name}`, name)
-        : [/^(token|certificate)/.test(code) && reload(), details("gateway", name || "the gateway")]
+    code === "source-not-read" && reconnect(name),
+    /^harvest/.test(code) && run(name),
+    code === "count-differs" && runFull(name),
+    code === "due-denied" && look("due"),
+    code === "dataset-fails" && look("datasets?state=failed"),
+    code === "quarantine" && [retryAll(name), look(`quarantine?source=${name}`)],
+    code === "quarantine-full" && look("quarantine"),
+    code === "dead-letters" && sendAll(name),
+    /^subscription/.test(code) && subscription && subscriptionActions(subscription),
+    /expire/.test(code) && reload(),
+    /^s/.test(kind) ? details(`${kind}s/${name}`, name) : details("gateway", name || "the gateway")
   ];
 }
 

@@ -38,14 +38,20 @@ named_values! {
         DatasetFails = "dataset-fails",
         /// The repository of a source does not answer lookups.
         LookupUnanswered = "lookup-unanswered",
+        /// Changes of a source lack facts that the repository has not told.
+        LookupIncomplete = "lookup-incomplete",
         /// All objects of a source are outside of the repository that is asked.
         LookupForeign = "lookup-foreign",
         /// Messages of a source are in the quarantine.
         Quarantine = "quarantine",
+        /// The quarantine is full, and has deleted messages.
+        QuarantineFull = "quarantine-full",
         /// A subscription does not deliver.
         SubscriptionFails = "subscription-fails",
         /// A subscription was stopped by its receiver, or because the receiver failed for too long.
         SubscriptionEnded = "subscription-ended",
+        /// A subscription is no longer defined.
+        SubscriptionOrphaned = "subscription-orphaned",
         /// A receiver has refused messages for good.
         DeadLetters = "dead-letters",
         /// No node does something that one of them must do.
@@ -120,6 +126,7 @@ impl ProblemKind {
             | Self::HarvestFails
             | Self::HarvestOverdue
             | Self::LookupUnanswered
+            | Self::QuarantineFull
             | Self::SubscriptionFails
             | Self::DutyWithoutNode
             | Self::DbusDisconnected
@@ -131,9 +138,11 @@ impl ProblemKind {
             | Self::AuditDiffers
             | Self::DueDenied
             | Self::DatasetFails
+            | Self::LookupIncomplete
             | Self::LookupForeign
             | Self::Quarantine
             | Self::SubscriptionEnded
+            | Self::SubscriptionOrphaned
             | Self::DeadLetters
             | Self::NodeLost
             | Self::NodeLate
@@ -159,10 +168,13 @@ impl ProblemKind {
             Self::DueDenied => "says another date for items whose announced date had come",
             Self::DatasetFails => "has datasets that cannot be archived",
             Self::LookupUnanswered => "gets no answers from its repository",
+            Self::LookupIncomplete => "has changes that lack facts from its repository",
             Self::LookupForeign => "looks nothing up, because no object is in the repository that is asked",
             Self::Quarantine => "has messages in the quarantine",
+            Self::QuarantineFull => "has deleted messages that nobody has read, because the quarantine is full",
             Self::SubscriptionFails => "does not deliver",
             Self::SubscriptionEnded => "has ended",
+            Self::SubscriptionOrphaned => "is no longer in the configuration",
             Self::DeadLetters => "has messages that its receiver refuses",
             Self::DutyWithoutNode => "is done by no node",
             Self::NodeLost => "has gone without leaving",
@@ -211,12 +223,21 @@ impl ProblemKind {
             Self::LookupUnanswered => {
                 "start the repository, or correct repository.url of the source; what is missing is added later"
             }
+            Self::LookupIncomplete => {
+                "see why the repository does not answer about these objects; the gateway asks again by itself"
+            }
             Self::LookupForeign => "add the URL that the messages use to repository.public_urls of the source",
             Self::Quarantine => {
                 "read the reasons with `tidings quarantine list --source NAME`, correct the sender or the settings, and give `tidings quarantine retry --source NAME`"
             }
+            Self::QuarantineFull => {
+                "correct the senders or the settings, and give `tidings quarantine retry` or `tidings quarantine drop`; limits.quarantine_entries and limits.quarantine_bytes limit it"
+            }
             Self::SubscriptionFails => "mend the receiver, or change the subscription; no change is lost meanwhile",
             Self::SubscriptionEnded => "delete the subscription, or resume it when the receiver wants messages again",
+            Self::SubscriptionOrphaned => {
+                "delete it with `tidings subscriptions delete NAME`, or put it into the configuration again"
+            }
             Self::DeadLetters => "read the reasons in GET /subscriptions/NAME/dead-letters, and replay or delete them",
             Self::DutyWithoutNode => {
                 "give the node whose turn it is what it lacks, such as an environment variable, or stop it; its own status and log say more"

@@ -44,6 +44,8 @@ pub(super) struct Soundings {
     pub(super) journal_bytes: Option<u64>,
     /// Messages in the quarantine, by the names of their sources.
     pub(super) quarantine: BTreeMap<String, QuarantineShare>,
+    /// Number of messages that the quarantine has deleted because it is full.
+    pub(super) lost: u64,
     /// The most frequent reasons of the quarantine.
     pub(super) reasons: Vec<QuarantineReason>,
     /// Time of the last backup of the journal in the data folder, if there was one.
@@ -164,6 +166,7 @@ impl Soundings {
         // The size can be in memory, and would then prove that the journal can be read.
         journal.stored_head().await?;
         let size = journal.quarantine_size().await?;
+        self.lost = journal.quarantine_loss().await?;
         if size != self.shares_size {
             self.quarantine = journal.quarantine_shares().await?;
             self.shares_size = size;

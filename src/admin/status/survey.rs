@@ -58,6 +58,10 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
         found.extend(silence(parts.started, record.as_ref(), configured, now));
     }
     found.extend(quarantine(soundings));
+    found.extend(
+        (soundings.lost > 0)
+            .then(|| Finding::new(ProblemKind::QuarantineFull, Thing::Gateway, number(soundings.lost, "message"))),
+    );
     found.extend(parts.sources.harvests.list().iter().flat_map(|listed| harvest(listed, now)));
     found.extend(parts.audits.results().into_iter().map(audit));
     found.extend(denied(soundings));
@@ -165,10 +169,13 @@ fn reason(connection: &ConnectionView) -> String {
 }
 
 fn lookup_problem(lookup: &EnrichmentStatus) -> Option<(ProblemKind, String)> {
-    let EnrichmentStatus { url, health, .. } = lookup;
+    let EnrichmentStatus { url, incomplete, health, .. } = lookup;
+    let reason = health.last_error.as_ref().map_or("", |(reason, _)| reason.as_str());
     if health.circuit_open_for.is_some() {
-        let reason = health.last_error.as_ref().map_or("", |(reason, _)| reason.as_str());
         return Some((ProblemKind::LookupUnanswered, format!("{url}: {reason}")));
+    }
+    if *incomplete > 0 {
+        return Some((ProblemKind::LookupIncomplete, format!("{}, {url}: {reason}", number(*incomplete, "change"))));
     }
     let foreign = health.foreign.as_ref().filter(|_| !health.has_asked)?;
     Some((
@@ -262,6 +269,9 @@ fn subscription(health: &SubscriptionHealth) -> Vec<Finding> {
     } else if health.state == SubscriptionState::Ended || (health.state == SubscriptionState::Paused && health.is_ended)
     {
         found.push(Finding::new(ProblemKind::SubscriptionEnded, thing(), reason));
+    }
+    if health.state == SubscriptionState::Orphaned {
+        found.push(Finding::new(ProblemKind::SubscriptionOrphaned, thing(), ""));
     }
     if health.dead_letters > 0 {
         found.push(Finding::new(ProblemKind::DeadLetters, thing(), number(health.dead_letters, "message")));

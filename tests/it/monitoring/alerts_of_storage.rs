@@ -56,8 +56,13 @@ async fn quarantine_that_drops_messages_is_reported() {
     }
     until(&gateway, |line| line == "tidings_quarantine_dropped_total 1").await;
     until_problem(&gateway, "quarantine", 1).await;
+    until_problem(&gateway, "quarantine-full", 1).await;
     recording.scrape(&gateway, 20).await;
-    recording.fires(&["TidingsQuarantineDrops", "TidingsWarning code=quarantine"]);
+    recording.fires(&[
+        "TidingsProblem code=quarantine-full",
+        "TidingsQuarantineDrops",
+        "TidingsWarning code=quarantine",
+    ]);
 }
 
 #[tokio::test]

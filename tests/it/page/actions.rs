@@ -18,7 +18,7 @@ use crate::support::{
 };
 
 /// Waits until a document of the interface satisfies a condition.
-async fn until(gateway: &Gateway, path: &str, holds: impl Fn(&Value) -> bool) {
+pub(super) async fn until(gateway: &Gateway, path: &str, holds: impl Fn(&Value) -> bool) {
     let began = std::time::Instant::now();
     loop {
         let shown = gateway.json(path).await;
@@ -82,6 +82,19 @@ async fn buttons_of_a_subscription_control_it() {
     page.click("Send all again index");
     until(&gateway, path, is("deadLetters", json!(0))).await;
 
+    // Dead letters one by one, and all of them.
+    reply.store(422, Ordering::Relaxed);
+    for number in 7..=9 {
+        post(&gateway, number).await;
+    }
+    until(&gateway, path, is("deadLetters", json!(3))).await;
+    reply.store(200, Ordering::Relaxed);
+    let first = gateway.json(&letters).await["deadLetters"][2]["id"].clone();
+    page.click(&format!("Send again dead letter {first}"));
+    until(&gateway, path, is("deadLetters", json!(2))).await;
+    page.confirm("Drop all dead letters of index", "2 messages will be deleted for good, and not be sent to index.");
+    until(&gateway, path, is("deadLetters", json!(0))).await;
+
     // A range of changes.
     let before = receiver.requests().len();
     let fields = "[...document.querySelectorAll('[type=number]')]";
@@ -95,10 +108,10 @@ async fn buttons_of_a_subscription_control_it() {
     assert!(receiver.requests().len() > before);
     page.click("Pause index");
     until(&gateway, path, is("state", json!("paused"))).await;
-    page.confirm("Continue there index", "5 changes, 2 to 6, are sent to index again");
+    page.confirm("Continue there index", "8 changes, 2 to 9, are sent to index again");
     until(&gateway, path, is("cursor", json!(1))).await;
-    page.confirm("Skip to now index", "5 changes, 2 to 6, are never sent to index");
-    until(&gateway, path, is("cursor", json!(6))).await;
+    page.confirm("Skip to now index", "8 changes, 2 to 9, are never sent to index");
+    until(&gateway, path, is("cursor", json!(9))).await;
     page.confirm("Delete index", "The subscription index will be deleted with its position and 0 dead letters");
     until(&gateway, "/subscriptions", |shown| shown["subscriptions"] == json!([])).await;
     page.assert_quiet();
@@ -115,8 +128,14 @@ async fn buttons_of_the_quarantine_read_again_and_drop() {
     page.until_says("nav", "Quarantine (3)");
     page.click("Read it again message 1");
     page.until_says("#notice", "remains in the quarantine");
+    page.click_text("Close");
+    page.browser.until("document.querySelector('#notice').textContent", &json!(""));
     page.go("quarantine/1");
     page.until_says("main pre", "{\"no\": 0}");
+    page.click("Drop message 1");
+    page.click_text("Cancel");
+    page.browser.until("document.querySelector('dialog').open", &json!(false));
+    assert_eq!(gateway.json("/quarantine").await["messages"].as_array().unwrap().len(), 3);
     page.confirm("Drop message 1", "1 message of content-change, 9 B, will be deleted for good");
     until(&gateway, "/quarantine", |shown| shown["messages"].as_array().unwrap().len() == 2).await;
     page.until_says("nav", "Quarantine (2)");
@@ -160,10 +179,10 @@ async fn buttons_of_a_harvest_and_of_its_audit_request_runs() {
     until(&gateway, "/sources/upm/audit", is_complete).await;
     let lost = repository.script().records.keys().next().unwrap().clone();
     repository.lose(&lost);
-    page.confirm("Correct upm", "each difference becomes a change: the last audit found 0 items");
+    page.confirm("Correct upm", "Each difference becomes a change: the last audit found 0 items");
     until(&gateway, "/sources/upm/audit", |shown| is_complete(shown) && shown["audit"]["repair"] == true).await;
     page.until_says("main", "Extra");
-    page.confirm("Remove upm", "The harvest is removed");
+    page.confirm("Remove upm", "The harvest is removed with its position and the history of");
     until(&gateway, "/harvests", |shown| shown["harvests"] == json!([])).await;
     page.assert_quiet();
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::OpenPage;
+use super::{OpenPage, actions::until};
 use crate::support::{
     broker_process::free_ports,
     gateway::{Gateway, free_address},
@@ -39,6 +39,45 @@ async fn page_keeps_what_it_knew_while_the_gateway_is_away_and_recovers_without_
     post(&gateway, 2).await;
     page.until_says("main", "http://h.example/objects/2");
     assert_eq!(page.value("window.loadedOnce"), true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_that_is_paused_asks_only_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let mut gateway = start(folder.path(), &address);
+    let mut page = OpenPage::open(&format!("{}/", gateway.url));
+    page.until_verdict("All is well");
+    gateway.kill();
+    page.until_verdict("No answer since");
+    page.click_text("Pause");
+    gateway = start(folder.path(), &address);
+    // The button would vanish when the page had noticed by itself.
+    page.click_text("Try now");
+    page.until_verdict("All is well");
+    page.click_text("Refresh again");
+    post(&gateway, 1).await;
+    page.until_says("main", "http://h.example/objects/1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_reads_the_configuration_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("tidings.toml");
+    std::fs::write(&config, "").unwrap();
+    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", config.to_str().unwrap()]);
+    let mut page = OpenPage::open(&format!("{}/#/gateway", gateway.url));
+    page.until_verdict("All is well");
+    std::fs::write(&config, "[sources.new]\ntransport = \"http\"\ndialect = \"content-change\"\n").unwrap();
+    page.click("Read the configuration again");
+    until(&gateway, "/sources", |shown| shown.to_string().contains("\"new\"")).await;
+    page.until_says("#notice", "POST");
+    page.go("sources");
+    page.until_row("Sources", "new", "○ hook", "never", &[]);
+    std::fs::write(&config, "wrong = 1\n").unwrap();
+    page.go("gateway");
+    page.click("Read the configuration again");
+    page.until_says("#notice .notice", "The gateway continues with the former configuration");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

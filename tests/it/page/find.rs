@@ -11,7 +11,7 @@ use crate::support::{
 fn find(page: &mut OpenPage, text: &str) {
     page.browser.until("!!document.querySelector('[type=search]')", &json!(true));
     page.value(&format!("document.querySelector('[type=search]').value = {}", json!(text)));
-    page.value("document.querySelector('[role=search] button').click()");
+    page.click_text("Find");
 }
 
 async fn identifier(gateway: &Gateway, seq: usize) -> String {
@@ -67,7 +67,7 @@ async fn changes_are_filtered_by_an_address() {
     let numbers = "[...document.querySelectorAll('tbody tr')].map(row => row.cells[0].textContent)";
     page.browser.until(numbers, &json!(["3", "2", "1"]));
     page.value("document.querySelector('[name=object]').value = 'http://h.example/objects/2'");
-    page.value("document.querySelector('main form button').click()");
+    page.click_text("Filter");
     page.browser.until(numbers, &json!(["2"]));
     assert_eq!(page.value("location.hash"), "#/changes?object=http%3A%2F%2Fh.example%2Fobjects%2F2");
     page.browser.until("document.querySelector('[name=object]').value", &json!("http://h.example/objects/2"));

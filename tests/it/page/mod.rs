@@ -2,31 +2,40 @@
 
 mod accessibility;
 mod actions;
+mod audits;
 mod away;
+mod buttons;
 mod connect;
 mod contents;
+mod crawlers;
+mod datasets;
 mod find;
 mod live;
 mod looks;
+mod nodes;
 mod real_data;
+mod remedies;
 mod shell;
 mod sign_in;
+mod sources;
 mod states;
+mod subscriptions;
 
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
 
 /// The page in a browser.
-struct OpenPage {
+pub(crate) struct OpenPage {
     browser: Browser,
     url: String,
 }
 
 impl OpenPage {
     /// Opens the page of a gateway, or another address below its URL.
-    fn open(url: &str) -> Self {
-        let mut browser = Browser::start();
+    pub(crate) fn open(url: &str) -> Self {
+        // The certificates of tests are signed by themselves.
+        let mut browser = Browser::start_with(&["--ignore-certificate-errors"]);
         browser.watch();
         browser.go(url);
         Self { browser, url: url.to_owned() }
@@ -55,11 +64,50 @@ impl OpenPage {
         self.until_says(".verdict", text);
     }
 
+    /// Enters a token when the page asks for one.
+    pub(crate) fn sign_in(&mut self, token: &str) {
+        self.browser.until("!!document.querySelector('main input')", &json!(true));
+        self.value(&format!("document.querySelector('main input').value = {}", json!(token)));
+        self.click_text("Sign in");
+    }
+
+    /// Waits until the row of a thing in a table shows a state, a text and these buttons, by their names.
+    fn until_row(&mut self, table: &str, name: &str, state: &str, text: &str, buttons: &[&str]) {
+        let shown = format!(
+            "(row => row && [row.cells[1].textContent.startsWith({}) && row.textContent.includes({}) || row.textContent, \
+             [...row.querySelectorAll('button')].map(one => one.ariaLabel)])\
+             ([...document.querySelectorAll('[aria-label={}] tbody tr')].find(row => row.cells[0].textContent === {}))",
+            json!(state),
+            json!(text),
+            json!(table),
+            json!(name)
+        );
+        self.browser.until(&shown, &json!([true, buttons]));
+    }
+
+    /// Lets so many seconds pass for the page, which knows the time from the browser and from the responses.
+    fn pass(&mut self, seconds: u32) {
+        self.value(&format!(
+            "(() => {{ const now = Date.now, get = Headers.prototype.get, later = (time) => time + {seconds}e3; \
+             Date.now = () => later(now()); \
+             Headers.prototype.get = function (name) {{ const value = get.call(this, name); \
+             return name === 'Date' ? new Date(later(Date.parse(value))).toUTCString() : value }} }})()"
+        ));
+    }
+
     /// Waits for the button with this name, and clicks it.
     fn click(&mut self, name: &str) {
         let button = format!("document.querySelector({})", json!(format!("[aria-label={}]", json!(name))));
         self.browser.until(&format!("!!{button}"), &json!(true));
         self.browser.value(&format!("{button}.focus(), {button}.click()"));
+    }
+
+    /// Waits for the button with this text, and clicks it.
+    fn click_text(&mut self, text: &str) {
+        let button =
+            format!("[...document.querySelectorAll('button')].find(one => one.textContent === {})", json!(text));
+        self.browser.until(&format!("!!{button}"), &json!(true));
+        self.value(&format!("{button}.click()"));
     }
 
     /// Clicks a button that asks first, checks that the dialog says a text and that its safe answer has the focus, and

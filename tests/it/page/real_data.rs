@@ -30,7 +30,7 @@ async fn page_shows_flow_deliveries_and_lives() {
         page.browser.until(&format!("{}?.includes('60 in the last hour')", box_of(route)), &json!(true));
     }
     page.until_says("main", "Last week");
-    page.value("[...document.querySelectorAll('main button')].find(one => one.textContent === 'Last week').click()");
+    page.click_text("Last week");
     page.browser.until(&format!("{}?.includes('60 in the last week')", box_of("changes")), &json!(true));
     // What is not known is no bar; the gateway ran in one slot, so there are as many bars as slots since then.
     let bars =

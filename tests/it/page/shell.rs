@@ -58,6 +58,7 @@ async fn page_of_a_new_gateway_says_that_all_is_well_and_how_to_begin() {
     let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", config.to_str().unwrap()]);
     let mut page = OpenPage::open(&format!("{}/", gateway.url));
     page.until_verdict("All is well");
+    page.until_verdict("Access is open: whoever reaches this address may read, post and administer.");
     page.until_says("main", "No source yet");
     page.until_says("main", "No subscription yet");
     page.until_says("main", "No change yet");

@@ -5,12 +5,6 @@ use serde_json::json;
 use super::OpenPage;
 use crate::support::gateway_with_auth::GatewayWithAuth;
 
-fn sign_in(page: &mut OpenPage, token: &str) {
-    page.browser.until("!!document.querySelector('main input')", &json!(true));
-    page.value(&format!("document.querySelector('main input').value = {}", json!(token)));
-    page.value("document.querySelector('main form button').click()");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_signs_in_with_the_token_of_an_administrator() {
     let gateway = GatewayWithAuth::start();
@@ -19,12 +13,12 @@ async fn page_signs_in_with_the_token_of_an_administrator() {
     let refused = || gateway.log().matches("access denied").count();
     assert_eq!(refused(), 1, "one request shows that a token is needed");
 
-    sign_in(&mut page, "tdg_unknown");
+    page.sign_in("tdg_unknown");
     page.until_says("[role=alert]", "token");
     assert_eq!(refused(), 2);
     assert_eq!(page.value("sessionStorage.length"), 0, "a wrong token is not kept");
 
-    sign_in(&mut page, "tdg_admin");
+    page.sign_in("tdg_admin");
     page.until_verdict("1 thing needs attention");
     page.until_verdict("The token expired has expired");
     page.until_says("nav", "Sources");
@@ -39,7 +33,7 @@ async fn page_signs_in_with_the_token_of_an_administrator() {
     page.value("window.isOld = true; location.reload()");
     page.browser.until("window.isOld ?? false", &json!(false));
     page.until_says("main", "islandora");
-    page.value("[...document.querySelectorAll('header button')].find(one => one.textContent === 'Sign out').click()");
+    page.click_text("Sign out");
     page.until_says("main h2", "Sign in");
     assert_eq!(page.value("sessionStorage.length"), 0);
     assert_eq!(refused(), 2);
@@ -53,7 +47,7 @@ async fn page_shows_a_reader_the_changes_and_no_button_that_is_refused() {
     let posted = gateway.post("fedora3", &message).bearer_auth("tdg_fedora3").send().await.unwrap();
     assert_eq!(posted.status(), 201);
     let mut page = OpenPage::open(&format!("{}/", gateway.gateway.url));
-    sign_in(&mut page, "tdg_reader");
+    page.sign_in("tdg_reader");
     page.until_says("main", "This token may read");
     page.until_says("tbody", "PURGE");
     let parts = page.value("[...document.querySelectorAll('nav a')].map(link => link.textContent)");

@@ -24,6 +24,7 @@ async fn tokens_are_problems_before_and_after_their_end() {
         + &token("soon", "tdg_soon", Some(now + TimeDelta::days(13)))
         + &token("former", "tdg_former", Some(now - TimeDelta::days(1)));
     let observed = ObservedGateway { token: Some(TOKEN), ..ObservedGateway::start(&lines) };
+    observed.page().sign_in(TOKEN);
     observed.shows("token-expires", "token/soon", "it ends on").await;
     observed.shows("token-expired", "token/former", "it ends on").await;
     assert_eq!(observed.status().await["problems"].as_array().unwrap().len(), 2);

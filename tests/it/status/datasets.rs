@@ -16,7 +16,7 @@ use crate::support::{
 const FAILS: (&str, &str) = ("dataset-fails", "source/archive");
 
 /// Returns the configuration of a source `requests`, whose datasets the source `archive` archives.
-fn lines(server: &DatasetServer, more: &str) -> String {
+pub(crate) fn lines(server: &DatasetServer, more: &str) -> String {
     format!(
         "[delivery]\nallow = [\"127.0.0.1\"]\n[filesets.platforms]\nzenodo = [\"{}\"]\n\
          [sources.requests]\ntransport = \"http\"\ndialect = \"fileset-request\"\n\

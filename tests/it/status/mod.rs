@@ -1,30 +1,41 @@
-//! Problems of the gateway: each is made by its real cause, is shown by `/status`, `/readyz`, the metrics, the log and
+//! Problems of the gateway: each is made by its real cause, is shown by `/status`, `/readyz`, the metrics, the log, the page and
 //! `tidings status`, and ends by itself when its cause ends.
 
 pub(crate) mod access_and_certificates;
-mod datasets;
+pub(crate) mod datasets;
 mod dates;
 mod flow;
 mod nodes;
 mod repositories;
 mod silence;
 mod storage;
+mod subscriptions;
 mod transports;
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard},
+    time::Instant,
+};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidings::admin::status::problem::ProblemKind;
 
-use crate::support::{
-    command_line::{command, ended},
-    gateway::{Gateway, PATIENCE},
-    nodes_fixture::SharedJournal,
+use crate::{
+    page::OpenPage,
+    support::{
+        command_line::{command, ended},
+        gateway::{Gateway, PATIENCE},
+        nodes_fixture::SharedJournal,
+    },
 };
 
-/// Gateway whose log is in a file, with the token of an administrator if it has access control.
+/// Gateway whose log is in a file and whose page is open, with the token of an administrator if it has access control.
 struct ObservedGateway {
     gateway: Gateway,
+    page: Mutex<OpenPage>,
     log: PathBuf,
     token: Option<&'static str>,
     /// `None` for a node, whose files are in the folder of the shared journal.
@@ -43,12 +54,18 @@ impl ObservedGateway {
         let (config, log) = (folder.path().join("tidings.toml"), folder.path().join("log"));
         fs::write(&config, lines).unwrap();
         let gateway = Gateway::start_logging(data, &["--config", config.to_str().unwrap()], &log);
-        Self { gateway, log, token: None, folder: Some(folder) }
+        let page = Mutex::new(OpenPage::open(&format!("{}/", gateway.url)));
+        Self { gateway, page, log, token: None, folder: Some(folder) }
     }
 
     /// Observes a node that runs.
     fn of_node(gateway: Gateway, journal: &SharedJournal, name: &str) -> Self {
-        Self { gateway, log: journal.log_path(name), token: None, folder: None }
+        let page = Mutex::new(OpenPage::open(&format!("{}/", gateway.url)));
+        Self { gateway, page, log: journal.log_path(name), token: None, folder: None }
+    }
+
+    fn page(&self) -> MutexGuard<'_, OpenPage> {
+        self.page.lock().unwrap()
     }
 
     async fn get(&self, path: &str) -> String {
@@ -87,6 +104,8 @@ impl ObservedGateway {
         assert_ne!(number, "0", "{code}");
         // The facts can have changed since the problem was logged.
         let known = text.split(": ").next().unwrap();
+        let state = self.state(thing).await;
+        self.page().until_problem(code, thing, &state);
         self.logs(&format!("problem: {known}")).await;
         // The command accepts no certificate that is signed by itself.
         if self.gateway.url.starts_with("https") {
@@ -101,7 +120,15 @@ impl ObservedGateway {
     async fn ends(&self, code: &str, thing: &str) {
         let is_over = async || self.problem(code, thing).await.is_none().then_some(());
         until(&format!("{thing} has the problem {code} no more"), is_over).await;
+        self.page().until_no_problem(code, thing);
         self.logs(&format!("a problem has ended code=\"{code}\" thing={thing} ")).await;
+    }
+
+    /// Returns the state of a subscription, on which its remedies depend; empty for other things.
+    async fn state(&self, thing: &str) -> String {
+        let Some(name) = thing.strip_prefix("subscription/") else { return String::new() };
+        let shown: Value = serde_json::from_str(&self.get(&format!("/subscriptions/{name}")).await).unwrap();
+        shown["state"].as_str().unwrap().to_owned()
     }
 
     async fn logs(&self, text: &str) {
@@ -117,6 +144,16 @@ impl ObservedGateway {
         }
         ended(status.spawn().unwrap())
     }
+}
+
+#[test]
+fn every_problem_is_made_by_a_test() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/status");
+    let files = fs::read_dir(folder).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+    let tests: String = files.collect();
+    let is_made = |kind: &ProblemKind| tests.contains(&format!("\"{}\"", kind.name()));
+    let others: Vec<_> = ProblemKind::ALL.into_iter().filter(|kind| !is_made(kind)).collect();
+    assert_eq!(others, []);
 }
 
 /// Waits until `found` returns a value.

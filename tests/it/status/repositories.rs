@@ -13,6 +13,7 @@ use crate::{
     support::{
         breakable_proxy::{BreakableProxy, Link},
         fake_fedora3::PATH,
+        fake_repository::Behaviour,
         journal_fixture::journal_file,
         scripted_repository::{Misbehaviour, ScriptedRepository},
     },
@@ -60,6 +61,45 @@ async fn lookups_that_ask_nobody_or_get_no_answer_are_problems() {
     observed.ends("lookup-unanswered", "source/fedora3").await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_without_the_facts_of_a_repository_that_answers_nonsense_are_a_problem() {
+    let repository = repository().await;
+    let observed = ObservedGateway::start(&repository_config("best-effort", &url(&repository), SOON));
+    repository.set_behaviour(Behaviour::Nonsense);
+    assert_eq!(observed.gateway.post("fedora3", "application/atom+xml", modified(1)).await.0, 201);
+    observed.shows("lookup-incomplete", "source/fedora3", "1 change, ").await;
+    repository.set_behaviour(Behaviour::Normal);
+    observed.ends("lookup-incomplete", "source/fedora3").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn differences_that_an_audit_finds_are_a_problem_until_they_are_corrected() {
+    let repository = ScriptedRepository::start(30).await;
+    let observed = ObservedGateway::start(&harvest(&repository));
+    until("the first run is complete", async || is_complete(&observed).await).await;
+    let lost = repository.script().records.keys().next().unwrap().clone();
+    repository.lose(&lost);
+    let audit = async |settings| assert_eq!(observed.gateway.ask("POST", "/sources/upm/audit", settings).await.0, 202);
+    audit(None).await;
+    observed.shows("audit-differs", "source/upm", "0 missing, 0 different and 1 extra items").await;
+    audit(Some(serde_json::json!({ "restart": true, "repair": true }))).await;
+    observed.ends("audit-differs", "source/upm").await;
+}
+
+/// Returns the configuration of a harvest.
+fn harvest(repository: &ScriptedRepository) -> String {
+    format!(
+        "[sources.upm]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"{}\"\nevery = \"1h\"\n",
+        repository.url()
+    )
+}
+
+/// Returns something when the last run of the harvest is complete.
+async fn is_complete(observed: &ObservedGateway) -> Option<()> {
+    let harvests = observed.gateway.json("/harvests").await;
+    (harvests["harvests"][0]["run"]["state"] == "completed").then_some(())
+}
+
 /// Lets a harvest compare its number of records with the repository in its next run, as if a day had passed.
 fn pass_a_day(journal: &Path) {
     let sql = "UPDATE harvests SET position = json_set(position, '$.counted', '2026-01-01T00:00:00.000Z')";
@@ -70,16 +110,9 @@ fn pass_a_day(journal: &Path) {
 async fn numbers_that_differ_from_the_repository_are_a_problem() {
     crate::support::needs_sqlite();
     let repository = ScriptedRepository::start(30).await;
-    let lines = format!(
-        "[sources.upm]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"{}\"\nevery = \"1h\"\n",
-        repository.url()
-    );
+    let lines = harvest(&repository);
     let data = tempfile::tempdir().unwrap();
     let observed = ObservedGateway::start_in(tempfile::tempdir().unwrap(), data.path(), &lines);
-    let is_complete = async |observed: &ObservedGateway| {
-        let harvests = observed.gateway.json("/harvests").await;
-        (harvests["harvests"][0]["run"]["state"] == "completed").then_some(())
-    };
     until("the first run is complete", async || is_complete(&observed).await).await;
     assert!(observed.gateway.stop().success());
     pass_a_day(&journal_file(data.path()));

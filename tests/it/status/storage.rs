@@ -42,6 +42,19 @@ async fn quarantined_message_is_a_problem_until_it_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_quarantine_that_deletes_messages_is_a_problem_until_it_has_room() {
+    let observed = ObservedGateway::start("[limits]\nquarantine_entries = 2\n");
+    for body in ["{", "{{", "{{{", "{{{{"] {
+        assert_eq!(observed.gateway.post("content-change", "application/json", body).await.0, 400);
+    }
+    observed.shows("quarantine-full", "gateway", ": 2 messages").await;
+    let newest = observed.gateway.json("/quarantine").await["messages"][0]["id"].as_u64().unwrap();
+    assert_eq!(observed.gateway.ask("DELETE", &format!("/quarantine/{newest}"), None).await.0, 204);
+    observed.ends("quarantine-full", "gateway").await;
+    observed.shows("quarantine", "source/content-change", "1 message").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quarantine_of_a_source_that_is_no_longer_configured_is_a_problem() {
     let data = tempfile::tempdir().unwrap();
     let former = "[sources.former]\ntransport = \"http\"\ndialect = \"content-change\"\n";

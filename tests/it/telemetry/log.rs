@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     fixtures,
     gateway::{Gateway, command},
+    subscription_fixture::event,
 };
 
 fn start(folder: &Path, format: &str, log: &Path) -> Gateway {
@@ -81,4 +82,14 @@ async fn log_contains_no_credentials() {
         assert!(text.contains("answered") && text.contains("message quarantined"), "{text}");
         assert!(!text.contains("hush"), "{text}");
     }
+}
+
+#[tokio::test]
+async fn gateway_works_although_its_log_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    // Each write to this device fails as on a full disk.
+    let gateway = Gateway::start_logging(folder.path(), &[], Path::new("/dev/full"));
+    let (status, answer) = gateway.post("content-change", "application/json", event(1).to_string()).await;
+    assert_eq!(status, 201, "{answer}");
+    assert!(gateway.stop().success());
 }
