@@ -3,7 +3,7 @@
 //! The figures of a file are those of its newest result. A file of which the platform tells neither size nor digest differs
 //! only by being there.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     IngestFailure, Ingester, JobLoop, JobPlace,
@@ -103,8 +103,9 @@ fn differences(
 ) -> Vec<DatasetDifference> {
     let mut differences = Vec::new();
     let mut known = HashSet::from([dataset.clone()]);
+    let archived = ArchivedFiles::of(manifest);
     for file in &listed.files {
-        let entry = entry_of(manifest, file);
+        let entry = archived.entry_of(file);
         let path = entry.map_or(&file.manifest.path, |entry| &entry.path);
         // A path that makes no URI has no item either.
         let Ok(item) = file_uri(dataset, path) else { continue };
@@ -122,12 +123,31 @@ fn differences(
     differences
 }
 
-/// Returns the archived entry of a file. Its response may have named a file whose path is made of its URL.
-fn entry_of<'m>(manifest: &'m [ManifestFile], file: &PlatformFile) -> Option<&'m ManifestFile> {
-    let url = file.manifest.platform_url.as_deref().map(without_signature);
-    let by_url = || manifest.iter().find(|entry| entry.platform_url.as_deref().map(without_signature) == url);
-    if file.is_unnamed && url.is_some() {
-        return by_url();
+/// The archived files of a dataset. A list can have many files, and each is searched here.
+struct ArchivedFiles<'m> {
+    by_path: HashMap<&'m str, &'m ManifestFile>,
+    by_url: HashMap<String, &'m ManifestFile>,
+}
+
+impl<'m> ArchivedFiles<'m> {
+    /// Of files with the same path or URL, the first counts.
+    fn of(manifest: &'m [ManifestFile]) -> Self {
+        let (mut by_path, mut by_url) = (HashMap::new(), HashMap::new());
+        for entry in manifest {
+            by_path.entry(&*entry.path).or_insert(entry);
+            if let Some(url) = &entry.platform_url {
+                by_url.entry(without_signature(url)).or_insert(entry);
+            }
+        }
+        Self { by_path, by_url }
     }
-    manifest.iter().find(|entry| entry.path == file.manifest.path)
+
+    /// Returns the archived entry of a file. Its response may have named a file whose path is made of its URL.
+    fn entry_of(&self, file: &PlatformFile) -> Option<&'m ManifestFile> {
+        let entry = match &file.manifest.platform_url {
+            Some(url) if file.is_unnamed => self.by_url.get(&without_signature(url)),
+            _ => self.by_path.get(&*file.manifest.path),
+        };
+        entry.copied()
+    }
 }

@@ -81,7 +81,8 @@ function renderDialog() {
   dialog.onclose = () => {
     question = null;
   };
-  patch(dialog, [
+  fill(
+    "dialog",
     h("h2", { id: "question" }, `${name}?`),
     h("p", null, ask),
     bar(
@@ -98,31 +99,28 @@ function renderDialog() {
         name
       )
     )
-  ]);
+  );
 }
 
 function renderNotice() {
-  patch(
-    byId("notice"),
-    notice
-      ? [
-          h(
-            "div",
-            { class: `notice ${notice.isBad ? "bad" : "good"}` },
-            h("div", null, notice.text, notice.command && code(notice.command)),
-            h(
-              "button",
-              {
-                onclick: () => {
-                  notice = null;
-                  render();
-                }
-              },
-              "Close"
-            )
-          )
-        ]
-      : []
+  fill(
+    "notice",
+    notice &&
+      h(
+        "div",
+        { class: `notice ${notice.isBad ? "bad" : "good"}` },
+        h("div", null, notice.text, notice.command && code(notice.command)),
+        h(
+          "button",
+          {
+            onclick: () => {
+              notice = null;
+              render();
+            }
+          },
+          "Close"
+        )
+      )
   );
 }
 

@@ -7,27 +7,32 @@ const kinds = ({ items, purge }) =>
     : Object.entries(Object.groupBy(items, ({ change, stateAfter }) => change ?? `→ ${stateAfter}`))
         .map(([kind, { length }]) => (length > 1 ? `${kind} ×${length}` : kind))
         .join(", ");
+// A change can be large, and lists are drawn often.
+const brief = ({ seq, received, source, object, what, ...change }) => ({
+  seq,
+  received,
+  source,
+  object,
+  what: what ?? kinds(change)
+});
 const changeTable = (list, empty) =>
   table(
     "Changes",
-    [...list].sort((one, other) => other.seq - one.seq),
-    "seq received source",
+    list,
+    "seq received source what object",
     empty,
-    {
-      source: ({ source }) => (page.who === "admin" ? show("source", source) : source),
-      what: kinds,
-      object: ({ object }) => toObject(object)
-    }
+    page.who === "admin" ? {} : { source: ({ source }) => source }
   );
 
 // A page of changes, newest first, with its path. While nothing is appended, no request repeats it.
 function changePage(query, limit) {
-  const head = known.get("status")?.value?.journal.head,
-    all = new URLSearchParams(`before=${NEWEST}`);
+  const all = new URLSearchParams(`before=${NEWEST}`);
   for (const [name, value] of new URLSearchParams(query)) all.set(name, value);
   all.set("limit", limit);
-  const path = `changes?${all}`;
-  return [get(path, head === undefined ? 0 : 3600, head), path];
+  const path = `changes?${all}`,
+    list = getStatus() ? getList(path, 5, 3600) : get(path);
+  if (list) list.changes = list.changes.map(brief);
+  return [list, path];
 }
 const withQuery = (query, name, value) => {
   const all = new URLSearchParams(query);
@@ -70,22 +75,23 @@ function changesView(_, query) {
 
 function changeView(name) {
   const path = `changes/${name}`,
-    change = get(path, 3600),
     deliveries = page.who === "admin" && get(`${path}/deliveries`)?.deliveries;
-  return change
-    ? [
-        section(`Change ${number(change.seq)}`, facts({ what: kinds(change), ...change }, "seq items")),
-        section("Items", table("Items", change.items.slice(0, 200), "uri change stateBefore stateAfter content", "")),
-        deliveries &&
-          section(
-            "Deliveries",
-            table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", {
-              name: ({ name }) => inside(`subscriptions/${name}`, name)
-            })
-          ),
-        h("details", null, h("summary", null, "JSON"), json(change))
-      ]
-    : waiting(path);
+  return viewOf(
+    path,
+    (change) => [
+      section(`Change ${number(change.seq)}`, facts({ what: kinds(change), ...change }, "seq items")),
+      section("Items", table("Items", change.items, "uri change stateBefore stateAfter content", "")),
+      deliveries &&
+        section(
+          "Deliveries",
+          table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", {
+            name: ({ name }) => inside(`subscriptions/${name}`, name)
+          })
+        ),
+      fold("JSON", "JSON", () => json(change))
+    ],
+    3600
+  );
 }
 
 function objectView(_, query) {
@@ -101,7 +107,7 @@ function objectView(_, query) {
       object
         ? [
             facts(object, "uri items"),
-            table("Items", object.items.slice(0, 200), "uri live since state content", "It has no items.", {
+            table("Items", object.items, "uri live since state content", "It has no items.", {
               uri: ({ uri }) => link(uri)
             })
           ]
@@ -158,9 +164,7 @@ const choice = (label, route, name, chosen, values) =>
 
 function quarantineView(_, query) {
   const source = new URLSearchParams(query).get("source") ?? "",
-    path = `quarantine?${withQuery(query, "limit", PAGE)}`,
-    list = get(path),
-    { quarantine: shares, quarantineReasons: reasons } = get("status");
+    { quarantine: shares, quarantineReasons: reasons } = getStatus();
   const share = shares.find((share) => share.source === source),
     isChosen = (one) => !source || one.source === source;
   return section(
@@ -176,18 +180,19 @@ function quarantineView(_, query) {
       share && [retryAll(source), dropAll(source, share.messages)]
     ),
     reasons.some(isChosen) && table("Reasons", reasons.filter(isChosen).slice(0, 5), "messages source reason", ""),
-    list
-      ? [
-          h("h3", null, "Messages"),
-          table("Messages", list.messages, "id received source", "Empty: every message could be read.", {
-            id: ({ id }) => inside(`quarantine/${id}`, id),
-            why: ({ place, reason }) => `${place}: ${reason}`,
-            size: ({ size }) => bytes(size),
-            actions: (one) => bar(retry(one.id), drop(one))
-          }),
-          list.next && inside(`quarantine?${withQuery(query, "before", list.next)}`, "Older messages")
-        ]
-      : waiting(path)
+    h("h3", null, "Messages"),
+    pageOf(
+      "quarantine",
+      query,
+      ({ messages }) =>
+        table("Messages", messages, "id received source", "Empty: every message could be read.", {
+          id: ({ id }) => inside(`quarantine/${id}`, id),
+          why: ({ place, reason }) => show("reason", `${place}: ${reason}`),
+          size: ({ size }) => bytes(size),
+          actions: (one) => bar(retry(one.id), drop(one))
+        }),
+      "Older messages"
+    )
   );
 }
 

@@ -41,7 +41,7 @@ async function readEvents(reader) {
       const [, id] = event.match(/^id: ?(.*)/m) ?? [],
         [, data] = event.match(/^data: ?(.*)/m) ?? [];
       if (id) live.last = id;
-      if (data) live.rows.unshift(JSON.parse(data));
+      if (data) live.rows.unshift(brief(JSON.parse(data)));
     }
     live.rows.length = Math.min(live.rows.length, LIVE_ROWS);
     showLive("connected");
@@ -76,6 +76,6 @@ function liveView(_, query) {
       ` ${why} `,
       page.who === "nobody" && pauseButton()
     ),
-    changeTable(rows, ["The next change will appear here. ", inside("live?after=0", "Show all from the first one")])
+    changeTable(rows, ["Nothing yet. ", inside("live?after=0", "Show all")])
   );
 }

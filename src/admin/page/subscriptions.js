@@ -17,7 +17,7 @@ const subscriptionTable = (list, empty) =>
   );
 
 function subscriptionsView() {
-  const list = get("subscriptions");
+  const list = getList("subscriptions");
   if (!list) return waiting("subscriptions");
   const { subscriptions: all, dbus } = list,
     isHub = ({ from }) => from === "hub";
@@ -32,7 +32,7 @@ function subscriptionsView() {
           actions: ({ id, records }) =>
             button("Invalidate", `crawler ${id}`, `POST crawlers/${id}/invalidate`, {
               body: {},
-              ask: `The crawler has ${count(records, "record")} and gets no more, until it installs itself again.`
+              ask: `The crawler has ${count(records, "record")} and gets no more until it installs itself again.`
             })
         })
       )
@@ -77,7 +77,7 @@ function positionSection(name, cursor, { first: oldest, head }) {
         move("Continue there", from, from),
         button("Send again", name, `POST subscriptions/${name}/replay`, {
           body: { from, to },
-          ask: `${count(to - from + 1, "change")}, ${number(from)} to ${number(to)}, are sent to ${name} again, as far as it selects them, beside the running delivery.`
+          ask: `${count(to - from + 1, "change")}, ${number(from)} to ${number(to)}, are sent to ${name} again, as far as it selects them.`
         })
       ]
     )
@@ -131,7 +131,7 @@ function subscriptionView(name) {
         "None since the start. Webhooks list theirs."
       )
     ),
-    positionSection(name, cursor, get("status").journal),
-    one.definition && section("Definition", json(one.definition))
+    positionSection(name, cursor, getStatus().journal),
+    one.definition && fold("definition", "Definition", () => json(one.definition))
   ];
 }

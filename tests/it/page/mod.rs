@@ -8,9 +8,13 @@ mod contents;
 mod find;
 mod live;
 mod looks;
+mod nodes;
+mod pictures;
 mod real_data;
+mod requests;
 mod shell;
 mod sign_in;
+mod sizes;
 mod states;
 
 use serde_json::{Value, json};
