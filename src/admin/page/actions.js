@@ -176,4 +176,5 @@ const remove = ({ name, lag, deadLetters }) =>
     ask: `The subscription ${name} will be deleted with its position and ${count(deadLetters, "dead letter")}. It is ${count(lag.changes, "change")} behind.`
   });
 const reload = () => button("Read the configuration again", "", "POST reload");
-const details = (route, thing) => h("a", { href: `#/${route}`, "aria-label": `Details of ${thing}` }, "Details");
+const details = (route, thing, label = "Details of") =>
+  h("a", { href: `#/${route}`, "aria-label": `${label} ${thing}` }, label.split(" ")[0]);

@@ -1,6 +1,6 @@
 // Changes, the life of an object or item, and the quarantine.
 const PAGE = 50,
-  NEWEST = Number.MAX_SAFE_INTEGER;
+  NEWEST = 1e15;
 const kinds = ({ items, purge }) =>
   purge
     ? "PURGE"
@@ -30,7 +30,7 @@ function changePage(query, limit) {
   for (const [name, value] of new URLSearchParams(query)) all.set(name, value);
   all.set("limit", limit);
   const path = `changes?${all}`,
-    list = getStatus() ? getList(path, 5, 3600) : get(path);
+    list = getStatus() ? getPaced(path, 5, 3600) : get(path);
   if (list) list.changes = list.changes.map(brief);
   return [list, path];
 }
@@ -135,7 +135,7 @@ function find(event) {
   event.preventDefault();
   const text = new FormData(event.target).get("q").trim();
   if (text)
-    location.hash = /^\d+$|^(urn:uuid:)?[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text)
+    location.hash = /^\d+$|^(urn:uuid:)?[\da-f-]{36}$/i.test(text)
       ? `#/changes/${text}`
       : `#/objects?uri=${encodeURIComponent(text)}`;
 }
@@ -202,9 +202,14 @@ function markedBody(body, offset = 0) {
     text = (from, to) => new TextDecoder().decode(all.slice(from, to)),
     begin = Math.max(0, offset - SHOWN_BODY / 2),
     [wrong = "", ...rest] = text(offset, begin + SHOWN_BODY);
-  return offset
-    ? h("pre", null, begin > 0 && "…", text(begin, offset), h("mark", null, wrong || "…"), rest.join(""))
-    : h("pre", null, text(0, SHOWN_BODY));
+  return h(
+    "pre",
+    null,
+    begin > 0 && "…",
+    text(begin, offset),
+    offset ? h("mark", null, wrong || "…") : wrong,
+    rest.join("")
+  );
 }
 
 function messageView(id) {

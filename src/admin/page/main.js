@@ -6,8 +6,8 @@ function overview() {
     sources = getList("sources")?.sources,
     harvests = harvestList(),
     subscriptions = getList("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"),
-    flow = getList(`flow?span=${page.span}`, 10),
-    [newest] = changePage("", isNarrow() ? 4 : 8);
+    flow = getPaced(`flow?span=${page.span}`, 10, 30),
+    [newest] = changePage("", 8);
   if (!sources || !subscriptions) return waiting("sources");
   // Of many, those with a trouble are here; the others are a click away.
   const few = (list, make) => {
@@ -26,7 +26,7 @@ function overview() {
         few(subscriptions, (list) => subscriptionTable(list))
       )
     ],
-    section("Newest changes", newest && changeTable(newest.changes, NO_CHANGES))
+    section("Newest changes", newest && changeTable(newest.changes.slice(0, isNarrow() ? 4 : 8), NO_CHANGES))
   ];
 }
 

@@ -52,11 +52,19 @@ function get(path, every = 0, version) {
   wanted.set(path, { every, version });
   return known.get(path)?.value;
 }
-// A list is requested again when the status says that a state is another one; otherwise seldom, and less while the journal
-// rests.
-function getList(path, busy = 5, idle = 20) {
-  const { journal, files, nodes, ...states } = getStatus();
-  return get(path, known.get(path)?.head === journal.head ? idle : busy, JSON.stringify(states));
+// While the journal rests, resources are requested less often.
+const getPaced = (path, busy, idle, version) =>
+  get(path, known.get(path)?.head === getStatus()?.journal.head ? idle : busy, version);
+// A list of things is requested at once when the status says that the state of one is another.
+function getList(path, busy = 5) {
+  const { problems, connections, lookups, harvests, subscriptions, subscribers } = getStatus(),
+    troubles = problems.map(({ code, thing }) => code + thing);
+  return getPaced(
+    path,
+    busy,
+    20,
+    JSON.stringify([troubles, connections, lookups, harvests, subscriptions, subscribers])
+  );
 }
 const waiting = (path) => muted(known.get(path)?.error?.message ?? "…");
 // A view of a resource, when it is known.

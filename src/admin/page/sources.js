@@ -1,5 +1,5 @@
 // Sources: those that read a broker, those that get messages, harvests with their runs, and audits.
-const harvestList = () => (Object.keys(getStatus().harvests).length ? getList("harvests")?.harvests : []);
+const harvestList = () => (Object.keys(getStatus().harvests).length ? getList("harvests", 15)?.harvests : []);
 const sourceActions = ({ name, connection }, { harvest, word, level }) =>
   harvest
     ? [run(name), pause("harvests", name, word)]

@@ -48,8 +48,6 @@ function positionSection(name, cursor, { first: oldest, head }) {
       label,
       h("input", {
         type: "number",
-        min: oldest,
-        max: head,
         value: range[key],
         oninput: (event) => {
           range[key] = +event.target.value || undefined;

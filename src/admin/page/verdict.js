@@ -4,7 +4,7 @@ function remedies({ code, thing }) {
   const [kind, ...rest] = thing.split("/"),
     name = rest.join("/");
   const subscription = known.get("subscriptions")?.value?.subscriptions.find((one) => one.name === name);
-  const look = (route) => h("a", { href: `#/${route}`, "aria-label": `Look at ${name}` }, "Look");
+  const look = (route) => details(route, name, "Look at");
   const own = {
     "source-not-read": () => reconnect(name),
     "harvest-fails": () => run(name),

@@ -69,7 +69,7 @@ function stateOf(thing, harvests) {
       // The status also has the warnings about the settings.
       warning = getStatus()
         ?.problems.find((one) => one.thing === id && one.code === "source-warning")
-        ?.text.replace(/^.*? is read with a warning: /, "");
+        ?.text.replace(/.*?: /, "");
     if (lookup?.state === "circuit-open")
       return { level: "bad", word: "no lookups", why: lookup.lastError?.reason, next: lookup.nextAttempt };
     return {
@@ -92,7 +92,7 @@ function stateOf(thing, harvests) {
 const stateCell = ({ level, word, at, why, next }) => [
   mark(level, word),
   at && h("small", null, " ", since(at)),
-  why && h("div", { class: "why" }, prose(why), next && age(next) < 0 && [", next try ", when(next)])
+  why && h("div", { class: "why" }, prose(why), next && age(next) < 0 && [" · next try ", when(next)])
 ];
 
 const toObject = (uri) => inside(`objects?uri=${encodeURIComponent(uri)}`, uri);
