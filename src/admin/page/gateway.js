@@ -54,7 +54,7 @@ function datasetsView(_, query) {
           "Datasets",
           filesets,
           "dataset state source status message attempts next",
-          "None. A message of the dialect fileset-request asks for a dataset.",
+          "None. A message of the dialect fileset-request asks for one.",
           {
             dataset: ({ id, dataset }) => inside(`datasets/${id}`, dataset),
             progress: progressOf,

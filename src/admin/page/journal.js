@@ -15,6 +15,11 @@ const brief = ({ seq, received, source, object, what, ...change }) => ({
   object,
   what: what ?? kinds(change)
 });
+const getChanges = (path, every) => {
+  const list = get(path, every);
+  if (list) list.changes = list.changes.map(brief);
+  return list;
+};
 const changeTable = (list, empty) =>
   table(
     "Changes",
@@ -29,10 +34,8 @@ function changePage(query, limit) {
   const all = new URLSearchParams(`before=${NEWEST}`);
   for (const [name, value] of new URLSearchParams(query)) all.set(name, value);
   all.set("limit", limit);
-  const path = `changes?${all}`,
-    list = getStatus() ? getPaced(path, 5, 3600) : get(path);
-  if (list) list.changes = list.changes.map(brief);
-  return [list, path];
+  const path = `changes?${all}`;
+  return [getChanges(path, getStatus() && pace(path, 5, 3600)), path];
 }
 const withQuery = (query, name, value) => {
   const all = new URLSearchParams(query);
@@ -99,7 +102,7 @@ function objectView(_, query) {
     path = `objects?uri=${encodeURIComponent(uri)}`,
     object = get(path);
   const life = `changes?${new URLSearchParams({ about: uri, before: new URLSearchParams(query).get("before") ?? NEWEST, limit: PAGE })}`,
-    list = get(life);
+    list = getChanges(life);
   return [
     section(
       "Object or item",
@@ -121,7 +124,7 @@ function objectView(_, query) {
         ? [
             changeTable(
               list.changes,
-              list.next ? "No change here, but older ones may be." : "No change of the journal is about it."
+              list.next ? "None here, but older ones may be." : "No change is about it."
             ),
             list.next > 1 &&
               inside(`objects?${withQuery(query, "before", list.next)}`, `Before change ${number(list.next)}`)

@@ -6,7 +6,8 @@ function overview() {
     sources = getList("sources")?.sources,
     harvests = harvestList(),
     subscriptions = getList("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"),
-    flow = getPaced(`flow?span=${page.span}`, 10, 30),
+    passed = `flow?span=${page.span}`,
+    flow = get(passed, pace(passed, 10, 30)),
     [newest] = changePage("", 8);
   if (!sources || !subscriptions) return waiting("sources");
   // Of many, those with a trouble are here; the others are a click away.
@@ -201,7 +202,7 @@ addEventListener("hashchange", () => {
   if (!location.hash.startsWith("#/")) return;
   render();
   scrollTo(0, 0);
-  byId("main").focus();
+  byId("main").focus({ preventScroll: true });
   refresh();
 });
 addEventListener("resize", render);

@@ -92,10 +92,10 @@ function picture(status, sources, harvests, subscriptions, flow) {
   );
   const { head, bytes: size } = status.journal,
     journal = {
-      name: "Journal",
+      name: count(head, "change"),
       route: "changes",
       level: "good",
-      word: count(head, "change"),
+      word: "journal",
       series: flow?.changes,
       note: size == null ? "" : bytes(size)
     };

