@@ -1,7 +1,7 @@
 //! The subscriptions: `GET /subscriptions` and `GET /subscriptions/{name}` return them, `PUT` creates or changes one,
 //! `DELETE` deletes one, and `POST …/pause`, `…/resume` and `…/rewind` control its delivery.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
@@ -96,7 +96,7 @@ pub(super) struct SubscriptionView {
 }
 
 /// Delay of a subscription.
-#[derive(Serialize, ToSchema)]
+#[derive(Clone, Copy, Serialize, ToSchema)]
 #[schema(as = SubscriptionLag)]
 pub(super) struct Lag {
     /// Number of changes that are not delivered yet.
@@ -159,9 +159,15 @@ problems!(RewindProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncodin
 )]
 pub async fn list(State((all, crawlers)): State<(Subscriptions, Option<Crawlers>)>) -> Result<Response, Problem> {
     all.refresh().await.map_err(problem)?;
-    let mut subscriptions = Vec::new();
+    let (mut subscriptions, mut lags) = (Vec::new(), BTreeMap::new());
     for listed in all.list() {
-        subscriptions.push(view(&all, listed).await?);
+        // Many have the same cursor, and the change after it can be large.
+        let cursor = listed.status.cursor;
+        let lag = match lags.get(&cursor) {
+            Some(lag) => *lag,
+            None => *lags.entry(cursor).or_insert(Lag::after(all.journal(), cursor).await?),
+        };
+        subscriptions.push(view(listed, lag));
     }
     let dbus = match &crawlers {
         Some(crawlers) => Some(crawlers::view(crawlers).await?),
@@ -292,7 +298,7 @@ pub async fn rewind(
     let RewindTo { to } = json(&body)?;
     let RewoundChanges { repeated, skipped } = all.rewind(&name, to).await.map_err(problem)?;
     all.refresh_one(&name).await.map_err(problem)?;
-    let subscription = view(&all, all.get(&name).map_err(problem)?).await?;
+    let subscription = current(&all, &name).await?;
     Ok(Json(RewoundView { subscription, repeated, skipped }).into_response())
 }
 
@@ -302,17 +308,21 @@ pub(super) async fn respond(
     status: StatusCode,
 ) -> Result<Response, Problem> {
     all.refresh_one(name).await.map_err(problem)?;
-    let view = view(all, all.get(name).map_err(problem)?).await?;
-    Ok((status, Json(view)).into_response())
+    Ok((status, Json(current(all, name).await?)).into_response())
 }
 
-async fn view(all: &Subscriptions, listed: SubscriptionInfo) -> Result<SubscriptionView, Problem> {
+async fn current(all: &Subscriptions, name: &SubscriptionName) -> Result<SubscriptionView, Problem> {
+    let listed = all.get(name).map_err(problem)?;
+    let lag = Lag::after(all.journal(), listed.status.cursor).await?;
+    Ok(view(listed, lag))
+}
+
+fn view(listed: SubscriptionInfo, lag: Lag) -> SubscriptionView {
     let SubscriptionInfo { name, made_by, definition, paused_by, status } = listed;
     let failing = status.is_failing();
-    let lag = Lag::after(all.journal(), status.cursor).await?;
     let StatusSnapshot { state, cursor, delivered, rate, last_delivered, unroutable, failures, next_attempt, .. } =
         status;
-    Ok(SubscriptionView {
+    SubscriptionView {
         name,
         from: made_by,
         state,
@@ -330,7 +340,7 @@ async fn view(all: &Subscriptions, listed: SubscriptionInfo) -> Result<Subscript
         last_error: status.last_error.map(|(at, reason)| LastError { at, reason }),
         next_attempt,
         definition,
-    })
+    }
 }
 
 impl Lag {

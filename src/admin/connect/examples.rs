@@ -12,7 +12,7 @@ pub(super) struct Example {
     pub(super) title: &'static str,
     /// Page of the documentation.
     pub(super) page: &'static str,
-    /// Block of the configuration: one source or subscription.
+    /// Block of the configuration: one source or subscription, or the hub.
     pub(super) config: &'static str,
     /// Command for a first message, or one that shows the state.
     pub(super) command: Command,
@@ -25,14 +25,19 @@ pub(super) enum Command {
     Send { header: &'static str, message: &'static str },
     /// Makes the harvest or the subscription of the block over HTTP.
     Create,
+    /// Subscribes at the WebSub hub, which needs no table of its own.
+    Subscribe,
     /// Shows the state.
     Show,
 }
-use Command::{Create, Send, Show};
+use Command::{Create, Send, Show, Subscribe};
 
 impl Example {
-    /// Returns the name and the settings of the source or subscription.
+    /// Returns the name and the settings of the source, subscription or hub.
     pub(super) fn parsed(&self) -> (String, Value) {
+        if matches!(self.command, Subscribe) {
+            return ("hub".to_owned(), Value::Null);
+        }
         let tables = DeTable::parse(self.config).ok().map(|tables| json(&DeValue::Table(tables.into_inner())));
         let named = tables.as_ref().and_then(|tables| tables.as_object()?.values().next()?.as_object()?.iter().next());
         #[expect(clippy::expect_used, reason = "the block is one of the program, and a test reads each")]
@@ -307,6 +312,18 @@ every = "1h"
         command: Show,
     },
     Example {
+        kind: Kind::Harvest,
+        title: "Copies of the files that other sources name",
+        page: "docs/harvesting.md",
+        config: r#"[sources.files]
+transport = "download"
+dialect = "download"
+of = ["content-change"]
+urls = 'https://repository[.]example[.]org/.*[.]pdf'
+"#,
+        command: Show,
+    },
+    Example {
         kind: Kind::Delivery,
         title: "A webhook",
         page: "docs/webhooks.md",
@@ -387,5 +404,12 @@ brokers = "kafka.example.org:9092"
 topic = "content-changes"
 "#,
         command: Show,
+    },
+    Example {
+        kind: Kind::Delivery,
+        title: "A feed reader, by WebSub",
+        page: "docs/websub.md",
+        config: "[hub]\nenabled = true\n",
+        command: Subscribe,
     },
 ];

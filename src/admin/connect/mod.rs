@@ -50,7 +50,7 @@ pub(super) enum Kind {
 struct ExampleView {
     /// Kind of the connection.
     kind: Kind,
-    /// Name of the source or subscription in the configuration.
+    /// Name of the source or subscription in the configuration, or `hub`.
     name: String,
     /// Name of the system that is connected.
     title: &'static str,
@@ -83,6 +83,10 @@ impl ExampleView {
                 harvest["name"] = name.as_str().into();
                 format!("curl {token}--data {} '{url}/harvests'", quoted(&harvest))
             }
+            (Command::Subscribe, _) => format!(
+                "curl {token}'{url}/hub' -d hub.mode=subscribe --data-urlencode 'hub.topic={url}/feed' \
+                 --data-urlencode hub.callback=https://reader.example.org/tidings"
+            ),
             (Command::Show, Kind::Delivery) => format!("curl {token}'{url}/subscriptions/{name}'"),
             (Command::Show, _) => format!("curl {token}'{url}/sources/{name}'"),
         };

@@ -81,7 +81,8 @@ function renderDialog() {
   dialog.onclose = () => {
     question = null;
   };
-  patch(dialog, [
+  fill(
+    "dialog",
     h("h2", { id: "question" }, `${name}?`),
     h("p", null, ask),
     bar(
@@ -98,31 +99,28 @@ function renderDialog() {
         name
       )
     )
-  ]);
+  );
 }
 
 function renderNotice() {
-  patch(
-    byId("notice"),
-    notice
-      ? [
-          h(
-            "div",
-            { class: `notice ${notice.isBad ? "bad" : "good"}` },
-            h("div", null, notice.text, notice.command && code(notice.command)),
-            h(
-              "button",
-              {
-                onclick: () => {
-                  notice = null;
-                  render();
-                }
-              },
-              "Close"
-            )
-          )
-        ]
-      : []
+  fill(
+    "notice",
+    notice &&
+      h(
+        "div",
+        { class: `notice ${notice.isBad ? "bad" : "good"}` },
+        h("div", null, notice.text, notice.command && code(notice.command)),
+        h(
+          "button",
+          {
+            onclick: () => {
+              notice = null;
+              render();
+            }
+          },
+          "Close"
+        )
+      )
   );
 }
 
@@ -177,4 +175,5 @@ const remove = ({ name, lag, deadLetters }) =>
     ask: `The subscription ${name} will be deleted with its position and ${count(deadLetters, "dead letter")}. It is ${count(lag.changes, "change")} behind.`
   });
 const reload = () => button("Read the configuration again", "", "POST reload");
-const details = (route, thing) => h("a", { href: `#/${route}`, "aria-label": `Details of ${thing}` }, "Details");
+const details = (route, thing, label = "Details of") =>
+  h("a", { href: `#/${route}`, "aria-label": `${label} ${thing}` }, label.split(" ")[0]);

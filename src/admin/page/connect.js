@@ -1,7 +1,7 @@
 // Connecting: what waits for its first message, and how to connect each kind of thing. The gateway has the texts.
 function connectView() {
   const list = get("connect", 3600)?.examples,
-    sources = get("sources")?.sources;
+    sources = getList("sources")?.sources;
   if (!list || !sources) return waiting("connect");
   const group = (title, kind) =>
     section(

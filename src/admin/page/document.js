@@ -42,6 +42,8 @@ function patch(parent, wanted) {
   while (at) remove();
 }
 
+const fill = (id, ...content) => patch(byId(id), h("", null, content).children);
+
 function update(node, { attributes, children }) {
   for (const name in { ...node.given, ...attributes }) {
     const value = attributes[name];
@@ -62,6 +64,33 @@ const section = (title, ...content) => h("section", { key: title, "aria-label": 
 const bar = (...content) => h("div", { class: "bar" }, content);
 const muted = (...text) => h("p", { class: "muted" }, text);
 const code = (text) => h("code", null, text);
-// Text in which backticks mark code.
-const prose = (text = "") => text.split("`").map((part, at) => (at % 2 ? code(part) : part));
 const json = (value) => h("pre", null, JSON.stringify(value, null, 2).slice(0, SHOWN_BODY));
+// What is not open costs nothing.
+const opened = {};
+const fold = (key, summary, make) =>
+  h(
+    "details",
+    {
+      key,
+      open: opened[key],
+      ontoggle: ({ target }) => {
+        opened[key] = target.open;
+        render();
+      }
+    },
+    h("summary", null, summary),
+    opened[key] && make()
+  );
+// The first of a long list, and a button that shows more.
+const limits = {};
+function some(key, list, limit = 100) {
+  limit = limits[key] ?? limit;
+  const more = () => {
+    limits[key] = limit + 100;
+    render();
+  };
+  return [
+    list.slice(0, limit),
+    list.length > limit && h("button", { onclick: more }, `More of ${number(list.length)}`)
+  ];
+}

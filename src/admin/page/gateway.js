@@ -1,6 +1,6 @@
 // The gateway itself with its nodes; datasets; and changes that come due.
 function gatewayView() {
-  const status = get("status"),
+  const status = getStatus(),
     nodes = get("nodes")?.nodes;
   return [
     section("Gateway", bar(reload()), facts(status, "problems quarantine quarantineReasons nodes")),
@@ -9,10 +9,7 @@ function gatewayView() {
         "Nodes",
         table("Nodes", nodes, "name version answering leaving started lag", "", {
           duties: ({ duties }) =>
-            h(
-              "details",
-              null,
-              h("summary", null, number(duties.length)),
+            fold("duties", number(duties.length), () =>
               h(
                 "ul",
                 null,
@@ -34,10 +31,8 @@ const progressOf = ({ progress }) =>
     ` ${number(progress.doneFiles)} of ${count(progress.files, "file")}, ${show("bytesPerSecond", progress.bytesPerSecond)}/s`
   ];
 function datasetsView(_, query) {
-  const path = `filesets?${withQuery(query, "limit", PAGE)}`,
-    list = get(path),
-    state = new URLSearchParams(query).get("state") ?? "",
-    numbers = get("status").datasets;
+  const state = new URLSearchParams(query).get("state") ?? "",
+    numbers = getStatus().datasets;
   return section(
     "Datasets",
     bar(
@@ -51,50 +46,48 @@ function datasetsView(_, query) {
           .map((name) => [name, numbers[name] ? `${name} (${number(numbers[name])})` : name])
       )
     ),
-    list
-      ? [
-          table(
-            "Datasets",
-            list.filesets,
-            "dataset state source status message attempts next",
-            "None. A message of the dialect fileset-request asks for a dataset.",
-            {
-              dataset: ({ id, dataset }) => inside(`datasets/${id}`, dataset),
-              progress: progressOf,
-              actions: (job) => job.state !== "cancelled" && cancel(job)
-            }
-          ),
-          list.next && inside(`datasets?${withQuery(query, "before", list.next)}`, "Older jobs")
-        ]
-      : waiting(path)
+    pageOf(
+      "datasets",
+      query,
+      ({ filesets }) =>
+        table(
+          "Datasets",
+          filesets,
+          "dataset state source status message attempts next",
+          "None. A message of the dialect fileset-request asks for one.",
+          {
+            dataset: ({ id, dataset }) => inside(`datasets/${id}`, dataset),
+            progress: progressOf,
+            actions: (job) => job.state !== "cancelled" && cancel(job)
+          }
+        ),
+      "Older jobs",
+      "filesets"
+    )
   );
 }
 function datasetView(id) {
-  const path = `filesets/${id}`,
-    job = get(path);
-  return job
-    ? [
-        section(
-          "Dataset",
-          bar(job.state !== "cancelled" && cancel(job), progressOf(job)),
-          facts(job, "id request result progress")
-        ),
-        section("Request", json(job.request)),
-        job.result && section("Result", json(job.result))
-      ]
-    : waiting(path);
+  return viewOf(`filesets/${id}`, (job) => [
+    section(
+      "Dataset",
+      bar(job.state !== "cancelled" && cancel(job), progressOf(job)),
+      facts(job, "id request result progress")
+    ),
+    section("Request", json(job.request)),
+    job.result && section("Result", json(job.result))
+  ]);
 }
 
 function dueView(_, query) {
-  const path = `due?${withQuery(query, "limit", PAGE)}`,
-    list = get(path);
   return section(
     "Changes that come due",
-    list
-      ? [
-          table("Due", list.due, "at what item state until source announced", "No item has announced a date."),
-          list.next && inside(`due?${withQuery(query, "after", list.next)}`, "Later ones")
-        ]
-      : waiting(path)
+    pageOf(
+      "due",
+      query,
+      ({ due }) => table("Due", due, "at what item state until source announced", "No item has announced a date."),
+      "Later ones",
+      "due",
+      "after"
+    )
   );
 }

@@ -1,33 +1,41 @@
 // Changes, the life of an object or item, and the quarantine.
 const PAGE = 50,
-  NEWEST = Number.MAX_SAFE_INTEGER;
+  NEWEST = 1e15;
 const kinds = ({ items, purge }) =>
   purge
     ? "PURGE"
     : Object.entries(Object.groupBy(items, ({ change, stateAfter }) => change ?? `→ ${stateAfter}`))
         .map(([kind, { length }]) => (length > 1 ? `${kind} ×${length}` : kind))
         .join(", ");
+// A change can be large, and lists are drawn often.
+const brief = ({ seq, received, source, object, what, ...change }) => ({
+  seq,
+  received,
+  source,
+  object,
+  what: what ?? kinds(change)
+});
+const getChanges = (path, every) => {
+  const list = get(path, every);
+  if (list) list.changes = list.changes.map(brief);
+  return list;
+};
 const changeTable = (list, empty) =>
   table(
     "Changes",
-    [...list].sort((one, other) => other.seq - one.seq),
-    "seq received source",
+    list,
+    "seq received source what object",
     empty,
-    {
-      source: ({ source }) => (page.who === "admin" ? show("source", source) : source),
-      what: (one) => one.what ?? kinds(one),
-      object: ({ object }) => toObject(object)
-    }
+    page.who === "admin" ? {} : { source: ({ source }) => source }
   );
 
 // A page of changes, newest first, with its path. While nothing is appended, no request repeats it.
 function changePage(query, limit) {
-  const head = known.get("status")?.value?.journal.head,
-    all = new URLSearchParams(`before=${NEWEST}`);
+  const all = new URLSearchParams(`before=${NEWEST}`);
   for (const [name, value] of new URLSearchParams(query)) all.set(name, value);
   all.set("limit", limit);
   const path = `changes?${all}`;
-  return [get(path, head === undefined ? 0 : 3600, head), path];
+  return [getChanges(path, getStatus() && pace(path, 5, 3600)), path];
 }
 const withQuery = (query, name, value) => {
   const all = new URLSearchParams(query);
@@ -70,22 +78,23 @@ function changesView(_, query) {
 
 function changeView(name) {
   const path = `changes/${name}`,
-    change = get(path, 3600),
     deliveries = page.who === "admin" && get(`${path}/deliveries`)?.deliveries;
-  return change
-    ? [
-        section(`Change ${number(change.seq)}`, facts({ what: kinds(change), ...change }, "seq items")),
-        section("Items", table("Items", change.items.slice(0, 200), "uri change stateBefore stateAfter content", "")),
-        deliveries &&
-          section(
-            "Deliveries",
-            table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", {
-              name: ({ name }) => inside(`subscriptions/${name}`, name)
-            })
-          ),
-        h("details", null, h("summary", null, "JSON"), json(change))
-      ]
-    : waiting(path);
+  return viewOf(
+    path,
+    (change) => [
+      section(`Change ${number(change.seq)}`, facts({ what: kinds(change), ...change }, "seq items")),
+      section("Items", table("Items", change.items, "uri change stateBefore stateAfter content", "")),
+      deliveries &&
+        section(
+          "Deliveries",
+          table("Deliveries", deliveries, "name outcome at between reason", "No subscription.", {
+            name: ({ name }) => inside(`subscriptions/${name}`, name)
+          })
+        ),
+      fold("JSON", "JSON", () => json(change))
+    ],
+    3600
+  );
 }
 
 function objectView(_, query) {
@@ -93,7 +102,7 @@ function objectView(_, query) {
     path = `objects?uri=${encodeURIComponent(uri)}`,
     object = get(path);
   const life = `changes?${new URLSearchParams({ about: uri, before: new URLSearchParams(query).get("before") ?? NEWEST, limit: PAGE })}`,
-    list = get(life);
+    list = getChanges(life);
   return [
     section(
       "Object or item",
@@ -101,7 +110,7 @@ function objectView(_, query) {
       object
         ? [
             facts(object, "uri items"),
-            table("Items", object.items.slice(0, 200), "uri live since state content", "It has no items.", {
+            table("Items", object.items, "uri live since state content", "It has no items.", {
               uri: ({ uri }) => link(uri)
             })
           ]
@@ -115,7 +124,7 @@ function objectView(_, query) {
         ? [
             changeTable(
               list.changes,
-              list.next ? "No change here, but older ones may be." : "No change of the journal is about it."
+              list.next ? "None here, but older ones may be." : "No change is about it."
             ),
             list.next > 1 &&
               inside(`objects?${withQuery(query, "before", list.next)}`, `Before change ${number(list.next)}`)
@@ -129,7 +138,7 @@ function find(event) {
   event.preventDefault();
   const text = new FormData(event.target).get("q").trim();
   if (text)
-    location.hash = /^\d+$|^(urn:uuid:)?[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text)
+    location.hash = /^\d+$|^(urn:uuid:)?[\da-f-]{36}$/i.test(text)
       ? `#/changes/${text}`
       : `#/objects?uri=${encodeURIComponent(text)}`;
 }
@@ -158,9 +167,7 @@ const choice = (label, route, name, chosen, values) =>
 
 function quarantineView(_, query) {
   const source = new URLSearchParams(query).get("source") ?? "",
-    path = `quarantine?${withQuery(query, "limit", PAGE)}`,
-    list = get(path),
-    { quarantine: shares, quarantineReasons: reasons } = get("status");
+    { quarantine: shares, quarantineReasons: reasons } = getStatus();
   const share = shares.find((share) => share.source === source),
     isChosen = (one) => !source || one.source === source;
   return section(
@@ -176,18 +183,19 @@ function quarantineView(_, query) {
       share && [retryAll(source), dropAll(source, share.messages)]
     ),
     reasons.some(isChosen) && table("Reasons", reasons.filter(isChosen).slice(0, 5), "messages source reason", ""),
-    list
-      ? [
-          h("h3", null, "Messages"),
-          table("Messages", list.messages, "id received source", "Empty: every message could be read.", {
-            id: ({ id }) => inside(`quarantine/${id}`, id),
-            why: ({ place, reason }) => `${place}: ${reason}`,
-            size: ({ size }) => bytes(size),
-            actions: (one) => bar(retry(one.id), drop(one))
-          }),
-          list.next && inside(`quarantine?${withQuery(query, "before", list.next)}`, "Older messages")
-        ]
-      : waiting(path)
+    h("h3", null, "Messages"),
+    pageOf(
+      "quarantine",
+      query,
+      ({ messages }) =>
+        table("Messages", messages, "id received source", "Empty: every message could be read.", {
+          id: ({ id }) => inside(`quarantine/${id}`, id),
+          why: ({ place, reason }) => show("reason", `${place}: ${reason}`),
+          size: ({ size }) => bytes(size),
+          actions: (one) => bar(retry(one.id), drop(one))
+        }),
+      "Older messages"
+    )
   );
 }
 
@@ -197,9 +205,14 @@ function markedBody(body, offset = 0) {
     text = (from, to) => new TextDecoder().decode(all.slice(from, to)),
     begin = Math.max(0, offset - SHOWN_BODY / 2),
     [wrong = "", ...rest] = text(offset, begin + SHOWN_BODY);
-  return offset
-    ? h("pre", null, begin > 0 && "…", text(begin, offset), h("mark", null, wrong || "…"), rest.join(""))
-    : h("pre", null, text(0, SHOWN_BODY));
+  return h(
+    "pre",
+    null,
+    begin > 0 && "…",
+    text(begin, offset),
+    offset ? h("mark", null, wrong || "…") : wrong,
+    rest.join("")
+  );
 }
 
 function messageView(id) {

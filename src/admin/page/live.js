@@ -41,12 +41,7 @@ async function readEvents(reader) {
       const [, id] = event.match(/^id: ?(.*)/m) ?? [],
         [, data] = event.match(/^data: ?(.*)/m) ?? [];
       if (id) live.last = id;
-      if (data) {
-        // A change can be large, and many are kept.
-        const change = JSON.parse(data),
-          { seq, received, source, object } = change;
-        live.rows.unshift({ seq, received, source, object, what: kinds(change) });
-      }
+      if (data) live.rows.unshift(brief(JSON.parse(data)));
     }
     live.rows.length = Math.min(live.rows.length, LIVE_ROWS);
     showLive("connected");

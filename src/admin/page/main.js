@@ -1,28 +1,33 @@
 // The page: routes, what surrounds every view, sign-in, and the first request.
 const SHOWN_ROWS = 12;
+const isNarrow = () => matchMedia("(max-width: 44rem)").matches;
 function overview() {
-  const status = get("status"),
-    sources = get("sources")?.sources,
+  const status = getStatus(),
+    sources = getList("sources")?.sources,
     harvests = harvestList(),
-    subscriptions = get("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"),
-    flow = get(`flow?span=${page.span}`, 10),
+    subscriptions = getList("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"),
+    passed = `flow?span=${page.span}`,
+    flow = get(passed, pace(passed, 10, 30)),
     [newest] = changePage("", 8);
   if (!sources || !subscriptions) return waiting("sources");
   // Of many, those with a trouble are here; the others are a click away.
   const few = (list, make) => {
-    const some = list.length > SHOWN_ROWS ? list.filter((one) => stateOf(one, harvests).level === "bad") : list;
-    return (some.length > 0 || !list.length) && make(some, harvests);
+    const bad = list.length > SHOWN_ROWS ? list.filter((one) => stateOf(one, harvests).level === "bad") : list;
+    return (bad.length > 0 || !list.length) && make(bad.slice(0, SHOWN_ROWS), harvests);
   };
   return [
     !status.journal.head &&
       section("Begin", muted("Nothing yet. ", inside("connect", "Connect"), " says how to send the first message.")),
     picture(status, sources, harvests, subscriptions, flow),
-    section("Sources", few(sources, sourceTable)),
-    section(
-      "Subscriptions",
-      few(subscriptions, (list) => subscriptionTable(list))
-    ),
-    section("Newest changes", newest && changeTable(newest.changes, NO_CHANGES))
+    // On a narrow screen, the flow says enough.
+    !isNarrow() && [
+      section("Sources", few(sources, sourceTable)),
+      section(
+        "Subscriptions",
+        few(subscriptions, (list) => subscriptionTable(list))
+      )
+    ],
+    section("Newest changes", newest && changeTable(newest.changes.slice(0, isNarrow() ? 4 : 8), NO_CHANGES))
   ];
 }
 
@@ -104,64 +109,57 @@ const pauseButton = () =>
   );
 
 function renderFrame(part) {
-  const status = known.get("status")?.value,
-    node = status?.nodes.length > 1 && known.get("nodes")?.value?.nodes.find(({ answering }) => answering)?.name,
+  const status = getStatus(),
+    node = status?.nodes.length > 1 && status.nodes.find(({ answering }) => answering)?.name,
     isIn = page.who !== "nobody" && page.who !== "unknown";
-  patch(
-    byId("about"),
-    [
-      location.host,
-      status && [` · ${status.version} · up `, since(status.started)],
-      node && ` · node ${node} answers`,
-      page.updated && ` · updated ${page.updated.toLocaleTimeString()}`
-    ]
-      .flat()
-      .filter(Boolean)
+  fill(
+    "about",
+    location.host,
+    status && [` · ${status.version} · up `, since(status.started)],
+    node && ` · node ${node} answers`,
+    page.updated && ` · updated ${page.updated.toLocaleTimeString()}`
   );
-  patch(
-    byId("controls"),
-    isIn
-      ? [
-          h(
-            "form",
-            { class: "bar", role: "search", onsubmit: find },
-            h("input", {
-              name: "q",
-              type: "search",
-              "aria-label": "Find an object, an item or a change",
-              placeholder: "URI, number or identifier"
-            }),
-            h("button", null, "Find")
-          ),
-          pauseButton(),
-          token &&
-            h(
-              "button",
-              {
-                onclick: () => {
-                  leave("");
-                  render();
-                }
-              },
-              "Sign out"
-            )
-        ].filter(Boolean)
-      : []
+  fill(
+    "controls",
+    isIn && [
+      h(
+        "form",
+        { class: "bar", role: "search", onsubmit: find },
+        h("input", {
+          name: "q",
+          type: "search",
+          "aria-label": "Find an object, an item or a change",
+          placeholder: "URI or number"
+        }),
+        h("button", null, "Find")
+      ),
+      pauseButton(),
+      token &&
+        h(
+          "button",
+          {
+            onclick: () => {
+              leave("");
+              render();
+            }
+          },
+          "Sign out"
+        )
+    ]
   );
   const n = sum(status?.quarantine.map(({ messages }) => messages) ?? []);
-  patch(
-    byId("nav"),
-    isIn
-      ? Object.entries(ROUTES)
-          .filter(([name, [words]]) => words && mayShow(name))
-          .map(([name, [words]]) =>
-            h(
-              "a",
-              { key: name, href: `#/${name}`, "aria-current": name === part && "page" },
-              name === "quarantine" && n ? `${words} (${number(n)})` : words
-            )
+  fill(
+    "nav",
+    isIn &&
+      Object.entries(ROUTES)
+        .filter(([name, [words]]) => words && mayShow(name))
+        .map(([name, [words]]) =>
+          h(
+            "a",
+            { key: name, href: `#/${name}`, "aria-current": name === part && "page" },
+            name === "quarantine" && n ? `${words} (${number(n)})` : words
           )
-      : []
+        )
   );
 }
 
@@ -180,7 +178,6 @@ function render() {
   } else {
     const [, all, one] = ROUTES[place.part],
       status = page.who === "admin" ? get("status") : null;
-    if (status?.nodes.length > 1) get("nodes");
     parts.push(
       status
         ? verdict(status, place.part !== "")
@@ -193,7 +190,7 @@ function render() {
     );
   }
   document.body.classList.toggle("away", !!page.away);
-  patch(byId("main"), h("main", null, parts).children);
+  fill("main", parts);
   renderFrame(place.part);
   renderNotice();
   renderDialog();
@@ -205,7 +202,7 @@ addEventListener("hashchange", () => {
   if (!location.hash.startsWith("#/")) return;
   render();
   scrollTo(0, 0);
-  byId("main").focus();
+  byId("main").focus({ preventScroll: true });
   refresh();
 });
 addEventListener("resize", render);

@@ -5,7 +5,7 @@
 //! whose script and style the policy names by their hashes. `GET /live` and `GET /docs` are the same document, whose script
 //! opens the part that the path names.
 
-use std::sync::LazyLock;
+use std::{collections::HashMap, sync::LazyLock};
 
 use axum::{
     extract::State,
@@ -98,14 +98,46 @@ fn part(has_page: bool, method: &Method, headers: &HeaderMap) -> Result<Response
 
 /// Returns the document, with its style and its script without blanks and comments.
 fn document() -> String {
+    let script = with_short_names(SCRIPT);
     #[expect(clippy::expect_used, reason = "the style and the script are those of the program")]
     let (style, script) =
-        (css::minify(STYLE).expect("the style is minified"), js::minify(SCRIPT).expect("the script is minified"));
+        (css::minify(STYLE).expect("the style is minified"), js::minify(&script).expect("the script is minified"));
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\">\n<title>Tidings</title>\n<style>{style}</style>\n</head>\n\
          <body>\n{SHELL}<script type=\"module\">{script}</script>\n</body>\n</html>\n"
     )
+}
+
+/// Returns the names with a capital that the script declares at the beginning of a line, such as `stateOf`. Each is a word of
+/// its own: a test excludes members and texts with such a name.
+fn long_names(script: &str) -> impl Iterator<Item = &str> {
+    let declared = script.lines().filter_map(|line| {
+        let line = line.strip_prefix("async ").unwrap_or(line);
+        let rest = ["const ", "let ", "function "].iter().find_map(|kind| line.strip_prefix(kind))?;
+        rest.split(|letter| !is_in_names(letter)).next()
+    });
+    declared.filter(|name| name.len() > 2 && name.contains(char::is_uppercase))
+}
+
+fn is_in_names(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '_' | '$')
+}
+
+/// Returns the script with one or two letters instead of each long name, because compression does not make names that short.
+fn with_short_names(script: &str) -> String {
+    let letters = || ('A'..='Z').map(String::from);
+    let short = letters().chain(letters().flat_map(|one| letters().map(move |other| format!("{one}{other}"))));
+    let names: HashMap<_, _> = long_names(script).zip(short).collect();
+    let mut shorter = String::with_capacity(script.len());
+    let mut rest = script;
+    while let Some(letter) = rest.chars().next() {
+        let end = rest.find(|letter| !is_in_names(letter)).unwrap_or(rest.len()).max(letter.len_utf8());
+        let (word, after) = rest.split_at(end);
+        shorter.push_str(names.get(word).map_or(word, String::as_str));
+        rest = after;
+    }
+    shorter
 }
 
 #[cfg(test)]
@@ -114,7 +146,7 @@ mod tests {
 
     use flate2::{Compression, write::GzEncoder};
 
-    use super::document;
+    use super::{SCRIPT, document, long_names, with_short_names};
 
     /// The page, with the parts that it may get later, is at most 60 kB, and 20 kB compressed.
     #[test]
@@ -124,6 +156,22 @@ mod tests {
         gzip.write_all(document.as_bytes()).unwrap();
         let (plain, compressed) = (document.len(), gzip.finish().unwrap().len());
         assert!(plain <= 60_000 && compressed <= 20_000, "{plain} bytes, {compressed} compressed");
+    }
+
+    #[test]
+    fn names_are_short() {
+        let script = "const stateOf = (one) => one.state;\nasync function getAll() {\n  const bigOne = 1;\n}\n";
+        let shorter = "const A = (one) => one.state;\nasync function B() {\n  const bigOne = 1;\n}\n";
+        assert_eq!(
+            with_short_names(&format!("{script}`${{stateOf(getAll())}} $stateOf`")),
+            format!("{shorter}`${{A(B())}} $stateOf`")
+        );
+        let code: String = SCRIPT.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for name in long_names(SCRIPT) {
+            for other in [format!(".{name}"), format!("{name}:"), format!("\"{name}"), format!("{name}\"")] {
+                assert!(!code.contains(&other), "{other}");
+            }
+        }
     }
 
     #[test]

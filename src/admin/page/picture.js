@@ -29,26 +29,24 @@ const cut = (text, width) => {
 function grouped(boxes, route) {
   if (boxes.length <= SHOWN_BOXES) return boxes;
   const bad = boxes.filter(({ level }) => level === "bad").slice(0, SHOWN_BOXES - 3),
-    groups = new Map();
-  for (const box of boxes) {
-    if (bad.includes(box)) continue;
-    const group = groups.get(box.word);
-    if (!group) {
-      groups.set(box.word, {
-        ...box,
-        route,
-        note: "",
-        n: 1,
-        name: bad.length && box.level === "bad" ? "1 more" : "1"
-      });
-      continue;
-    }
-    group.name = group.name.replace(/\d+/, ++group.n);
-    group.series = group.series?.map((value, slot) =>
-      value == null ? (box.series?.[slot] ?? null) : value + (box.series?.[slot] ?? 0)
+    groups = Object.values(
+      Object.groupBy(
+        boxes.filter((box) => !bad.includes(box)),
+        ({ word }) => word
+      )
     );
-  }
-  return [...bad, ...groups.values()];
+  const total = (group, slot) =>
+    group.reduce((all, { series }) => (series?.[slot] == null ? all : all + series[slot]), null);
+  return [
+    ...bad,
+    ...groups.map((group) => ({
+      ...group[0],
+      route,
+      note: "",
+      name: `${group.length}${bad.length && group[0].level === "bad" ? " more" : ""}`,
+      series: group[0].series?.map((_, slot) => total(group, slot))
+    }))
+  ];
 }
 
 function box({ name, route, level, word, series, note = "" }, x, y, width) {
@@ -94,10 +92,10 @@ function picture(status, sources, harvests, subscriptions, flow) {
   );
   const { head, bytes: size } = status.journal,
     journal = {
-      name: "Journal",
+      name: count(head, "change"),
       route: "changes",
       level: "good",
-      word: number(head),
+      word: "journal",
       series: flow?.changes,
       note: size == null ? "" : bytes(size)
     };
@@ -106,7 +104,7 @@ function picture(status, sources, harvests, subscriptions, flow) {
     parts = [];
   const line = (level, d) => parts.push(h("path", { class: `flow ${level}`, d }));
   let height = Math.max(tall(left), tall(right), BOX) + 2;
-  if (width > 700) {
+  if (!isNarrow()) {
     const side = width * 0.34,
       from = width * 0.39,
       gap = from - side,

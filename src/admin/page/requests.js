@@ -7,12 +7,8 @@ let token = sessionStorage.getItem(TOKEN);
 const credentials = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
 // The gateway has refused a request; with the status 0, it has not answered.
-class Refused extends Error {
-  constructor(status, text) {
-    super(text);
-    this.status = status;
-  }
-}
+const refused = (status, text) => Object.assign(new Error(text), { status });
+const noAnswer = () => refused(0, "the gateway does not answer");
 
 async function call(request, body) {
   const [method, path] = request.split(" ");
@@ -31,7 +27,7 @@ async function call(request, body) {
     });
     text = await response.text();
   } catch {
-    throw new Refused(0, "the gateway does not answer");
+    throw noAnswer();
   }
   const offset = Date.parse(response.headers.get("Date")) - Date.now();
   if (Math.abs(offset - clockOffset) > 2000) clockOffset = offset;
@@ -39,11 +35,11 @@ async function call(request, body) {
     value = text && JSON.parse(text);
   } catch {
     // A proxy has answered, perhaps with its own page.
-    if (response.ok) throw new Refused(0, "the gateway does not answer");
+    if (response.ok) throw noAnswer();
   }
   // Without JSON, a proxy answers for a gateway that does not.
   if (!response.ok)
-    throw new Refused(response.status >= 502 && !value ? 0 : response.status, value?.detail ?? response.statusText);
+    throw refused(response.status >= 502 && !value ? 0 : response.status, value?.detail ?? response.statusText);
   return value;
 }
 
@@ -51,25 +47,52 @@ async function call(request, body) {
 // seconds, or known for another `version`.
 const known = new Map();
 let wanted = new Map();
+const getStatus = () => known.get("status")?.value;
 function get(path, every = 0, version) {
   wanted.set(path, { every, version });
   return known.get(path)?.value;
 }
+// While the journal rests, resources are requested less often.
+const pace = (path, busy, idle) => (known.get(path)?.head === getStatus()?.journal.head ? idle : busy);
+// A list of things is requested at once when the status says that the state of one is another.
+function getList(path, busy = 5) {
+  const { problems, connections, lookups, harvests, subscriptions, subscribers } = getStatus(),
+    troubles = problems.map(({ code, thing }) => code + thing);
+  return get(
+    path,
+    pace(path, busy, 20),
+    JSON.stringify([troubles, connections, lookups, harvests, subscriptions, subscribers])
+  );
+}
 const waiting = (path) => muted(known.get(path)?.error?.message ?? "…");
+// A view of a resource, when it is known.
+const viewOf = (path, make, every, version) => {
+  const value = get(path, every, version);
+  return value ? make(value) : waiting(path);
+};
+// A page of a list, with a link to the next one.
+const pageOf = (route, query, make, more, resource = route, order = "before") =>
+  viewOf(`${resource}?${withQuery(query, "limit", PAGE)}`, (list) => [
+    make(list),
+    list.next && inside(`${route}?${withQuery(query, order, list.next)}`, more)
+  ]);
 
 async function fetchOne(path, version) {
   const entry = known.get(path) ?? {};
   known.set(path, entry);
+  entry.head = getStatus()?.journal.head;
+  entry.version = version;
   try {
     entry.value = await call(`GET ${path}`);
     entry.error = null;
   } catch (error) {
     if (!error.status || error.status === 401) throw error;
     entry.error = error;
+    // The next refresh tries again.
+    entry.version = NaN;
     if (error.status === 404) entry.value = null;
   }
   entry.at = Date.now();
-  entry.version = version;
 }
 
 let timer,
@@ -82,15 +105,23 @@ async function refresh() {
   }
   isRunning = true;
   clearTimeout(timer);
+  const begun = Date.now();
   try {
     if (page.who === "unknown") await begin();
-    // A view that has its first answer may want more.
-    for (let round = 0; round < 3 && page.who !== "nobody"; round++) {
-      const isStale = ([path, { every, version }]) => {
-        const entry = known.get(path);
-        return !entry?.at || (round === 0 && (entry.version !== version || Date.now() - entry.at >= every * 1e3));
-      };
-      await Promise.all([...wanted].filter(isStale).map(([path, { version }]) => fetchOne(path, version)));
+    // The status comes first, because it says which of the others are stale; and a view that has its first answer may want
+    // more.
+    for (let round = 0; round < 4 && page.who !== "nobody"; round++) {
+      const stale = [...wanted].filter(([path, { every, version }]) => {
+        const { at, version: former } = known.get(path) ?? {};
+        return (
+          (round || path === "status") && (!at || (at < begun && (former !== version || begun - at >= every * 1e3)))
+        );
+      });
+      if (!stale.length) {
+        if (round) break;
+        continue;
+      }
+      await Promise.all(stale.map(([path, { version }]) => fetchOne(path, version)));
       page.updated = new Date(Date.now() + clockOffset);
       page.away = null;
       render();
@@ -100,13 +131,13 @@ async function refresh() {
     if (error.status === 401) leave(token ? error.message : "");
     else if (error.status === 0) page.away ??= new Date(Date.now() + clockOffset).toISOString();
     else throw error;
+    render();
   } finally {
     isRunning = false;
     if (isAgain) {
       isAgain = false;
       refresh();
     } else schedule();
-    render();
   }
 }
 
@@ -151,6 +182,6 @@ function signIn(text) {
 function schedule() {
   clearTimeout(timer);
   if (page.paused || document.hidden || page.who === "nobody") return;
-  const isUrgent = page.away || byId("dialog").open || known.get("status")?.value?.problems.length;
+  const isUrgent = page.away || byId("dialog").open || getStatus()?.problems.length;
   timer = setTimeout(refresh, isUrgent ? 2000 : 5000);
 }

@@ -1,6 +1,5 @@
 // Sources: those that read a broker, those that get messages, harvests with their runs, and audits.
-const harvestList = () =>
-  get("harvests", known.get("harvests")?.value?.harvests.some(({ state }) => state === "running") ? 0 : 15)?.harvests;
+const harvestList = () => (Object.keys(getStatus().harvests).length ? getList("harvests", 15)?.harvests : []);
 const sourceActions = ({ name, connection }, { harvest, word, level }) =>
   harvest
     ? [run(name), pause("harvests", name, word)]
@@ -14,16 +13,12 @@ const sourceTable = (list, harvests) =>
       return harvest ? link(harvest.place) : `${one.transport} ${one.destination ?? ""}`;
     },
     lastEvent: ({ lastEvent }) => show("", lastEvent) ?? "never",
-    messages: ({ messages }) => [
-      `${number(messages.accepted)} accepted`,
-      messages.duplicate > 0 && `, ${number(messages.duplicate)} repeated`,
-      messages.quarantined > 0 && `, ${number(messages.quarantined)} quarantined`
-    ],
+    messages: ({ messages }) => show("", Object.fromEntries(Object.entries(messages).filter(([, n]) => n))) ?? "none",
     actions: (one) => bar(sourceActions(one, stateOf(one, harvests)))
   });
 
 function sourcesView() {
-  const list = get("sources")?.sources,
+  const list = getList("sources")?.sources,
     harvests = harvestList();
   return list ? section("Sources", sourceTable(list, harvests)) : waiting("sources");
 }
@@ -36,7 +31,7 @@ function sourceView(name) {
     audit = get(auditPath, isAudited ? 0 : 60);
   if (!source) return waiting(`sources/${name}`);
   const state = stateOf(source, harvest ? [harvest] : []),
-    share = get("status").quarantine.find((share) => share.source === name);
+    share = getStatus().quarantine.find((share) => share.source === name);
   return [
     section(
       `Source ${name}`,
@@ -112,7 +107,7 @@ function auditSection(name, audit, isHarvest) {
     ),
     audit && [
       facts(audit, "id differences"),
-      differing > 0 && table("Differences", audit.differences.slice(0, 100), "kind item members", "")
+      differing > 0 && table("Differences", audit.differences, "kind item members", "")
     ]
   );
 }

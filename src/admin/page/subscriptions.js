@@ -16,7 +16,7 @@ const subscriptionTable = (list, empty) =>
   );
 
 function subscriptionsView() {
-  const list = get("subscriptions");
+  const list = getList("subscriptions");
   if (!list) return waiting("subscriptions");
   const { subscriptions: all, dbus } = list,
     isHub = ({ from }) => from === "hub";
@@ -47,7 +47,7 @@ const move = (label, { name, cursor }, to, next) =>
         : `${count(cursor + 1 - next, "change")}, ${number(next)} to ${number(cursor)}, are sent to ${name} again, as far as it selects them.`
   });
 const moves = (one) => {
-  const { first: oldest, head } = get("status").journal;
+  const { first: oldest, head } = getStatus().journal;
   return [move("Rewind to the beginning", one, "beginning", oldest), move("Skip to now", one, "now", head + 1)];
 };
 const subscriptionActions = (one) => {
@@ -63,7 +63,7 @@ const subscriptionActions = (one) => {
 const range = {};
 function positionSection(one) {
   const { name } = one,
-    { first: oldest, head } = get("status").journal;
+    { first: oldest, head } = getStatus().journal;
   const field = (key, label) =>
     h(
       "label",
@@ -71,8 +71,6 @@ function positionSection(one) {
       label,
       h("input", {
         type: "number",
-        min: oldest,
-        max: head,
         value: range[key],
         oninput: (event) => {
           range[key] = +event.target.value || undefined;
@@ -146,6 +144,6 @@ function subscriptionView(name) {
       )
     ),
     positionSection(one),
-    one.definition && section("Definition", json(one.definition))
+    one.definition && fold("definition", "Definition", () => json(one.definition))
   ];
 }

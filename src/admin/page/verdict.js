@@ -1,11 +1,10 @@
 // The verdict: one sentence, and the problems, the worst first, each with what mends it.
-const SHOWN_PROBLEMS = 8;
 
 function remedies({ code, thing }) {
   const [kind, ...rest] = thing.split("/"),
     name = rest.join("/");
   const subscription = known.get("subscriptions")?.value?.subscriptions.find((one) => one.name === name);
-  const look = (route) => h("a", { href: `#/${route}`, "aria-label": `Look at ${name || route}` }, "Look");
+  const look = (route) => details(route, name || route, "Look at");
   return [
     code === "source-not-read" && reconnect(name),
     /^harvest/.test(code) && run(name),
@@ -25,9 +24,14 @@ const problemItem = (problem) =>
   h(
     "li",
     { key: `${problem.code} ${problem.thing}` },
-    mark(problem.level === "error" ? "bad" : "warn", ""),
-    h("strong", null, sentence(problem.text)),
-    h("small", null, " for ", since(problem.since), ". ", prose(sentence(problem.action)), "."),
+    h(
+      "div",
+      null,
+      mark(problem.level === "error" ? "bad" : "warn", ""),
+      h("strong", null, prose(sentence(problem.text))),
+      h("small", null, " for ", since(problem.since)),
+      muted(prose(sentence(problem.action)), ".")
+    ),
     bar(remedies(problem))
   );
 
@@ -53,8 +57,7 @@ function verdict({ problems, open }, isShort) {
     announce([words, ...problems.slice(0, 3).map(({ text }) => text)].join(". "));
   }
   const title = [mark(level, ""), words],
-    look = (shown) => shown.map(problemItem),
-    rest = problems.slice(SHOWN_PROBLEMS);
+    [shown, more] = some("problems", problems, 8);
   return h(
     "section",
     { key: "verdict", class: `verdict ${level}${isShort ? " short" : ""}`, "aria-label": "Verdict" },
@@ -69,9 +72,8 @@ function verdict({ problems, open }, isShort) {
         h("button", { onclick: refresh }, "Try now")
       ),
     !isShort && [
-      h("ul", null, look(problems.slice(0, SHOWN_PROBLEMS))),
-      rest.length > 0 &&
-        h("details", null, h("summary", null, `${number(rest.length)} more`), h("ul", null, look(rest))),
+      h("ul", null, shown.map(problemItem)),
+      more,
       open && muted("Access is open: whoever reaches this address may read, post and administer.")
     ]
   );

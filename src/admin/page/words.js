@@ -14,11 +14,16 @@ const span = (seconds) => {
 };
 const time = (at, text) => h("time", { datetime: at, title: new Date(at).toLocaleString() }, text);
 const since = (at) => time(at, span(age(at)));
-const clock = (at) => time(at, new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }));
+const clock = (at) => time(at, new Date(at).toLocaleString());
 const when = (at) => {
   const s = age(at);
   return Math.abs(s) > 129600 ? clock(at) : time(at, s < 0 ? `in ${span(s)}` : `${span(s)} ago`);
 };
+// Text with code in backticks, and with times.
+const prose = (text = "") =>
+  text
+    .split(/`(.*?)`|(\d{4}-\d\d-\d\dT[\d:.]+Z)/)
+    .map((part, at) => (part && at % 3 ? (at % 3 === 1 ? code(part) : when(part)) : part));
 const number = (n) => n.toLocaleString("en").replaceAll(",", "\u202f");
 const count = (n, noun) => `${number(n)} ${noun}${n === 1 ? "" : "s"}`;
 const bytes = (n) => {
@@ -27,7 +32,7 @@ const bytes = (n) => {
   return `${n < 10 && unit ? n.toFixed(1) : Math.round(n)} ${["B", "kB", "MB", "GB", "TB", "PB"][unit]}`;
 };
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-const HEADINGS = { __proto__: null, seq: "Change", uri: "Item" };
+const HEADINGS = { __proto__: null, seq: "Change", uri: "Item", url: "URL", id: "ID", millis: "ms" };
 const heading = (key) => HEADINGS[key] ?? sentence(key.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`));
 
 const MARKS = { bad: "✗", warn: "▲", good: "✓", off: "○" };
@@ -60,11 +65,11 @@ function stateOf(thing, harvests) {
   if (thing.messages) {
     const { connection, lookup } = thing,
       { state: word = "hook", since, downSince, lastError, nextAttempt: next } = connection ?? {},
+      id = `source/${thing.name}`,
       // The status also has the warnings about the settings.
-      warning = known
-        .get("status")
-        ?.value?.problems.find((one) => one.code === "source-warning" && one.thing === `source/${thing.name}`)
-        ?.text.replace(/^.*? is read with a warning: /, "");
+      warning = getStatus()
+        ?.problems.find((one) => one.thing === id && one.code === "source-warning")
+        ?.text.replace(/.*?: /, "");
     if (lookup?.state === "circuit-open")
       return { level: "bad", word: "no lookups", why: lookup.lastError?.reason, next: lookup.nextAttempt };
     return {
@@ -87,11 +92,12 @@ function stateOf(thing, harvests) {
 const stateCell = ({ level, word, at, why, next }) => [
   mark(level, word),
   at && h("small", null, " ", since(at)),
-  why && h("div", { class: "why" }, why, next && age(next) < 0 && [", next try ", when(next)])
+  why && h("div", { class: "why" }, prose(why), next && age(next) < 0 && [" · next try ", when(next)])
 ];
 
 const toObject = (uri) => inside(`objects?uri=${encodeURIComponent(uri)}`, uri);
 const toChange = (seq) => inside(`changes/${seq}`, number(seq));
+const SIZE = /bytes|size$/i;
 const MEMBERS = {
   __proto__: null,
   source: (name) => inside(`sources/${name}`, name),
@@ -104,12 +110,8 @@ const MEMBERS = {
   stuckAt: toChange,
   state: (word) => mark(levelOf(word), word),
   outcome: (word) => mark(levelOf(word), word),
-  reason: (text) => h("span", { class: "why" }, text),
-  bytes,
-  size: bytes,
-  freeBytes: bytes,
-  bytesPerSecond: bytes,
-  doneBytes: bytes,
+  reason: (text) => h("span", { class: "why" }, prose(text)),
+  between: ({ after, before }) => [after && ["after ", when(after), ", "], "before ", when(before)],
   content: ({ url, mediaType, size }) => [link(url ?? ""), ` ${mediaType ?? ""} `, size != null && bytes(size)],
   rate: (n) => `${n.toFixed(1)}/s`,
   lag: (lag) =>
@@ -118,15 +120,17 @@ const MEMBERS = {
       : `${number(lag.changes)}${lag.changes && lag.seconds > 1 ? ` (${span(lag.seconds)})` : ""}`
 };
 function show(key, value) {
-  if (value == null || value === "" || value.length === 0) return null;
+  if (value == null || value === "" || (typeof value === "object" && !Object.keys(value).length)) return null;
   if (MEMBERS[key] && typeof value !== "boolean") return MEMBERS[key](value);
-  if (typeof value === "number") return number(value);
+  if (typeof value === "number") return SIZE.test(key) ? bytes(value) : number(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "string") return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? when(value) : link(value);
-  if (Object.values(value).every((n) => typeof n === "number") && !Array.isArray(value))
-    return Object.entries(value)
-      .map(([key, n], at) => `${at ? ", " : ""}${number(n)} ${heading(key).toLowerCase()}`)
-      .join("");
+  // An event without a time is as old as the calendar.
+  if (typeof value === "string")
+    return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? (Date.parse(value) ? when(value) : "unknown") : link(value);
+  if (value.line) return `line ${number(value.line)}, column ${number(value.column)}`;
+  const entries = Object.entries(value);
+  if (entries.every(([key, n]) => typeof n === "number" && !SIZE.test(key)) && !Array.isArray(value))
+    return entries.map(([key, n], at) => `${at ? ", " : ""}${number(n)} ${heading(key).toLowerCase()}`).join("");
   return Array.isArray(value)
     ? value.slice(0, 100).map((one, at) => [at > 0 && typeof one !== "object" && ", ", show(key, one)])
     : facts(value);
@@ -142,45 +146,56 @@ const facts = (thing, omitted = "") =>
       .map(([name, shown]) => [h("dt", null, name), h("dd", null, shown)])
   );
 
-// A table of some members of things. `own` has other columns, and other cells for members.
-function table(label, list, members, empty, own = {}) {
-  if (!list.length) return muted(empty);
-  const keys = [...members.split(" "), ...Object.keys(own).filter((key) => !members.split(" ").includes(key))];
-  const isNumber = (key) =>
-    !own[key] && list.some((thing) => typeof (thing[key]?.changes ?? thing[key]) === "number") && "n";
-  const names = list.map(({ id, seq, name, uri, item }, at) => `${id ?? seq ?? name ?? uri ?? item ?? at}`);
-  const cell = (thing, key) =>
-    h(
-      "td",
-      { role: "cell", "data-label": heading(key), class: isNumber(key) },
-      own[key] ? own[key](thing) : show(key, thing[key])
-    );
-  return h(
-    "div",
-    { class: "scroll", tabindex: 0, role: "group", "aria-label": label },
-    h(
-      "table",
-      { role: "table" },
-      h(
-        "thead",
-        { role: "rowgroup" },
+const CLEAR = /^(received|source|what|object|state|outcome|reason|content)$/;
+// A table of some members of things. `own` has other columns, and other cells for members. A column without a value is left
+// out.
+function table(label, all, members, empty, own = {}) {
+  if (!all.length) return muted(empty);
+  const [list, more] = some(label, all),
+    columns = [...new Set([...members.split(" "), ...Object.keys(own)])]
+      .filter((key) => own[key] || list.some((thing) => show(key, thing[key]) != null))
+      .map((key) => [
+        key,
+        heading(key),
+        !own[key] && list.some((thing) => typeof (thing[key]?.changes ?? thing[key]) === "number") && "n"
+      ]),
+    names = new Set();
+  const row = (thing, at) => {
+    const { id, seq, name, uri, item } = thing;
+    let key = `${id ?? seq ?? name ?? uri ?? item ?? at}`;
+    if (names.has(key)) key += ` ${at}`;
+    names.add(key);
+    return h(
+      "tr",
+      { role: "row", key },
+      columns.map(([key, label, kind]) =>
         h(
-          "tr",
-          { role: "row" },
-          keys.map((key) => h("th", { scope: "col", role: "columnheader", class: isNumber(key) }, heading(key)))
-        )
-      ),
-      h(
-        "tbody",
-        { role: "rowgroup" },
-        list.map((thing, at) =>
-          h(
-            "tr",
-            { role: "row", key: names.indexOf(names[at]) === at ? names[at] : `${names[at]} ${at}` },
-            keys.map((key) => cell(thing, key))
-          )
+          "td",
+          { role: "cell", "data-label": !own[key] && !CLEAR.test(key) && label, class: kind },
+          own[key] ? own[key](thing) : show(key, thing[key])
         )
       )
-    )
-  );
+    );
+  };
+  return [
+    h(
+      "div",
+      { class: "scroll", tabindex: 0, role: "group", "aria-label": label },
+      h(
+        "table",
+        { role: "table" },
+        h(
+          "thead",
+          { role: "rowgroup" },
+          h(
+            "tr",
+            { role: "row" },
+            columns.map(([, label, kind]) => h("th", { scope: "col", role: "columnheader", class: kind }, label))
+          )
+        ),
+        h("tbody", { role: "rowgroup" }, list.map(row))
+      )
+    ),
+    more
+  ];
 }

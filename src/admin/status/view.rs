@@ -190,6 +190,8 @@ struct NodeStatusView {
     duties: u64,
     /// Number of changes that it does not know yet.
     lag: u64,
+    /// Whether it has answered this request.
+    answering: bool,
 }
 
 /// Messages of a source in the quarantine.
@@ -220,7 +222,7 @@ impl From<QuarantineReason> for QuarantineReasonView {
 
 impl From<&NodeOverview> for NodeStatusView {
     fn from(node: &NodeOverview) -> Self {
-        Self { name: node.name.clone(), duties: node.duties.len() as u64, lag: node.lag }
+        Self { name: node.name.clone(), duties: node.duties.len() as u64, lag: node.lag, answering: node.is_this }
     }
 }
 

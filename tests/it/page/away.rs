@@ -100,4 +100,18 @@ async fn page_works_behind_a_proxy_with_a_path() {
     page.click("Read the configuration again");
     page.until_says("#notice", &format!("http://127.0.0.1:{port}/tidings/reload"));
     page.assert_quiet();
+
+    // The addresses of two parts.
+    let mut page = OpenPage::open(&format!("http://127.0.0.1:{port}/tidings/live?after=0"));
+    page.until_says("#state", "connected");
+    page.until_says("tbody", "http://h.example/objects/1");
+    page.value("document.querySelector('tbody a').click()");
+    page.until_says("main > div h2", "Change 1");
+    page.assert_quiet();
+    let mut page = OpenPage::open(&format!("http://127.0.0.1:{port}/tidings/docs"));
+    page.until_says("main details", "POST /hooks/{source}");
+    page.value("document.querySelector('main details').open = true");
+    page.until_says("main details pre", &format!("'http://127.0.0.1:{port}/tidings/hooks/{{source}}'"));
+    page.value("document.querySelector('main a[href$=\"openapi.json\"]').click()");
+    page.browser.until("location.pathname", &json!("/tidings/openapi.json"));
 }

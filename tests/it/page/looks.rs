@@ -25,6 +25,11 @@ const FAINT: &str = "(() => {
     return faint;
 })()";
 
+/// Returns controls and texts that are hidden, or reach beyond the screen.
+const HIDDEN: &str = "[...document.querySelectorAll('header *, nav a, main h2, main button, main a, main input, main select, main dt, main dd, main td:not(:empty), main svg text')]
+    .filter(one => { const box = one.getBoundingClientRect(); return !one.checkVisibility() || box.right > innerWidth + 1 || box.left < -1 || !box.width && one.textContent.trim() })
+    .map(one => one.outerHTML)";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_fits_every_screen_and_has_contrast_in_both_schemes() {
     let receiver = Receiver::start(|_, _| Reply::of(500)).await;
@@ -52,9 +57,11 @@ async fn page_fits_every_screen_and_has_contrast_in_both_schemes() {
         ] {
             page.go(route);
             page.until_loaded();
-            for width in [320, 360, 768, 1280] {
+            // 640 is a screen of 1280 pixels at 200 %.
+            for width in [320, 360, 640, 768, 1280] {
                 page.browser.resize(width, 800);
                 page.browser.until("document.documentElement.scrollWidth <= innerWidth", &json!(true));
+                assert_eq!(page.value(HIDDEN), json!([]), "{scheme} {route} {width}");
             }
             assert_eq!(page.value(FAINT), json!([]), "{scheme} {route}");
         }
@@ -92,5 +99,38 @@ async fn focus_and_open_parts_survive_refreshes() {
     page.browser.until("document.querySelector('dialog').open", &json!(false));
     page.browser.until("document.activeElement.ariaLabel", &json!("Skip to now b"));
     assert_eq!(gateway.json("/subscriptions/b").await["cursor"], json!(2));
+    page.assert_quiet();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_keeps_still_and_stays_readable_in_the_colours_of_the_reader() {
+    let receiver = Receiver::start(|_, _| Reply::of(500)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let lines = format!("[delivery]\nallow = [\"127.0.0.1\"]\n{}", webhook("index", &receiver.url(), ""));
+    let gateway = gateway(folder.path(), &lines);
+    post(&gateway, 1).await;
+    let mut page = OpenPage::open(&format!("{}/", gateway.url));
+    page.until_verdict("1 thing needs attention");
+    page.until_says("main", "Last week");
+    page.browser.emulate("prefers-reduced-motion", "reduce");
+    let moving = "[...document.querySelectorAll('*')].filter(one => { const style = getComputedStyle(one); return style.animationName !== 'none' || style.transitionDuration !== '0s' || style.scrollBehavior !== 'auto' }).length";
+    assert_eq!(page.value(moving), 0);
+    page.browser.emulate("forced-colors", "active");
+    page.browser.until("matchMedia('(forced-colors: active)').matches", &json!(true));
+    for width in [320, 640, 1280] {
+        page.browser.resize(width, 800);
+        page.browser.until("document.documentElement.scrollWidth <= innerWidth", &json!(true));
+        assert_eq!(page.value(HIDDEN), json!([]), "{width}");
+        // Texts, frames and bars of the flow differ from what is behind them.
+        let merged = "[...document.querySelectorAll('main svg a')].flatMap(box => {
+            const [rect, bars] = ['rect', '.bars'].map(part => getComputedStyle(box.querySelector(part)));
+            const behind = rect.fill;
+            return [rect.stroke, bars.fill, ...[...box.querySelectorAll('text')].map(text => getComputedStyle(text).fill)].filter(color => color === behind);
+        })";
+        assert_eq!(page.value(merged), json!([]), "{width}");
+        // The present part and a pressed button have a frame, because their colours are gone.
+        let framed = "['nav [aria-current]', '[aria-pressed=true]'].map(one => getComputedStyle(document.querySelector(one)).outlineStyle)";
+        assert_eq!(page.value(framed), json!(["solid", "solid"]));
+    }
     page.assert_quiet();
 }

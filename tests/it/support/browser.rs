@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -92,6 +93,17 @@ impl Browser {
         self.order("Emulation.setDeviceMetricsOverride", &screen);
     }
 
+    /// Returns a picture of the page as a PNG file: of the screen, or of the whole page.
+    pub(crate) fn picture(&mut self, is_whole: bool) -> Vec<u8> {
+        let mut picture = json!({ "format": "png", "captureBeyondViewport": is_whole });
+        if is_whole {
+            picture["clip"] = self.order("Page.getLayoutMetrics", &json!({}))["cssContentSize"].take();
+            picture["clip"]["scale"] = json!(1);
+        }
+        let taken = self.order("Page.captureScreenshot", &picture);
+        STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
+    }
+
     /// Enables events about requests, errors and violations of the security policy from now on.
     pub(crate) fn watch(&mut self) {
         for domain in ["Network", "Log", "Runtime"] {
@@ -119,7 +131,7 @@ impl Browser {
         logged.chain(thrown).map(Value::to_string).collect()
     }
 
-    /// Emulates a feature of media queries, such as `prefers-color-scheme`.
+    /// Emulates a feature of media queries, such as `prefers-color-scheme`. The former one ends.
     pub(crate) fn emulate(&mut self, feature: &str, value: &str) {
         self.order("Emulation.setEmulatedMedia", &json!({ "features": [{ "name": feature, "value": value }] }));
     }
