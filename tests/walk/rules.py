@@ -13,8 +13,9 @@ TOKEN_DIGEST = re.compile(r'^#?\s*sha256 = "[0-9a-fA-F]{64}"', re.MULTILINE)
 # The folder of the journal, unless a configuration names another one: a reader may have a journal there.
 DELETES_JOURNAL = re.compile(r"\brm\b[^\n;&|]*\s(\./)?data/?(\s|$)")
 
-# Stands for a token. A page that prints it says how to make one, or where.
-TOKEN = re.compile(r"\bTOKEN\b|TIDINGS_TOKEN")
+# Stands for a token of the gateway; `/TOKEN` is a part of an address. A recipe says how to make one, another page says it or
+# links to the page that does.
+TOKEN = re.compile(r"(?<!/)\bTOKEN\b|TIDINGS_TOKEN|Authorization: Bearer")
 MAKES_TOKEN = re.compile(r"tidings token .*--scope")
 
 
@@ -55,7 +56,8 @@ def harms(root, page):
             yield f"{page}:{fence.line}: a reader may copy the digest of a token; print sha256 = \"…\", which is refused"
         if DELETES_JOURNAL.search(block):
             yield f"{page}:{fence.line}: ./data may be the journal of the reader; give the example a folder of its own"
-    if page.startswith("docs/connect/") and TOKEN.search(text) and not MAKES_TOKEN.search(text):
+    says_how = MAKES_TOKEN.search(text) or ("access.md" in text and not page.startswith("docs/connect/"))
+    if page.startswith("docs/") and TOKEN.search(text) and not says_how:
         yield f"{page}: it names a token; print the `tidings token --scope …` that makes it"
 
 
