@@ -206,13 +206,13 @@ def check_lists():
         raise PageError("\n".join(wrong))
 
 
-def check_texts(program):
-    """Raises an error if a page breaks a rule, or has a configuration that the program refuses."""
+def check_texts(program, given):
+    """Raises an error if a page breaks a rule, or one of the given pages has a configuration that the program refuses."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT,
                             check=True, capture_output=True, text=True).stdout
     pages = sorted(name for name in listed.split("\0") if name and (ROOT / name).exists())
     rules.check(ROOT, pages)
-    configuration.check(ROOT, pages, program)
+    configuration.check(ROOT, given or pages, program)
 
 
 def walk_all(pages, program, update):
@@ -263,7 +263,7 @@ def main():
             walk(given.pages[0], given.template, given.program, given.update)
             return
         check_lists()
-        check_texts(given.program)
+        check_texts(given.program, given.pages)
         if unknown := [page for page in given.pages if page not in WALKED]:
             raise PageError(f"not in the list WALKED of tests/walk/pages.py: {', '.join(unknown)}")
         if not walk_all(given.pages or list(WALKED), given.program, given.update):
