@@ -16,7 +16,7 @@ use crate::{
         Any, Choice, Choose, Flag, List, Setting, SettingError, SettingErrors, Text, TextType, ValueType, settings,
     },
     suggestion::nearest_name,
-    web::{Access, PublicAccess, Scope, SecretDigest, Surface, Token},
+    web::{Access, PublicAccess, Scope, Secret, SecretDigest, Surface, Token},
 };
 
 settings! {
@@ -183,6 +183,9 @@ pub(super) fn refuse_open(server: &ServerConfig, access: &Access) -> Result<(), 
 /// Minimum length of a random secret, in bytes.
 const MIN_SECRET: usize = 16;
 
+/// Texts whose SHA-256 is in the examples of standards and libraries, and could be copied from there.
+const KNOWN_TOKENS: [&str; 2] = ["abc", ""];
+
 /// SHA-256 of a token. The error does not repeat the text, because it may be the token itself by mistake.
 struct Digest;
 
@@ -191,6 +194,12 @@ impl TextType for Digest {
     const MAY_BE_SECRET: bool = true;
 
     fn parse(text: &str) -> Result<SecretDigest, String> {
+        let digest = SecretDigest::parse(text);
+        if digest.is_some_and(|digest| KNOWN_TOKENS.iter().any(|known| Secret::new(*known).digest() == digest)) {
+            let reason = "everybody knows the token that has this SHA-256, because examples have it; make a token with \
+                          `tidings token`";
+            return Err(reason.to_owned());
+        }
         let reason = match text {
             // Only `tidings token` makes texts that begin so.
             token if token.starts_with("tdg_") => {
@@ -199,7 +208,7 @@ impl TextType for Digest {
             }
             _ => "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them",
         };
-        SecretDigest::parse(text).ok_or_else(|| reason.to_owned())
+        digest.ok_or_else(|| reason.to_owned())
     }
 }
 

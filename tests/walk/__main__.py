@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import configuration
+import rules
 from checkout import Copy, copy_checkout, start_loopback, with_network
 from document import PageError, Stop, Write, has_commands, steps
 from output import difference, matches, merged
@@ -204,6 +206,15 @@ def check_lists():
         raise PageError("\n".join(wrong))
 
 
+def check_texts(program, given):
+    """Raises an error if a page breaks a rule, or one of the given pages has a configuration that the program refuses."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT,
+                            check=True, capture_output=True, text=True).stdout
+    pages = sorted(name for name in listed.split("\0") if name and (ROOT / name).exists())
+    rules.check(ROOT, pages)
+    configuration.check(ROOT, given or pages, program)
+
+
 def walk_all(pages, program, update):
     """Walks pages side by side, and returns whether all are as printed."""
     network = with_network()
@@ -252,6 +263,7 @@ def main():
             walk(given.pages[0], given.template, given.program, given.update)
             return
         check_lists()
+        check_texts(given.program, given.pages)
         if unknown := [page for page in given.pages if page not in WALKED]:
             raise PageError(f"not in the list WALKED of tests/walk/pages.py: {', '.join(unknown)}")
         if not walk_all(given.pages or list(WALKED), given.program, given.update):

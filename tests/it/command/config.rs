@@ -101,7 +101,7 @@ fn show_prints_origins_and_no_secret() {
     let lines = r#"[server]
 listen = "127.0.0.1:7"
 [access.tokens.ops]
-sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+sha256 = "e78097f5d3fcc41048021b4aaa213da9326138a3b9609dcdbd99d732ec710a39"
 scopes = ["admin"]
 [sources.queue]
 transport = "amqp"

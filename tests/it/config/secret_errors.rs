@@ -1,5 +1,7 @@
 //! Error messages about secrets, queues and destinations: none contains a secret or a password.
 
+use tidings::web::Secret;
+
 use crate::support::config_loader::load;
 
 /// Secret in a wrong place or with a wrong syntax.
@@ -14,12 +16,16 @@ fn error_about_a_secret_does_not_contain_it() {
     let signature = |given: &str| format!("[sources.fedora]\nsignature = {given}");
     let wrong = |key: &str, reason: &str| format!("the setting {key} in my.toml is wrong: {reason}");
     let no_digest = "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
+    let known_token = "everybody knows the token that has this SHA-256, because examples have it; make a token with";
+    let [abc, empty] = ["abc", ""].map(|token| Secret::new(token).digest().to_hex().to_uppercase());
     let no_scope =
         |shown: &str| format!("there is no such scope{shown}; there are read, admin, publish:SOURCE, publish:*");
     let secret = "sources.fedora.signature.secret";
     for (file, message) in [
         (token("sha256 = \"53637\"\nscopes = [\"read\"]"), wrong("access.tokens.x.sha256", no_digest)),
         (token("sha256 = 53637\nscopes = [\"read\"]"), wrong("access.tokens.x.sha256", "give text in quotation marks")),
+        (token(&format!("sha256 = \"{abc}\"\nscopes = [\"read\"]")), wrong("access.tokens.x.sha256", known_token)),
+        (token(&format!("sha256 = \"{empty}\"\nscopes = [\"read\"]")), wrong("access.tokens.x.sha256", known_token)),
         (
             token("scopes = [\"read\"]"),
             "the setting access.tokens.x.sha256 is missing; add it to [access.tokens.x]".to_owned(),

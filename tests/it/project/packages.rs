@@ -63,6 +63,8 @@ fn sample_configuration_is_accepted_with_and_without_its_examples() {
     // A journal is in the file or in the database, and no database is there.
     let lines: Vec<_> = lines.filter(|line| !line.starts_with("store = ")).collect();
     let all = lines.join("\n").replace("/etc/tidings/", &format!("{}/", folder.path().display()));
+    // The example of a token has no digest, because readers would copy it.
+    let all = all.replace("sha256 = \"…\"", &format!("sha256 = \"{}\"", "5f".repeat(32)));
     let all = check(folder.path(), &all);
     for line in
         ["access        by token: ops\n", "subscription  portal: webhook, json", "source        repository: oai-pmh"]

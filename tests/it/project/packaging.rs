@@ -32,7 +32,7 @@ fn check(environment: &BTreeMap<String, String>) -> CommandResult {
 
 /// Variables that an operator sets in `.env`.
 pub(super) const ENV_FILE: [(&str, &str); 7] = [
-    ("TIDINGS_TOKEN_SHA256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+    ("TIDINGS_TOKEN_SHA256", "e78097f5d3fcc41048021b4aaa213da9326138a3b9609dcdbd99d732ec710a39"),
     ("RABBITMQ_USER", "sfm"),
     ("RABBITMQ_PASSWORD", "hush"),
     ("SFM_HOSTNAME", "sfm.example.org"),
