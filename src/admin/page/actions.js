@@ -26,15 +26,18 @@ async function act(name, request, body) {
   if (busy.has(id)) return;
   busy.add(id);
   render();
-  const command = typeof request === "string" && curl(...request.split(" "), body);
+  const own = session,
+    command = typeof request === "string" && curl(...request.split(" "), body);
   try {
     const answer = command ? await call(request, body) : await request();
     const said = Object.entries(answer ?? {})
       .filter(([key]) => /^(outcome|reason|affected|repeated|skipped|changes)$/.test(key))
       .map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : value}`);
+    if (own !== session) return;
     tried = { request, changes: answer?.changes?.[0]?.items ? answer.changes : [] };
     say(`${name}: ${said.join(", ") || "done"}.`, false, command);
   } catch (error) {
+    if (own !== session) return;
     say(`${name}: ${error.message}`, true, command);
   }
   busy.delete(id);
@@ -127,7 +130,8 @@ function renderNotice() {
 // Does one request for each message of a source in the quarantine, the oldest first, so that the order of events stays, and at
 // most so many.
 async function forAll(source, request, most) {
-  const ids = [];
+  const ids = [],
+    own = session;
   for (let before = ""; before !== null;) {
     const { messages, next } = await call(`GET quarantine?source=${source}&limit=1000${before && `&before=${before}`}`);
     ids.push(...messages.map(({ id }) => id));
@@ -144,6 +148,7 @@ async function forAll(source, request, most) {
       if (![400, 404, 422].includes(error.status)) throw error;
       reason = error.message;
     }
+    if (own !== session) break;
     if (at % 20 === 0) {
       notice = { text: `${number(at)} of ${number(ids.length)} messages` };
       renderNotice();
@@ -168,7 +173,7 @@ const dropAll = (source, n) =>
 const sendAll = (name) => button("Send all again", name, `POST subscriptions/${name}/dead-letters/replay`, first);
 const dropLetters = (name, n) =>
   button("Drop all", `dead letters of ${name}`, `DELETE subscriptions/${name}/dead-letters`, {
-    ask: `${count(n, "message")} will be deleted for good, and not be sent to ${name}.`
+    ask: `${count(n, "message")} and all changes that wait to be sent again will be deleted for good, and not be sent to ${name}.`
   });
 const remove = ({ name, lag, deadLetters }) =>
   button("Delete", name, `DELETE subscriptions/${name}`, {

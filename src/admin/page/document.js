@@ -1,10 +1,16 @@
 // The document: `h` describes an element, and `patch` makes the document so. Elements that stay are kept, so that focus,
 // selection and open parts survive a refresh. Texts stay texts: nothing here parses HTML.
-const h = (name, attributes, ...children) => ({
-  name,
-  attributes: attributes ?? {},
-  children: children.flat(9).filter((child) => child != null && child !== "" && typeof child !== "boolean")
-});
+class Description {}
+const h = (name, attributes, ...children) =>
+  Object.assign(new Description(), {
+    name,
+    attributes: attributes ?? {},
+    children: children
+      .flat(9)
+      .filter((child) => child != null && child !== "" && typeof child !== "boolean")
+      // An object in a document of others is no element.
+      .map((child) => (child instanceof Description ? child : String(child)))
+  });
 const byId = (id) => document.getElementById(id);
 
 // Characters that nobody sees, or that reorder their neighbours, are shown by their numbers.

@@ -9,6 +9,7 @@ async function follow(query) {
   const control = (live.control = new AbortController()),
     path = withQuery(query, "format");
   while (!control.signal.aborted) {
+    let seconds = 1;
     try {
       const response = await fetch(`stream?${path}`, {
         headers: { ...credentials(), ...(live.last && { "Last-Event-ID": live.last }) },
@@ -18,19 +19,23 @@ async function follow(query) {
       });
       live.needsToken = response.status === 401;
       if (response.ok) await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader());
-      else if (response.status < 500) {
+      else {
+        seconds = response.headers.get("Retry-After") ?? 1;
+        // What came last is kept no longer.
+        if (response.status === 410) live.last = "";
         live.why = (await response.json()).detail;
-        return showLive("refused");
+        if (response.status < 500) return showLive("refused");
       }
     } catch {
       /* The connection has ended. */
     }
     if (control.signal.aborted) return;
     showLive("reconnecting");
-    await new Promise((done) => setTimeout(done, 1000));
+    await new Promise((done) => setTimeout(done, seconds * 1e3));
   }
 }
 async function readEvents(reader) {
+  live.why = "";
   showLive("connected");
   for (let text = ""; ;) {
     const { value, done } = await reader.read();
@@ -43,7 +48,7 @@ async function readEvents(reader) {
       if (id) live.last = id;
       if (data) live.rows.unshift(brief(JSON.parse(data)));
     }
-    live.rows.length = Math.min(live.rows.length, LIVE_ROWS);
+    live.rows.splice(LIVE_ROWS);
     showLive("connected");
   }
 }

@@ -12,7 +12,7 @@ function overview() {
   if (!sources || !subscriptions) return waiting("sources");
   // Of many, those with a trouble are here; the others are a click away.
   const few = (list, make) => {
-    const bad = list.length > SHOWN_ROWS ? list.filter((one) => stateOf(one, harvests).level === "bad") : list;
+    const bad = list.length > SHOWN_ROWS ? list.filter((one) => stateOf(one, list === sources ? harvests : null).level === "bad") : list;
     return (bad.length > 0 || !list.length) && make(bad.slice(0, SHOWN_ROWS), harvests);
   };
   return [
@@ -177,11 +177,13 @@ function render() {
     parts.push(place.part === "live" && !live.needsToken ? liveView("", place.query) : signInForm());
   } else {
     const [, all, one] = ROUTES[place.part],
-      status = page.who === "admin" ? get("status") : null;
+      status = page.who === "admin" ? get("status") : null,
+      old = [...known.values()].find(({ error, value }) => error && value);
     parts.push(
       status
         ? verdict(status, place.part !== "")
         : [isAway, h("p", { key: "reader", class: "muted" }, "This token may read. An admin token shows more.")],
+      old && h("p", { key: "old" }, mark("warn", "A part is old: "), old.error.message),
       h(
         "div",
         { key: `${place.part}/${place.name}` },

@@ -37,9 +37,10 @@ async function call(request, body) {
     // A proxy has answered, perhaps with its own page.
     if (response.ok) throw noAnswer();
   }
-  // Without JSON, a proxy answers for a gateway that does not.
+  // A proxy answers for a gateway that does not. Only the gateway says 503 in JSON.
+  const { status } = response;
   if (!response.ok)
-    throw refused(response.status >= 502 && !value ? 0 : response.status, value?.detail ?? response.statusText);
+    throw refused(status >= 502 && !(value && status === 503) ? 0 : status, value?.detail ?? response.statusText);
   return value;
 }
 
@@ -86,7 +87,7 @@ async function fetchOne(path, version) {
     entry.value = await call(`GET ${path}`);
     entry.error = null;
   } catch (error) {
-    if (!error.status || error.status === 401) throw error;
+    if (!error.status || error.status === 401 || path === "status") throw error;
     entry.error = error;
     // The next refresh tries again.
     entry.version = NaN;
@@ -129,7 +130,11 @@ async function refresh() {
     for (const path of known.keys()) if (!wanted.has(path)) known.delete(path);
   } catch (error) {
     if (error.status === 401) leave(token ? error.message : "");
-    else if (error.status === 0) page.away ??= new Date(Date.now() + clockOffset).toISOString();
+    else if (error.status === 403) {
+      // The token is another one now.
+      page.who = "unknown";
+      isAgain = true;
+    } else if ("status" in error) page.away ??= new Date(Date.now() + clockOffset).toISOString();
     else throw error;
     render();
   } finally {
@@ -153,7 +158,11 @@ async function begin() {
   render();
 }
 
+// Number of the sign-in. What one person has begun does not go on with the token of the next.
+let session = 0;
 function leave(wrong) {
+  session++;
+  busy.clear();
   keepLive(null);
   live.query = null;
   page.who = "nobody";

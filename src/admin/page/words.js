@@ -119,9 +119,18 @@ const MEMBERS = {
       ? number(lag)
       : `${number(lag.changes)}${lag.changes && lag.seconds > 1 ? ` (${span(lag.seconds)})` : ""}`
 };
+const NESTED = /^(content|lag|between)$/;
+// A member of a document of others can have any type.
 function show(key, value) {
+  try {
+    return shown(key, value);
+  } catch {
+    return JSON.stringify(value);
+  }
+}
+function shown(key, value) {
   if (value == null || value === "" || (typeof value === "object" && !Object.keys(value).length)) return null;
-  if (MEMBERS[key] && typeof value !== "boolean") return MEMBERS[key](value);
+  if (MEMBERS[key] && (typeof value === "object" ? NESTED.test(key) : typeof value !== "boolean")) return MEMBERS[key](value);
   if (typeof value === "number") return SIZE.test(key) ? bytes(value) : number(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   // An event without a time is as old as the calendar.

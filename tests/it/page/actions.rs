@@ -92,7 +92,10 @@ async fn buttons_of_a_subscription_control_it() {
     let first = gateway.json(&letters).await["deadLetters"][2]["id"].clone();
     page.click(&format!("Send again dead letter {first}"));
     until(&gateway, path, is("deadLetters", json!(2))).await;
-    page.confirm("Drop all dead letters of index", "2 messages will be deleted for good, and not be sent to index.");
+    page.confirm(
+        "Drop all dead letters of index",
+        "2 messages and all changes that wait to be sent again will be deleted for good, and not be sent to index.",
+    );
     until(&gateway, path, is("deadLetters", json!(0))).await;
 
     // A range of changes.

@@ -48,6 +48,25 @@ async fn hostile_contents_are_texts_and_widen_nothing() {
     page.assert_quiet();
 }
 
+/// A request can have any further members, which the change repeats.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_in_documents_of_others_become_no_elements() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), "[sources.requests]\ntransport = \"http\"\ndialect = \"fileset-request\"\n");
+    let element = json!({ "name": "meta", "attributes": { "http-equiv": "refresh", "content": "0;url=https://h.example" }, "children": [] });
+    let request = json!({
+        "ingest_type": "dataset", "base_url": "https://doi.org/10.5072/zenodo.17", "reason": element, "uri": element,
+        "content": { "url": element, "size": "large" }, "rate": "fast", "lag": { "changes": null }, "line": { "line": 1 },
+        "state": [element], "note": "the last member",
+    });
+    let (status, answer) = gateway.post("requests", "application/json", request.to_string()).await;
+    assert_eq!(status, 201, "{answer}");
+    let mut page = OpenPage::open(&format!("{}/#/changes/1", gateway.url));
+    page.until_says("main", "the last member");
+    assert_eq!(page.value("document.querySelectorAll('main meta').length"), 0);
+    page.assert_quiet();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_of_a_hundred_sources_groups_them_and_stays_readable() {
     let folder = tempfile::tempdir().unwrap();
