@@ -62,3 +62,19 @@ async fn page_shows_a_reader_the_changes_and_no_button_that_is_refused() {
     assert_eq!(gateway.log().matches("access denied").count(), 2);
     page.assert_quiet();
 }
+
+/// A proxy can answer for the gateway, and a reload of the configuration can make a token one of a reader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_claims_nothing_after_a_refused_status() {
+    let gateway = GatewayWithAuth::start();
+    let mut page = OpenPage::open(&format!("{}/", gateway.gateway.url));
+    page.sign_in("tdg_admin");
+    page.until_verdict("1 thing needs attention");
+    page.value("window.answer = null; const real = fetch; window.fetch = (path, rest) => path === 'status' && answer ? Promise.resolve(new Response('{\"detail\":\"refused\"}', { status: answer })) : real(path, rest)");
+    page.value("window.answer = 502");
+    page.until_verdict("The gateway does not answer");
+    page.value("window.answer = null");
+    page.until_verdict("1 thing needs attention");
+    page.value("window.answer = 403");
+    page.until_says("main", "This token may read");
+}
