@@ -16,7 +16,8 @@ fn error_about_a_secret_does_not_contain_it() {
     let signature = |given: &str| format!("[sources.fedora]\nsignature = {given}");
     let wrong = |key: &str, reason: &str| format!("the setting {key} in my.toml is wrong: {reason}");
     let no_digest = "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
-    let known_token = "everybody knows the token that has this SHA-256, because examples have it; make a token with";
+    let known_token = "everybody knows the token that has this SHA-256, because examples have it; make a token with \
+                       `tidings token`";
     let [abc, empty] = ["abc", ""].map(|token| Secret::new(token).digest().to_hex().to_uppercase());
     let no_scope =
         |shown: &str| format!("there is no such scope{shown}; there are read, admin, publish:SOURCE, publish:*");
