@@ -122,10 +122,7 @@ function objectView(_, query) {
       "Its life",
       list
         ? [
-            changeTable(
-              list.changes,
-              list.next ? "None here, but older ones may be." : "No change is about it."
-            ),
+            changeTable(list.changes, list.next ? "None here, but older ones may be." : "No change is about it."),
             list.next > 1 &&
               inside(`objects?${withQuery(query, "before", list.next)}`, `Before change ${number(list.next)}`)
           ]

@@ -2,8 +2,8 @@
 const page = { who: "unknown", away: null, wrong: "", paused: false, span: "hour" };
 const base = new URL(".", location).href;
 // Several gateways can be behind one proxy.
-const TOKEN = `tidings-token ${base}`;
-let token = sessionStorage.getItem(TOKEN);
+const TOKEN_KEY = `tidings-token ${base}`;
+let token = sessionStorage.getItem(TOKEN_KEY);
 const credentials = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
 // The gateway has refused a request; with the status 0, it has not answered.
@@ -168,7 +168,7 @@ function leave(wrong) {
   page.who = "nobody";
   page.wrong = wrong;
   token = null;
-  sessionStorage.removeItem(TOKEN);
+  sessionStorage.removeItem(TOKEN_KEY);
   known.clear();
   // The next person at the tab reads nothing of this one's.
   notice = null;
@@ -183,7 +183,7 @@ function signIn(text) {
     return render();
   }
   token = text.trim();
-  sessionStorage.setItem(TOKEN, token);
+  sessionStorage.setItem(TOKEN_KEY, token);
   page.who = "unknown";
   refresh();
 }
