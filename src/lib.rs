@@ -40,7 +40,8 @@
 //! - [`retry`], the waits between attempts: [`retry::Backoff::next_wait`].
 //! - [`supervision`], the supervision of threads and tasks: [`supervision::Supervisor::run`].
 //! - `cache`, a bounded cache; `suggestion`, the nearest name to a misspelt one; `named`, a macro for enums whose
-//!   values have names; `outage`, the log of a trouble that lasts. These four are private.
+//!   values have names; `outage`, the log of a trouble that lasts; `features`, the parts that a build can lack. These
+//!   five are private.
 //!
 //! The program is put together by:
 //!
@@ -79,9 +80,11 @@ pub mod broker;
 mod cache;
 pub mod cluster;
 pub mod dbus;
+mod features;
 pub mod files;
 pub mod filesets;
 pub mod http_client;
+#[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod message_rate;
 pub mod retry;

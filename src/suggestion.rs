@@ -1,5 +1,7 @@
 //! Texts shared by error messages: "did you mean" for unknown names, and plain words for errors of serde.
 
+use crate::features::missing;
+
 /// Returns the known name that is most similar to `name`, if any is similar enough.
 pub(crate) fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     known
@@ -21,7 +23,7 @@ pub(crate) fn advice(name: &str, known: &[&str]) -> String {
 
 /// Returns the error about a name that is not among `known`. `what` describes the kind of thing.
 pub(crate) fn unknown_name(what: &str, name: &str, known: &[&str]) -> String {
-    format!("there is no {what} {name:?}; {}", advice(name, known))
+    missing(name).unwrap_or_else(|| format!("there is no {what} {name:?}; {}", advice(name, known)))
 }
 
 /// Describes an environment variable that should contain a secret. A text that may be the secret itself by mistake is not

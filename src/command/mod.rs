@@ -13,6 +13,7 @@ mod completions;
 mod config;
 mod config_file;
 mod convert;
+#[cfg(feature = "dbus")]
 mod crawl;
 mod dataset_copies;
 mod dead_letters;
@@ -97,6 +98,7 @@ enum Command {
     Harvests(harvests::Harvests),
     Files(files::Files),
     Ingest(ingest::Ingest),
+    #[cfg(feature = "dbus")]
     Crawl(crawl::Crawl),
     SeedRegistry(seed_registry::SeedRegistry),
     Audit(audit::Audit),
@@ -177,6 +179,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Harvests(harvests) => harvests.run(),
         Command::Files(files) => files.run(),
         Command::Ingest(ingest) => ingest.run(),
+        #[cfg(feature = "dbus")]
         Command::Crawl(crawl) => crawl.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Audit(audit) => audit.run(),

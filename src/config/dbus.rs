@@ -4,6 +4,7 @@ use super::source_names::refuse_unknown_sources;
 use crate::{
     dbus::{Bus, Name, Path},
     delivery::xesam::{Selection, TargetSettings},
+    features::missing,
     model::{SourceName, UriPrefix},
     settings::{Flag, List, Setting, SettingError, Text, TextType, Whole, settings},
 };
@@ -36,8 +37,12 @@ settings! {
 }
 
 impl DbusConfig {
-    /// Checks the names of sources. `names` contains those of all configured sources, including disabled ones.
-    pub(super) fn check_sources(&self, table: &Setting, names: &[String]) -> Result<(), SettingError> {
+    /// Checks that the build has D-Bus if it is enabled, and the names of sources. `names` contains those of all configured
+    /// sources, including disabled ones.
+    pub(super) fn check(&self, table: &Setting, names: &[String]) -> Result<(), SettingError> {
+        if let (true, Some(reason)) = (self.enabled, missing("dbus")) {
+            return Err(table.at("enabled").invalid(reason));
+        }
         refuse_unknown_sources(&self.sources, names, &table.at("sources"))
     }
 

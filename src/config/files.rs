@@ -14,6 +14,7 @@ use super::{
     value::{Folder, is_plain},
 };
 use crate::{
+    features::missing,
     files::{FileLinks, FileStoreLocation, S3Name, S3Settings},
     settings::{Choice, Choose, SecretText, Setting, SettingErrors, Text, settings},
     web::Secret,
@@ -92,6 +93,9 @@ pub(super) fn read(
     let FilesTable { folder, links, s3 } = files;
     if folder.is_some() && s3.is_some() {
         return Err(table.at("folder").invalid("the files are in a bucket (files.s3); leave the folder out").into());
+    }
+    if let (Some(_), Some(reason)) = (s3, missing("s3")) {
+        return Err(table.at("s3").invalid(reason).into());
     }
     let s3 = s3.as_ref().map(|s3| bucket(s3, &table.at("s3"), environment)).transpose()?;
     Ok(FilesConfig { folder: folder.clone(), s3, links: *links })

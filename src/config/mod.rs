@@ -24,6 +24,7 @@ mod harvest_definition;
 mod http;
 mod hub;
 mod journal;
+#[cfg(feature = "kafka")]
 mod kafka;
 mod layer;
 mod limits;

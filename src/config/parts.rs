@@ -286,7 +286,7 @@ impl ConfigParts {
             }
             names.push(name);
         }
-        errors.keep(dbus.check_sources(&root.at("dbus"), &names));
+        errors.keep(dbus.check(&root.at("dbus"), &names));
         for source in &sources {
             errors.keep(source_names::check_source(source, &names, &tables.sources));
         }

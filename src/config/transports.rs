@@ -2,7 +2,7 @@
 
 use utoipa::openapi::Schema;
 
-use super::{amqp, download, feed, fileset, folder, gateway, http, kafka, oai_pmh, stomp, transport::TransportKind};
+use super::{amqp, download, feed, fileset, folder, gateway, http, oai_pmh, stomp, transport::TransportKind};
 use crate::{
     settings::{Setting, SettingErrors, Text, ValueType, string_schema},
     suggestion::unknown_name,
@@ -13,7 +13,8 @@ pub(super) static TRANSPORTS: &[&TransportKind] = &[
     &http::HTTP,
     &amqp::AMQP,
     &stomp::STOMP,
-    &kafka::KAFKA,
+    #[cfg(feature = "kafka")]
+    &super::kafka::KAFKA,
     &oai_pmh::OAI_PMH,
     &feed::FEED,
     &folder::FOLDER,

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use zbus::{Address, connection::Builder, names::WellKnownName, wire::ObjectPath};
+use super::syntax::{is_address, is_name, is_path};
 
 /// Buses that have no address of their own in the configuration.
 const STANDARD: [(&str, Bus); 2] = [("session", Bus::Session), ("system", Bus::System)];
@@ -46,17 +46,8 @@ impl Bus {
         // The parser of the library accepts a `%` without digits.
         let is_hex = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|digit| digit.is_ascii_hexdigit());
         let is_escaped = text.split('%').skip(1).all(is_hex);
-        let is_address = text.contains(':') && is_escaped && Address::try_from(text).is_ok();
-        is_address.then(|| Self::Address(text.into())).ok_or_else(|| InvalidBus(text.to_owned()))
-    }
-
-    /// Returns the builder of a connection to the bus.
-    pub(super) fn builder(&self) -> Builder<'_> {
-        match self {
-            Self::Session => Builder::session(),
-            Self::System => Builder::system(),
-            Self::Address(address) => Builder::address(&**address),
-        }
+        let is_valid = text.contains(':') && is_escaped && is_address(text);
+        is_valid.then(|| Self::Address(text.into())).ok_or_else(|| InvalidBus(text.to_owned()))
     }
 }
 
@@ -80,7 +71,7 @@ impl Name {
     /// # Errors
     /// Fails if D-Bus does not allow the name.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
-        WellKnownName::try_from(text).map(|_| Self(text.into())).map_err(|_| InvalidName::Name(text.to_owned()))
+        is_name(text).then(|| Self(text.into())).ok_or_else(|| InvalidName::Name(text.to_owned()))
     }
 
     /// Returns the name.
@@ -100,7 +91,7 @@ impl Path {
     /// # Errors
     /// Fails if D-Bus does not allow the path.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
-        ObjectPath::try_from(text).map(|_| Self(text.into())).map_err(|_| InvalidName::Path(text.to_owned()))
+        is_path(text).then(|| Self(text.into())).ok_or_else(|| InvalidName::Path(text.to_owned()))
     }
 
     /// Returns the path.

@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use tokio::time::timeout;
 use zbus::{
     Message, MessageStream,
+    connection::Builder,
     fdo::{RequestNameFlags, RequestNameReply},
     message::Type,
     object_server::Interface,
@@ -129,7 +130,12 @@ impl Connection {
     /// # Errors
     /// Fails if the bus cannot be reached or refuses the connection.
     pub async fn open(bus: &Bus, path: &Path, object: impl Interface) -> Result<(Self, Incoming), BusError> {
-        let connecting = bus.builder().serve_at(path.as_str(), object).build();
+        let builder = match bus {
+            Bus::Session => Builder::session(),
+            Bus::System => Builder::system(),
+            Bus::Address(address) => Builder::address(&**address),
+        };
+        let connecting = builder.serve_at(path.as_str(), object).build();
         let bus = timeout(BUS_TIMEOUT, connecting).await.map_err(|_| BusError::Timeout)??;
         let (messages, replies) = (MessageStream::from(&bus), Arc::<Replies>::default());
         Ok((Self { bus, replies: Arc::clone(&replies) }, Incoming { messages, replies }))

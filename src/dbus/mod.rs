@@ -9,11 +9,17 @@
 //! each text with [`crate::text::storable`], because no text may contain U+0000, and keeps each array below [`MAX_ARRAY_BYTES`].
 
 mod address;
+#[cfg(feature = "dbus")]
 mod connection;
+#[cfg(feature = "dbus")]
 mod replies;
+#[cfg_attr(not(feature = "dbus"), path = "syntax_absent.rs")]
+mod syntax;
 
 pub use address::{Bus, InvalidBus, InvalidName, Name, Path};
+#[cfg(feature = "dbus")]
 pub use connection::{BusError, CallError, Connection, Incoming, message};
+#[cfg(feature = "dbus")]
 pub use replies::Reply;
 
 /// Maximum size of an array in a message, in bytes, by the specification of D-Bus.

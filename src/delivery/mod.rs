@@ -15,6 +15,7 @@ mod engine;
 mod guarded_resolver;
 mod http_outcome;
 mod in_flight;
+#[cfg(feature = "kafka")]
 mod kafka;
 mod memory;
 pub mod metrics;
@@ -54,7 +55,13 @@ use crate::{
 };
 
 /// All kinds of delivery, by name.
-pub static DELIVERIES: &[&DeliveryKind] = &[&amqp::AMQP, &webhook::WEBHOOK, &kafka::KAFKA, &stomp::STOMP];
+pub static DELIVERIES: &[&DeliveryKind] = &[
+    &amqp::AMQP,
+    &webhook::WEBHOOK,
+    #[cfg(feature = "kafka")]
+    &kafka::KAFKA,
+    &stomp::STOMP,
+];
 
 /// A kind of delivery that a subscription can name.
 pub struct DeliveryKind {

@@ -1,37 +1,19 @@
-//! The file store in a bucket of an S3-compatible server: settings, client, and the description of failed requests.
+//! The file store in a bucket of an S3-compatible server: settings, and the description of failed requests.
 
-use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
+#[cfg_attr(not(feature = "s3"), path = "s3/absent.rs")]
+mod client;
 
-use object_store::{
-    BackoffConfig, ClientOptions, ObjectStore, RetryConfig,
-    aws::AmazonS3Builder,
-    client::{HttpClient, HttpConnector, HttpError},
-    path::Path,
-    prefix::PrefixStore,
-};
+use std::{fmt, path::PathBuf};
+
 use url::Url;
 
-use crate::{
-    http_client::{describe_error, unrestricted_client},
-    web::Secret,
-};
+use self::client::connection_error;
+use crate::web::Secret;
+
+pub(super) use self::client::open;
 
 /// Maximum size of a file in S3, in bytes: a larger object cannot be copied to its name in one request (`CopyObject`).
 pub(super) const MAX_FILE_BYTES: u64 = 5 << 30;
-
-/// Timeout of a connection attempt.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Timeout of a response, and of the next piece of its body. A request with a part of a file is sent in the same time.
-const SILENCE: Duration = Duration::from_secs(120);
-
-/// Maximum number of repetitions of a request, and the time after which none begins.
-const RETRIES: usize = 3;
-const RETRY_TIME: Duration = Duration::from_secs(60);
-
-/// First and longest wait between two repetitions.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Settings of a bucket. Printing them omits the keys.
 #[derive(Clone, Debug)]
@@ -89,44 +71,6 @@ impl fmt::Display for S3Name {
     }
 }
 
-/// Opens a bucket. No request is sent, so a server that is down is noticed later.
-pub(super) fn open(settings: &S3Settings) -> Result<Arc<dyn ObjectStore>, String> {
-    let S3Settings { endpoint, region, bucket, prefix, access_key, secret_key, ca } = settings;
-    let is_encrypted = endpoint.scheme() == "https";
-    let client = unrestricted_client(ca.as_deref(), is_encrypted, CONNECT_TIMEOUT, SILENCE);
-    let key = |secret: &Secret| String::from_utf8_lossy(secret.expose()).into_owned();
-    let objects = AmazonS3Builder::new()
-        .with_endpoint(endpoint.as_str())
-        .with_region(region.to_string())
-        .with_bucket_name(bucket.to_string())
-        .with_access_key_id(key(access_key))
-        .with_secret_access_key(key(secret_key))
-        .with_retry(RetryConfig {
-            backoff: BackoffConfig { init_backoff: FIRST_WAIT, max_backoff: LONGEST_WAIT, base: 2.0 },
-            max_retries: RETRIES,
-            retry_timeout: RETRY_TIME,
-        })
-        // Not every server has the request that deletes several objects.
-        .with_disable_bulk_delete(true)
-        .with_http_connector(Connector(client.map_err(|error| error.to_string())?))
-        .build()
-        .map_err(|error| error.to_string())?;
-    if prefix.is_empty() {
-        return Ok(Arc::new(objects));
-    }
-    Ok(Arc::new(PrefixStore::new(objects, Path::from_iter(prefix.iter().map(ToString::to_string)))))
-}
-
-/// Passes the HTTP client of the gateway to the library, whose own one has other CA certificates and proxies.
-#[derive(Debug)]
-struct Connector(reqwest::Client);
-
-impl HttpConnector for Connector {
-    fn connect(&self, _: &ClientOptions) -> Result<HttpClient, object_store::Error> {
-        Ok(HttpClient::new(self.0.clone()))
-    }
-}
-
 /// Returns whether an error says that the bucket is missing, and not only an object.
 pub(super) fn is_bucket_missing(error: &object_store::Error) -> bool {
     error_code(&error.to_string()) == Some("NoSuchBucket")
@@ -160,16 +104,6 @@ pub(super) fn describe(error: &object_store::Error) -> String {
         _ if facts.is_empty() => "the response is not that of an S3 server; check files.s3.endpoint".to_owned(),
         _ => format!("the server answers {facts}"),
     }
-}
-
-/// Describes a connection that could not be opened, or broke; `None` if there was a response.
-fn connection_error(error: &object_store::Error) -> Option<String> {
-    let mut cause: &(dyn Error + 'static) = error;
-    while !cause.is::<HttpError>() {
-        cause = cause.source()?;
-    }
-    let error = cause.source().and_then(|cause| cause.downcast_ref::<reqwest::Error>());
-    Some(error.map_or_else(|| "the request was interrupted".to_owned(), describe_error))
 }
 
 /// Returns the status in a text of the library, as in `404 Not Found`.

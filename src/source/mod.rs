@@ -9,6 +9,7 @@ pub mod amqp;
 pub mod challenge;
 pub mod consumer;
 pub mod http;
+#[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod rate;
 pub mod stomp;

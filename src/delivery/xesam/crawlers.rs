@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +56,7 @@ pub(super) struct Launch {
     pub(super) crawler: InstalledCrawler,
     pub(super) plan: Plan,
     /// Completes when the crawler has been sent the response to its request.
-    pub(super) answered: zbus::object_server::ResponseDispatchListener,
+    pub(super) answered: BoxFuture<'static, ()>,
 }
 
 /// An installed crawler. Dropping it frees its place.

@@ -9,7 +9,10 @@
 //! * [`records`] are the facts of the registry about the subjects of a change; [`categories`] and [`timestamps`] are parts of
 //!   them, and [`request`] selects those that a crawler wants;
 //! * [`pages`] of records are read once for all crawlers near the same position;
-//! * [`runner`] is the task that owns the connection, and [`crawlers`] is what others know about it.
+//! * [`runner`] is the task that owns the connection, and [`crawlers`] is the handle for others.
+
+// A build without D-Bus has these types, and nothing fills them.
+#![cfg_attr(not(feature = "dbus"), allow(dead_code))]
 
 mod batch;
 mod cache;
@@ -21,8 +24,11 @@ pub mod metrics;
 mod pages;
 mod records;
 mod request;
+#[cfg_attr(not(feature = "dbus"), path = "runner_absent.rs")]
 mod runner;
+#[cfg(feature = "dbus")]
 mod session;
+#[cfg(feature = "dbus")]
 mod target;
 mod timestamps;
 

@@ -105,7 +105,7 @@ impl Target {
         let (owner, path) = (&*key.owner, key.path.as_str());
         tracing::info!(crawler = id, owner, path, mtime, incremental = is_incremental, "a crawler is installed");
         let (response, answered) = ResponseDispatchNotifier::new(is_incremental);
-        let launch = Launch { crawler: installed, plan, answered };
+        let launch = Launch { crawler: installed, plan, answered: Box::pin(answered.into_future()) };
         crawlers.launches.try_send(launch).map_err(|_| unavailable(&"the gateway is stopping"))?;
         Ok(response)
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 37] = [
+const TABLE: [(&str, &[&str]); 38] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
@@ -17,7 +17,8 @@ const TABLE: [(&str, &[&str]); 37] = [
     ("retry", &[]),
     ("message_rate", &[]),
     ("cache", &[]),
-    ("suggestion", &[]),
+    ("features", &[]),
+    ("suggestion", &["features"]),
     ("template", &[]),
     ("settings", &["named", "suggestion"]),
     ("outage", &[]),
@@ -33,7 +34,7 @@ const TABLE: [(&str, &[&str]); 37] = [
     ("cluster", &["journal", "model", "outage", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "message_rate", "retry"]),
-    ("files", &["http_client", "web"]),
+    ("files", &["features", "http_client", "web"]),
     ("transfer", &["files", "format", "http_client", "model"]),
     ("filesets", &["transfer", "files", "http_client", "intake", "format", "journal", "model", "retry", "text", "web"]),
     (
@@ -96,6 +97,7 @@ const TABLE: [(&str, &[&str]); 37] = [
             "cluster",
             "dbus",
             "delivery",
+            "features",
             "files",
             "filesets",
             "harvest",
