@@ -1,13 +1,6 @@
 // The HTTP interface: its routes with the scope that each needs and a command, from `openapi.json`.
 let searched = "";
-// A schema: a named one is a link.
-const shape = (schema = {}) => {
-  const name = schema.$ref?.split("/").pop();
-  return name ? inside(`docs/${name}`, name) : code(JSON.stringify(schema));
-};
-const bodies = (content = {}) =>
-  Object.entries(content).map(([type, { schema }]) => h("div", null, code(type), ": ", shape(schema)));
-function operation(method, path, { summary, description, parameters = [], requestBody, responses, security }) {
+function operation(method, path, { summary, description, parameters = [], requestBody, security }) {
   const key = `${method} ${path}`,
     scope = security.find(({ token }) => token)?.token[0],
     query = parameters.filter((one) => one.in === "query" && one.required).map(({ name }) => `${name}=…`),
@@ -20,19 +13,9 @@ function operation(method, path, { summary, description, parameters = [], reques
     h("pre", null, command),
     parameters.length > 0 &&
       table("Parameters", parameters, "name in", "", {
-        type: ({ schema }) => shape(schema),
         meaning: ({ required, description }) => [required && "Required. ", prose(description)]
       }),
-    requestBody && h("p", null, "Body: ", prose(requestBody.description), bodies(requestBody.content)),
-    table(
-      "Responses",
-      Object.entries(responses).map(([name, one]) => ({ name, ...one })),
-      "name",
-      "",
-      {
-        meaning: ({ description, content }) => [prose(description), bodies(content)]
-      }
-    )
+    requestBody && h("p", null, "Body: ", prose(requestBody.description))
   ]);
 }
 
@@ -48,7 +31,7 @@ function docsView() {
   return [
     section(
       "HTTP interface",
-      h("p", null, prose(api.info.description), " For programs: ", h("a", { href: "openapi.json" }, "openapi.json")),
+      h("p", null, prose(api.info.description), " Schemas and responses: ", h("a", { href: "openapi.json" }, "openapi.json")),
       h("input", {
         type: "search",
         "aria-label": "Search routes",
@@ -72,5 +55,3 @@ function docsView() {
     })
   ];
 }
-const schemaView = (name) =>
-  viewOf("openapi.json", (api) => section(name, json(api.components.schemas[decodeURIComponent(name)] ?? null)), 3600);

@@ -44,7 +44,7 @@ const ROUTES = {
   gateway: ["Gateway", gatewayView],
   connect: ["Connect", connectView],
   live: ["Live", liveView],
-  docs: ["Interface", docsView, schemaView]
+  docs: ["Interface", docsView]
 };
 // Everybody may try the stream, which can be public.
 const mayShow = (part) =>

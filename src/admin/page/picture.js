@@ -121,20 +121,10 @@ function picture(status, sources, harvests, subscriptions, flow) {
     parts.push(box(journal, from, center - BOX / 2, width - 2 * from));
   } else {
     height = 1;
-    const stack = (boxes) =>
-      boxes.forEach((one) => {
-        parts.push(box(one, 1, height, width - 2));
-        height += BOX + GAP;
-      });
-    const arrow = () => {
-      line("", `M${width / 2} ${height - 8}v22m-6 -7l6 7l6 -7`);
-      height += 18;
-    };
-    stack(left);
-    arrow();
-    stack([journal]);
-    arrow();
-    stack(right);
+    [...left, journal, ...right].forEach((one) => {
+      parts.push(box(one, 1, height, width - 2));
+      height += BOX + GAP;
+    });
   }
   const spans = ["hour", "day", "week"].map((name) =>
     h(
