@@ -50,7 +50,7 @@ const DUMPED: [&str; 18] = [
     "SELECT seq, id, received, checksum, json, visibility FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
     "SELECT uri, parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed,
-            source
+            source, accepted, published
      FROM objects ORDER BY uri",
     "SELECT o.uri, i.uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, state,
             state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced,
