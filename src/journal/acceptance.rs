@@ -16,7 +16,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Journal, JournalError, registry::ObjectState, store::Store};
+use super::{
+    Journal, JournalError,
+    registry::ObjectState,
+    store::{Store, time_of_loss},
+};
 use crate::model::{SourceName, Timestamp, Uri};
 
 /// Time that a batch of a node can take from the time of its receipt until it can be read: each of its calls ends after 20
@@ -209,6 +213,14 @@ impl Journal {
         let now = AcceptanceTime::from(self.read(Store::now).await?);
         let margin = i64::try_from(SHARED_MARGIN.as_micros()).unwrap_or(i64::MAX);
         Ok(AcceptanceTime(now.0.saturating_sub(margin)).whole_second())
+    }
+
+    /// Returns the time of the last loss of changes, by a restore or a failover. Readers may have objects with the lost facts,
+    /// and later times than those of the registry, so all objects count as accepted again at that time.
+    #[must_use]
+    pub fn acceptance_floor(&self) -> AcceptanceTime {
+        let skipped = self.skipped_ranges();
+        skipped.iter().filter_map(|(_, floor)| time_of_loss(*floor)).max().map_or(AcceptanceTime::default(), Into::into)
     }
 
     /// Returns a page of objects in the order of their times of acceptance, from one consistent snapshot.

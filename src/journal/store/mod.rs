@@ -35,6 +35,7 @@ pub use error::{Remedy, StoreError};
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use limits::StoreLimits;
 pub use location::{StoreContent, StoreLocation};
+pub(super) use numbering::time_of_loss;
 pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
 pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};

@@ -108,6 +108,7 @@ const TABLE: [(&str, &[&str]); 37] = [
             "settings",
             "source",
             "suggestion",
+            "view",
             "web",
         ],
     ),
