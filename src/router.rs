@@ -55,6 +55,7 @@ use crate::{
         feed::{self, FeedView},
         files::{self, Files},
         live_readers::LiveReaders,
+        oai_pmh::{self, OaiPmh},
         objects,
         service::{self, Service},
         snapshot, stream,
@@ -80,6 +81,8 @@ pub struct Surfaces {
     pub changes: Changes,
     /// The feed.
     pub feed: FeedView,
+    /// The repository with OAI-PMH, if configured.
+    pub oai_pmh: Option<OaiPmh>,
     /// The readers that wait for changes.
     pub readers: LiveReaders,
     /// The stored files.
@@ -160,6 +163,8 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Open, routes!(page::live), |all| all.home.has_page)
         .add(View(&[Surface::Snapshot]), routes!(snapshot::page), |all| all.changes.clone())
         .add(View(&[Surface::Objects]), routes!(objects::one), |all| all.changes.clone())
+        .add(View(&[Surface::Oai]), routes!(oai_pmh::get, oai_pmh::post), |all| all.oai_pmh.clone())
+        .add(Open, routes!(oai_pmh::schemas::one), |_| ())
         .add(View(&[]), routes!(digests::get, digests::post), |all| all.digests.clone())
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())

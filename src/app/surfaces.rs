@@ -35,6 +35,7 @@ use crate::{
         feed::{FeedLabels, FeedView},
         files::Files,
         live_readers::LiveReaders,
+        oai_pmh::OaiPmh,
         service::{Hook, Service},
     },
     web::{SignatureHeader, Tls},
@@ -124,6 +125,8 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         subscriptions: subscriptions.clone(),
         status: status.clone(),
     };
+    let oai_pmh = config.oai_pmh.settings();
+    let oai_pmh = oai_pmh.map(|settings| OaiPmh::new(journal.clone(), readers.spool().clone(), public_url, settings));
     Surfaces {
         reload,
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
@@ -131,6 +134,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         challenged,
         changes: Changes { journal: journal.clone(), readers: readers.clone(), max_page: config.limits.page },
         feed,
+        oai_pmh,
         readers,
         service: Service { public_url: public_url.into(), feed_title: config.feed.title.as_str().into(), hooks },
         seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),

@@ -32,9 +32,9 @@ settings! {
 settings! {
     /// `[access.public]`
     pub(super) struct PublicTable {
-        /// Surfaces that need no token: "feed", "changes", "stream", "live", "objects" and "snapshot".
+        /// Surfaces that need no token: "feed", "changes", "stream", "live", "objects", "snapshot" and "oai".
         surfaces: List<Choice<Surface>>,
-        /// Sources whose changes everybody may see; not with "objects" and "snapshot". Default: all.
+        /// Sources whose changes everybody may see; not with "objects", "snapshot" and "oai". Default: all.
         sources: List<Text<SourceName>> = Vec::new(),
         /// Beginnings of the URIs of the objects that everybody may see. Default: all.
         objects: List<Text<UriPrefix>> = Vec::new(),
@@ -127,7 +127,8 @@ pub(super) fn public_access(
                       `tidings token --scope admin`";
         return Err(table.invalid(reason));
     }
-    let of_registry = surfaces.iter().find(|surface| matches!(surface, Surface::Objects | Surface::Snapshot));
+    let of_registry =
+        surfaces.iter().find(|surface| matches!(surface, Surface::Objects | Surface::Snapshot | Surface::Oai));
     if let Some(surface) = of_registry.filter(|_| !of.is_empty()) {
         let reason = format!(
             "the surface {:?} combines the facts of all sources; select objects instead, or leave the surface out",

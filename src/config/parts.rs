@@ -19,6 +19,7 @@ use super::{
     log::LogConfig,
     node::NodeConfig,
     own_feed::OwnFeedConfig,
+    own_oai_pmh::OwnOaiPmhConfig,
     page::PageConfig,
     server::{DeliveryTable, ServerConfig},
     source::{self, SourceConfig},
@@ -58,6 +59,8 @@ pub struct Config {
     pub page: PageConfig,
     /// `[feed]`
     pub feed: OwnFeedConfig,
+    /// `[oai_pmh]`
+    pub oai_pmh: OwnOaiPmhConfig,
     /// `[hub]`
     pub hub: HubConfig,
     /// `[dbus]`
@@ -124,6 +127,8 @@ settings! {
         page: PageConfig,
         /// `[feed]`
         feed: OwnFeedConfig,
+        /// `[oai_pmh]`
+        oai_pmh: OwnOaiPmhConfig,
         /// `[hub]`
         hub: HubConfig,
         /// `[dbus]`
@@ -275,7 +280,8 @@ impl ConfigParts {
         let (store, files, filesets) =
             (errors.keep(self.store()), errors.keep(self.files()), errors.keep(self.filesets()));
         let Self { root, tables, environment } = self;
-        let Tables { server, journal, node, limits, log, delivery, page, feed, hub, dbus, access, .. } = tables;
+        let Tables { server, journal, node, limits, log, delivery, page, feed, oai_pmh, hub, dbus, access, .. } =
+            tables;
         errors.keep(limits.refuse_contradictions(&root.at("limits")));
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
@@ -328,6 +334,7 @@ impl ConfigParts {
             delivery,
             page,
             feed,
+            oai_pmh,
             hub,
             dbus,
             files,

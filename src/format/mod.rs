@@ -34,7 +34,7 @@ mod sfm;
 mod uri_path;
 mod utf8;
 mod xml;
-mod xml_writer;
+pub(crate) mod xml_writer;
 
 pub use dialect::{
     Dialect, DialectKind, DuplicateDetection, ExplainedElement, ExplainedMember, Headers, InvalidSettings, Message,

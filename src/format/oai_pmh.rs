@@ -12,12 +12,15 @@
 //!   OpenAIRE (`info:eu-repo/date/embargoEnd/`), the date `Available` of DataCite, or `dcterms:available`; of several, the
 //!   latest. If the record is certainly under an embargo, and a date cannot be read, its files are hidden.
 //! * A deleted record is absent with its files, even if it has metadata.
+//! * A record in the format `content-change` is that of an object of another gateway. The object is then the object itself, with
+//!   its items.
 //! * A container `about` with provenance becomes part of the description. It does not count as a change.
 //!
 //! Headers give the facts that a record does not contain: the base URL, the metadata prefix, and the date of the
 //! response, for records without a datestamp.
 
 mod embargo;
+mod registered;
 
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
@@ -25,7 +28,7 @@ use serde::Deserialize;
 use self::embargo::{Embargo, EmbargoEnd};
 use super::{
     Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, NOT_UNRESERVED, ParsedMessage,
-    Rejection, parse_settings,
+    Rejection, content_change, parse_settings,
     xml::{Document, Element, ElementDigest},
 };
 use crate::model::{
@@ -48,6 +51,9 @@ pub const METADATA_PREFIX: &str = "oai-metadata-prefix";
 
 /// Header with the date of the response that contained the record.
 pub const RESPONSE_DATE: &str = "oai-response-date";
+
+/// Prefix of the format in which a gateway disseminates the objects of its registry.
+const CONTENT_CHANGE: &str = "content-change";
 
 /// Namespace of provenance containers (guidelines for aggregators).
 const PROVENANCE: &str = "http://www.openarchives.org/OAI/2.0/provenance";
@@ -103,6 +109,8 @@ struct Record {
     files: Vec<Uri>,
     embargo: Embargo,
     origins: Vec<OriginDescription>,
+    /// Message about an object of another gateway.
+    registered: Option<Box<Draft>>,
 }
 
 /// Origin of a record that its repository has harvested itself.
@@ -122,11 +130,21 @@ impl Dialect for OaiPmh {
             })
         };
         let (base_url, prefix) = (header(BASE_URL)?, header(METADATA_PREFIX)?);
-        let Record { header, digest, files, embargo, origins } = self.record(message.body)?;
+        let is_of_gateway = prefix == CONTENT_CHANGE;
+        let Record { header, digest, files, embargo, origins, registered } =
+            self.record(message.body, is_of_gateway)?;
         let missing = |what: &str| Rejection::unprocessable(Location::Message, format!("the record has no {what}"));
         let RecordHeader { identifier, datestamp, is_deleted } = header.ok_or_else(|| missing("header"))?;
         if identifier.is_empty() {
             return Err(missing("identifier"));
+        }
+        let date = datestamp_of(&datestamp).or_else(|| datestamp_of(message.headers.get(RESPONSE_DATE)?));
+        if is_of_gateway {
+            let registered = registered.filter(|_| !is_deleted);
+            if registered.is_none() && !is_deleted {
+                return Err(missing("message 0.1 as its metadata, and is not deleted"));
+            }
+            return Ok(ParsedMessage::one(registered::draft(&identifier, registered.map(|draft| *draft), date)?));
         }
         let address = get_record_url(base_url, prefix, &identifier).map_err(|error| {
             Rejection::unprocessable(Location::Message, format!("the URL of the record is not a URI: {error}"))
@@ -151,7 +169,6 @@ impl Dialect for OaiPmh {
                 std::iter::once(metadata_item(&address, fetch_url, &digest)).chain(files.map(present)).collect()
             }
         };
-        let date = datestamp_of(&datestamp).or_else(|| datestamp_of(message.headers.get(RESPONSE_DATE)?));
         Ok(ParsedMessage::one(Draft {
             id: None,
             event_id: None,
@@ -174,7 +191,7 @@ impl Dialect for OaiPmh {
 }
 
 impl OaiPmh {
-    fn record(&self, body: &[u8]) -> Result<Record, Rejection> {
+    fn record(&self, body: &[u8], is_of_gateway: bool) -> Result<Record, Rejection> {
         let mut document = Document::open(body, self.limits)?;
         let root = document.root()?;
         if !root.is(NAMESPACE, "record") {
@@ -187,6 +204,11 @@ impl OaiPmh {
                 record.header = Some(record_header(&mut document, &child)?);
             } else if child.is(NAMESPACE, "metadata") {
                 while let Some(metadata) = document.child()? {
+                    if is_of_gateway && record.registered.is_none() && metadata.atom() == Some("feed") {
+                        let message = content_change::embedded(&mut document, metadata, self.limits)?;
+                        record.registered = Some(Box::new(message));
+                        continue;
+                    }
                     if record.digest.is_some() {
                         return Err(metadata.unprocessable("the metadata has more than one element"));
                     }

@@ -5,10 +5,10 @@
 //! than everything else. Names come from the formats of this crate and are not checked.
 
 /// An attribute: name and value.
-pub(super) type Pair<'a> = (&'a str, &'a str);
+pub(crate) type Pair<'a> = (&'a str, &'a str);
 
 /// A document, written from front to back.
-pub(super) struct XmlWriter {
+pub(crate) struct XmlWriter {
     written: String,
     /// Number of open elements.
     depth: usize,
@@ -16,34 +16,39 @@ pub(super) struct XmlWriter {
 
 impl XmlWriter {
     /// Begins a document of about `size` bytes.
-    pub(super) fn document(size: usize) -> Self {
+    pub(crate) fn document(size: usize) -> Self {
         let mut written = String::with_capacity(size);
         written.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>");
         Self { written, depth: 0 }
     }
 
     /// Begins an element that contains other elements.
-    pub(super) fn open(&mut self, name: &str, attributes: &[Pair<'_>]) {
+    pub(crate) fn open(&mut self, name: &str, attributes: &[Pair<'_>]) {
         self.start(name, attributes);
         self.depth += 1;
     }
 
     /// Ends the element that was begun last.
-    pub(super) fn close(&mut self, name: &str) {
+    pub(crate) fn close(&mut self, name: &str) {
         self.depth = self.depth.saturating_sub(1);
         self.line();
         self.end(name);
     }
 
     /// Writes an element with text or without content. It is never self-closed, as on the 0.1 page.
-    pub(super) fn leaf(&mut self, name: &str, attributes: &[Pair<'_>], text: &str) {
+    pub(crate) fn leaf(&mut self, name: &str, attributes: &[Pair<'_>], text: &str) {
         self.start(name, attributes);
         escape(text, is_special_in_text, &mut self.written);
         self.end(name);
     }
 
+    /// Returns the number of bytes written.
+    pub(crate) fn length(&self) -> usize {
+        self.written.len()
+    }
+
     /// Returns the document with a final newline.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.written.push('\n');
         self.written.into_bytes()
     }

@@ -3,6 +3,7 @@
 //! The batch settles each draft against the registry rows from the store, as changed by the drafts before it.
 
 mod former_spelling;
+mod object;
 mod repeats;
 
 use std::collections::hash_map::Entry;
@@ -10,8 +11,9 @@ use std::collections::hash_map::Entry;
 use bytes::Bytes;
 use foldhash::{HashMap, HashSet};
 
-use self::{former_spelling::SpellingNotes, repeats::is_news};
+use self::{former_spelling::SpellingNotes, object::ObjectInBatch, repeats::is_news};
 use super::{
+    acceptance::AcceptanceTime,
     bounds::ChangeBounds,
     command::{AppendGroup, DraftOutcome, DuplicatePolicy, Submission},
     harvest::{HarvestProgress, Progress, SourcePosition},
@@ -19,17 +21,15 @@ use super::{
     json_of,
     registry::ObjectState,
     seed::{CrawlPart, CrawlPartOutcome, CrawlProgress, RegistryDelta},
-    settle::{ReceiptClock, SettledDraft, SourcePolicy, settle},
+    settle::{ReceiptClock, SourcePolicy, settle},
     store::{
         EventKey, FirstChange, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows,
         Seed, StoreError, WriteBatch,
     },
     subscriptions::CursorAdvance,
-    visibility::VisibilityBefore,
 };
 use crate::model::{
-    Change, ChangeId, ContentObjectModification, CrawledObject, Draft, LookupMark, MissingFacts, Seq, Settlement,
-    SourceName, Timestamp, Uri, VisibilityNotes,
+    Change, ChangeId, CrawledObject, Draft, LookupMark, MissingFacts, Seq, SourceName, Timestamp, Uri, VisibilityNotes,
 };
 
 /// A settled batch.
@@ -54,6 +54,8 @@ pub(super) struct BatchContext {
     pub(super) bounds: ChangeBounds,
     /// Time by the gateway's clock.
     pub(super) now: Timestamp,
+    /// Earliest time of acceptance that the batch may have.
+    pub(super) earliest: AcceptanceTime,
 }
 
 /// Returns the keys of all rows that these submissions and parts of crawls need.
@@ -169,6 +171,7 @@ impl SourceProgress {
 struct BatchSettler {
     head: Seq,
     clock: ReceiptClock,
+    accepted: AcceptanceTime,
     /// First change of each event that the store or this batch has.
     first_changes: HashMap<EventKey, (Seq, Option<FirstChange>)>,
     /// Keys of events without effect, from the store and from this batch.
@@ -185,27 +188,14 @@ struct BatchSettler {
     spellings: SpellingNotes,
 }
 
-/// An object of the registry, and the parts of it that the batch has changed.
-#[derive(Default)]
-struct ObjectInBatch {
-    state: ObjectState,
-    /// Number of items in the registry besides those in `state`, if the store has counted them.
-    other_items: Option<usize>,
-    /// Whether source, parent, types or time of purge changed.
-    object_changed: bool,
-    /// URIs of the changed items, possibly with repetitions.
-    changed_items: Vec<Uri>,
-}
-
-/// A settled change that has no number yet.
-type UnnumberedChange = (ContentObjectModification, Settlement, VisibilityNotes);
-
 impl BatchSettler {
     fn new(context: BatchContext, drafts: usize) -> Self {
-        let BatchContext { prefetched, bounds, now } = context;
-        let PrefetchedRows { head, received, mut first_changes, unchanged, mut used_ids, objects, .. } = prefetched;
+        let BatchContext { prefetched, bounds, now, earliest } = context;
+        let PrefetchedRows { head, received, accepted, mut first_changes, unchanged, mut used_ids, objects, .. } =
+            prefetched;
         // Times of receipt never decrease, even if the clock was set back.
         let received = received.map_or(now, |newest| newest.max(now));
+        let accepted = AcceptanceTime::of_batch(received, accepted).max(earliest);
         let object = |(uri, PrefetchedObject { state, other_items }): (Uri, PrefetchedObject)| {
             (uri, ObjectInBatch { state, other_items, ..ObjectInBatch::default() })
         };
@@ -217,6 +207,7 @@ impl BatchSettler {
         Self {
             head,
             clock: ReceiptClock { received, now },
+            accepted,
             first_changes,
             unchanged,
             used_ids,
@@ -307,9 +298,7 @@ impl BatchSettler {
         if delta.is_empty() {
             return false;
         }
-        object.state.apply_delta(&delta);
-        object.object_changed |= delta.changes_object();
-        object.changed_items.extend(delta.items().cloned());
+        object.apply_delta(&delta);
         self.seeds.push(Seed { object: crawled.object.clone(), delta });
         true
     }
@@ -396,40 +385,17 @@ impl BatchSettler {
         let mut changed: Vec<_> = self.objects.into_iter().filter(is_changed).collect();
         changed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let update = |(uri, object)| {
-            let ObjectInBatch { state, other_items, object_changed, changed_items } = object;
+            let ObjectInBatch { state, other_items, object_changed, news, changed_items } = object;
             let item_count = other_items.map(|other_items| other_items + state.items.len());
             let changed_items = changed_items.into_iter().collect();
-            ObjectUpdate { uri, object_changed, state, changed_items, item_count }
+            ObjectUpdate { uri, object_changed, news, state, changed_items, item_count }
         };
         let objects = changed.into_iter().map(update).collect();
-        let received = self.clock.received;
+        let (received, accepted) = (self.clock.received, self.accepted);
         let Self { changes, new_unchanged: unchanged, completed, seeds, crawls, spellings, .. } = self;
         let rows = WriteBatch { changes, unchanged, objects, cursors, completed, ..WriteBatch::nothing(received) };
-        let writes = WriteBatch { seeds, crawls, harvests, positions, jobs, ..rows };
+        let writes = WriteBatch { accepted, seeds, crawls, harvests, positions, jobs, ..rows };
         SettledBatch { writes, outcomes, crawl_outcomes, spellings }
-    }
-}
-
-impl ObjectInBatch {
-    /// Applies a settled draft to the object; returns the changes to append, in order.
-    fn apply(&mut self, settled: SettledDraft, bounds: &ChangeBounds) -> Result<Vec<UnnumberedChange>, StoreError> {
-        let state = &mut self.state;
-        let SettledDraft { change, confirmations, ordering_time } = settled;
-        state.confirm(ordering_time, &confirmations);
-        self.object_changed |= confirmations.purged;
-        self.changed_items.extend(confirmations.items.into_iter().map(|(uri, _)| uri));
-        let Some((modification, settlement)) = change else { return Ok(Vec::new()) };
-        let parts = bounds.divide(modification, settlement).into_iter();
-        let part = |(modification, settlement)| {
-            let before = VisibilityBefore::of(state, &modification, &settlement);
-            self.object_changed |= state.is_changed_by(&modification, &settlement);
-            self.changed_items.extend(state.unscheduled_by(&settlement));
-            state.apply(ordering_time, &modification, &settlement);
-            let visibility = before.compare(state, &modification, &settlement)?;
-            self.changed_items.extend(modification.items.iter().map(|item| item.uri.clone()));
-            Ok((modification, settlement, visibility))
-        };
-        parts.map(part).collect()
     }
 }
 

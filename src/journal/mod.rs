@@ -27,11 +27,12 @@
 //!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
 //!   `publisher` (committed changes for the readers of this node), `writable` (whether a message can be written at
 //!   present), `outages` (log of failed reads and writes), `threads` (start and end of the threads);
-//! * facts: [`registry`], [`seed`] (facts from crawls), [`harvest`] (positions and runs), [`sources`] (times of events), [`due`] (announced dates), `raw_content` (unparsed content locations);
+//! * facts: [`registry`], [`acceptance`] (times of its facts), [`seed`] (facts from crawls), [`harvest`] (positions and runs), [`sources`] (times of events), [`due`] (announced dates), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * several nodes: [`nodes`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
 
+pub mod acceptance;
 mod batch;
 mod bounds;
 mod command;
@@ -85,6 +86,7 @@ use crate::{
     model::Seq,
     supervision::{Supervisor, Worker},
 };
+use acceptance::AcceptanceClock;
 use command::Command;
 use harvest::Progress;
 use nodes::{NodeTable, Term, Wake};
@@ -137,6 +139,7 @@ pub struct Journal {
     writable: Arc<Writable>,
     outages: Arc<Outages>,
     losses: Arc<QuarantineLosses>,
+    acceptance: Arc<AcceptanceClock>,
     patience: Duration,
     bounds: ChangeBounds,
     /// Term of the duty that this handle writes for.
@@ -174,8 +177,10 @@ impl Journal {
         let (maintenance, wake_ups) = sync_channel(1);
         let writable = Arc::new(Writable::default());
         let losses = Arc::new(QuarantineLosses::default());
+        let acceptance = Arc::new(AcceptanceClock::default());
         let writer = Writer {
             store: Arc::clone(&store),
+            acceptance: Arc::clone(&acceptance),
             batch: settings.batch,
             bounds: settings.bounds,
             publisher: Arc::clone(&publisher),
@@ -202,8 +207,20 @@ impl Journal {
         }
         let JournalSettings { patience, bounds, .. } = settings;
         let outages = Arc::default();
-        let journal =
-            Self { store, tail, head, facts, commands, writable, outages, losses, patience, bounds, term: None };
+        let journal = Self {
+            store,
+            tail,
+            head,
+            facts,
+            commands,
+            writable,
+            outages,
+            losses,
+            acceptance,
+            patience,
+            bounds,
+            term: None,
+        };
         Ok((journal, JournalThreads(threads)))
     }
 

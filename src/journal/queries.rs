@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use foldhash::HashMap;
 
 use super::{
-    Journal, JournalError, RecordedChange, RegistryPosition, metrics,
+    Journal, JournalError, RecordedChange, RegistryPosition,
+    acceptance::{AcceptedPage, AcceptedQuery},
+    metrics,
     quarantine::{QuarantineId, QuarantineReason, QuarantineShare, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
     seed::CrawlProgress,
@@ -380,6 +382,14 @@ impl BlockingQueries {
     /// Fails if the store fails.
     pub fn objects(&self, selected: &ObjectSelection) -> Result<HashMap<Uri, ObjectState>, JournalError> {
         self.0.outages.read(self.0.store.objects(selected).map_err(JournalError::from))
+    }
+
+    /// Returns a page of objects in the order of their times of acceptance, as [`Journal::accepted`] does.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn accepted(&self, query: &AcceptedQuery) -> Result<AcceptedPage, JournalError> {
+        self.0.outages.read(self.0.store.accepted(query).map_err(JournalError::from))
     }
 
     /// Returns up to `limit` objects of the registry, as [`Journal::registry`] does.

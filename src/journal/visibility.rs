@@ -117,7 +117,15 @@ impl<'a> DecisiveEntries<'a> {
     }
 }
 
-fn is_visible(state: &ObjectState, uri: &Uri) -> bool {
+/// Returns whether the public sees one of the items that a change concerns: those that it lists, and all for a purge.
+pub(super) fn shows_an_item(state: &ObjectState, change: &ContentObjectModification, settlement: &Settlement) -> bool {
+    if settlement.purge {
+        return state.items.keys().any(|uri| is_visible(state, uri));
+    }
+    change.items.iter().any(|item| is_visible(state, &item.uri))
+}
+
+pub(super) fn is_visible(state: &ObjectState, uri: &Uri) -> bool {
     state.is_live(uri) && is_public(state.state(uri))
 }
 

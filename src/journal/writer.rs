@@ -14,6 +14,7 @@ use std::{
 use tokio::sync::mpsc;
 
 use super::{
+    acceptance::{AcceptanceClock, BatchInFlight},
     batch::{BatchContext, SettledBatch, prefetch_keys, purge_keys},
     bounds::ChangeBounds,
     command::{
@@ -47,6 +48,8 @@ pub(super) struct WrittenBatch {
     pub(super) refused: Vec<bool>,
     /// Time from the begin of the transaction until the batch was on disk.
     took: Duration,
+    /// Ends when the batch is published or dropped.
+    in_flight: BatchInFlight,
 }
 
 /// Result of one attempt to commit a batch.
@@ -58,6 +61,7 @@ enum Attempt {
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
+    pub(super) acceptance: Arc<AcceptanceClock>,
     /// Maximum number of commands in one batch.
     pub(super) batch: usize,
     /// Bounds on one change and on one object.
@@ -104,6 +108,7 @@ impl Writer {
                 stored_head,
                 refused,
                 took,
+                in_flight,
             }) => {
                 commands.reply_to_refused(&refused);
                 if !outcomes.is_empty() {
@@ -115,6 +120,7 @@ impl Writer {
                 }
                 spellings.publish();
                 let evicted = self.publish(stored_head, writes.changes, took);
+                drop(in_flight);
                 commands.advance_replies.drain(..).for_each(|reply| drop(reply.send(Ok(()))));
                 for (reply, outcome) in commands.seed_replies.drain(..).zip(crawl_outcomes) {
                     let _ = reply.send(Ok(outcome));
@@ -202,11 +208,14 @@ impl Writer {
         let refused = input.refuse(&prefetched.stale_terms);
         self.prefetch_purge_parts(transaction, &input, &mut prefetched)?;
         let stored_head = prefetched.stored_head;
+        // Before the clock is read, so that no reader is promised a later time.
+        let in_flight = self.acceptance.begin();
         let now = prefetched.now.unwrap_or_else(Timestamp::now);
-        let context = BatchContext { prefetched, bounds: self.bounds, now };
+        let earliest = self.acceptance.earliest();
+        let context = BatchContext { prefetched, bounds: self.bounds, now, earliest };
         let BatchInput { submissions, appends, crawl_parts, cursors } = input;
         let batch = SettledBatch::build(submissions, appends, crawl_parts, cursors, context)?;
-        Ok(WrittenBatch { batch, stored_head, refused, took: Duration::ZERO })
+        Ok(WrittenBatch { batch, stored_head, refused, took: Duration::ZERO, in_flight })
     }
 
     /// Finds out whether a batch was committed. Ends with an error only when the gateway has stopped and nobody waits

@@ -16,6 +16,7 @@ mod html;
 pub mod live_readers;
 pub mod metrics;
 mod newest_first;
+pub mod oai_pmh;
 pub mod objects;
 mod parameters;
 mod registry_view;

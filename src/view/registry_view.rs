@@ -37,6 +37,16 @@ impl RegistryView {
         self.0.as_ref().is_some_and(|view| view.public)
     }
 
+    /// Returns whether the object is one of those that the reader may ask for.
+    pub(super) fn covers(&self, object: &Uri) -> bool {
+        self.0.as_ref().is_none_or(|view| view.covers_object(object))
+    }
+
+    /// Returns the view; `None` if the reader sees everything.
+    pub(super) fn view(&self) -> Option<&Arc<ReaderView>> {
+        self.0.as_ref()
+    }
+
     /// Returns whether the reader sees the object. The public sees it while it has an item that the public sees.
     pub(super) fn shows(&self, object: &Uri, state: &ObjectState) -> bool {
         let Some(view) = &self.0 else { return true };

@@ -95,6 +95,15 @@ impl Representation {
         self
     }
 
+    /// Gives the document a weak tag, a digest of its meaning: documents with the same tag may differ in other bytes, such as
+    /// the time of the response.
+    #[must_use]
+    pub fn with_weak_tag(mut self, digest: [u8; 32]) -> Self {
+        self.etag = header_value(&format!("W/\"{}\"", hex::encode(&digest[..16])));
+        self.etag_gzip.clone_from(&self.etag);
+        self
+    }
+
     /// Declares that the representation depends on `Accept`.
     #[must_use]
     pub fn varying_by_accept(mut self) -> Self {
@@ -140,6 +149,7 @@ impl Representation {
             return Some(selected);
         }
         let is_listed = |tag: &HeaderValue| {
+            let tag = tag.to_str().map(strip_weak_prefix).unwrap_or_default();
             fields().flat_map(|field| field.split(',')).any(|listed| strip_weak_prefix(listed) == tag)
         };
         [selected, other].into_iter().find(|tag| is_listed(tag))

@@ -20,6 +20,7 @@ mod journal;
 mod kafka;
 mod lookups;
 mod monitoring;
+mod oai_pmh;
 mod page;
 mod project;
 mod shutdown;

@@ -10,6 +10,9 @@ mod copied;
 mod read;
 mod write;
 
+pub(in crate::format) use read::embedded;
+pub(crate) use write::embed;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -24,6 +27,8 @@ use crate::{
 
 /// Namespace that the page declares in every message.
 const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
+/// Namespace of the message.
+pub(crate) const ATOM_NAMESPACE: &str = super::xml::ATOM;
 /// Namespace that the page declares in every message but never uses.
 const XSD: &str = "http://www.w3.org/2001/XMLSchema";
 /// Namespace of the additions.

@@ -40,6 +40,15 @@ pub(super) fn draft(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
     feed.with_source()?.into_draft()
 }
 
+/// Parses a message that is an element of another document, which has read its start.
+pub(in crate::format) fn embedded<'a>(
+    document: &mut Document<'a>,
+    root: Element<'a>,
+    limits: Limits,
+) -> Result<Draft, Rejection> {
+    Feed::read(document, root, limits)?.with_source()?.into_draft()
+}
+
 /// Content of a feed.
 pub(super) struct Feed<'a> {
     pub(super) root: Element<'a>,

@@ -19,6 +19,9 @@ use crate::model::{
 /// Summary of every entry; the page says that nothing uses it.
 const SUMMARY: &str = "Datastream modification/state change, see content src for new content";
 
+/// Namespace of attributes that schemas define.
+const XSI: &str = "http://www.w3.org/2001/XMLSchema-instance";
+
 /// Approximate bytes of a feed without entries, and of an entry.
 const FEED_BYTES: usize = 1536;
 const ENTRY_BYTES: usize = 1536;
@@ -33,28 +36,43 @@ pub(super) fn modification(modification: &ContentObjectModification) -> Vec<u8> 
     message(modification, None)
 }
 
+/// Writes a modification alone as an element of another document, with the URL of its schema.
+pub(crate) fn embed(xml: &mut XmlWriter, modification: &ContentObjectModification, schema: &str) {
+    feed(xml, modification, None, Some(schema));
+}
+
 fn message(modification: &ContentObjectModification, change: Option<&Change>) -> Vec<u8> {
     let mut xml = XmlWriter::document(FEED_BYTES + modification.items.len() * ENTRY_BYTES);
+    feed(&mut xml, modification, change, None);
+    xml.finish()
+}
+
+fn feed(xml: &mut XmlWriter, modification: &ContentObjectModification, change: Option<&Change>, schema: Option<&str>) {
     let time = modification.time.to_string();
-    let namespaces = [("xmlns", ATOM), ("xmlns:xsd", XSD), ("xmlns:changes", CHANGES), ("xmlns:tidings", TIDINGS)];
-    let declared = if change.is_some() || has_additions(modification) { 4 } else { 3 };
-    xml.open("feed", &namespaces[..declared]);
-    categories(&mut xml, modification);
-    author(&mut xml, &modification.user);
+    let mut attributes = vec![("xmlns", ATOM), ("xmlns:xsd", XSD), ("xmlns:changes", CHANGES)];
+    if change.is_some() || has_additions(modification) {
+        attributes.push(("xmlns:tidings", TIDINGS));
+    }
+    let location = schema.map(|schema| format!("{ATOM} {schema}"));
+    if let Some(location) = &location {
+        attributes.extend([("xmlns:xsi", XSI), ("xsi:schemaLocation", location.as_str())]);
+    }
+    xml.open("feed", &attributes);
+    categories(xml, modification);
+    author(xml, &modification.user);
     xml.leaf("title", &[("type", "text")], modification.description.as_str());
     xml.leaf("updated", &[], &time);
     xml.leaf("link", &[("rel", "via"), ("href", modification.object.as_str())], "");
     if let Some(parent) = &modification.parent {
         xml.leaf("link", &[("rel", "related"), ("href", parent.as_str())], "");
     }
-    id(&mut xml, modification.id.uuid());
-    origin(&mut xml, modification, change);
+    id(xml, modification.id.uuid());
+    origin(xml, modification, change);
     for (index, item) in modification.items.iter().enumerate() {
         let late = change.map_or(AspectSet::EMPTY, |change| change.settlement.item(index).late);
-        entry(&mut xml, modification, &time, item, late);
+        entry(xml, modification, &time, item, late);
     }
     xml.close("feed");
-    xml.finish()
 }
 
 /// Returns whether a modification alone has data for which 0.1 has no element.

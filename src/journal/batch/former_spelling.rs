@@ -121,7 +121,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        super::{BatchContext, ChangeBounds, DuplicatePolicy, PrefetchedRows, SettledBatch, SourcePolicy, Submission},
+        super::{
+            AcceptanceTime, BatchContext, ChangeBounds, DuplicatePolicy, PrefetchedRows, SettledBatch, SourcePolicy,
+            Submission,
+        },
         Draft, FormerSpelling, Reading, Uri,
     };
     use crate::model::{SourceName, Timestamp};
@@ -157,6 +160,7 @@ mod tests {
             prefetched: PrefetchedRows::default(),
             bounds: ChangeBounds::default(),
             now: Timestamp::now(),
+            earliest: AcceptanceTime::default(),
         };
         let submissions = drafts.into_iter().map(submission).collect();
         let batch = SettledBatch::build(submissions, Vec::new(), Vec::new(), Vec::new(), context).unwrap();

@@ -1,6 +1,7 @@
 //! Repeats: events that the store or the batch has already.
 
-use super::{BatchSettler, DraftOutcome, DuplicatePolicy, EventKey, FirstChange, ObjectState, SettledDraft};
+use super::{BatchSettler, DraftOutcome, DuplicatePolicy, EventKey, FirstChange, ObjectState};
+use crate::journal::settle::SettledDraft;
 use crate::model::{Aspect, ContentObjectModification, Draft, ItemChange, Seq, Settlement};
 
 impl BatchSettler {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    BatchContext, ChangeBounds, DraftOutcome, DuplicatePolicy, ObjectState, PrefetchedObject, PrefetchedRows,
-    SettledBatch, SourcePolicy, Submission, Timestamp,
+    AcceptanceTime, BatchContext, ChangeBounds, DraftOutcome, DuplicatePolicy, ObjectState, PrefetchedObject,
+    PrefetchedRows, SettledBatch, SourcePolicy, Submission, Timestamp,
 };
 use crate::model::{SourceName, Uri};
 
 fn context(prefetched: PrefetchedRows, now: Timestamp) -> BatchContext {
-    BatchContext { prefetched, bounds: ChangeBounds::default(), now }
+    BatchContext { prefetched, bounds: ChangeBounds::default(), now, earliest: AcceptanceTime::default() }
 }
 
 fn submission(drafts: &[&str]) -> Submission {

@@ -35,6 +35,7 @@ pub use error::{Remedy, StoreError};
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use limits::StoreLimits;
 pub use location::{StoreContent, StoreLocation};
+pub(super) use numbering::time_of_loss;
 pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
 pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
@@ -61,6 +62,7 @@ use self::{
 };
 use super::{
     RegistryPosition,
+    acceptance::{AcceptedPage, AcceptedQuery, ObjectTimes},
     nodes::{NodeTable, Term, Wake},
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
     registry::ObjectState,
@@ -287,6 +289,25 @@ pub trait Store:
     /// # Errors
     /// Fails if the storage fails.
     fn registry(&self, from: &RegistryPosition, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError>;
+
+    /// Returns a page of objects in the order of their times of acceptance, from one consistent snapshot.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn accepted(&self, query: &AcceptedQuery) -> Result<AcceptedPage, StoreError>;
+
+    /// Returns the times of acceptance of an object; `None` if the registry does not have it.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn object_times(&self, object: &Uri) -> Result<Option<ObjectTimes>, StoreError>;
+
+    /// Returns the secret key of the tokens that readers of the registry get. All nodes have the same; another journal has
+    /// another one.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn token_key(&self) -> Result<[u8; 16], StoreError>;
 
     /// Returns the number of the oldest available change; `None` if there is no change yet.
     ///

@@ -10,7 +10,7 @@
 //! which is slower. The numbering therefore skips at least [`MIN_SKIPPED`] numbers, which is more than any loss. So no
 //! number is ever used twice, however often changes are lost.
 
-use crate::model::Timestamp;
+use crate::model::{Seq, Timestamp};
 
 /// Upper bound on the sustained number of changes per millisecond of any journal. Equals the length of a page of the
 /// archived feed, so that no page has numbers from before and after a restore.
@@ -24,6 +24,12 @@ pub(super) fn floor_after_loss(given: i64, now: Timestamp) -> i64 {
     let clock = now.millis().saturating_mul(NUMBERS_PER_MILLISECOND);
     let next_page = (given / NUMBERS_PER_MILLISECOND + 1).saturating_mul(NUMBERS_PER_MILLISECOND);
     clock.max(next_page.saturating_add(MIN_SKIPPED))
+}
+
+/// Returns the time of a loss from the number after which the numbering continued. It is later than the loss if the numbering
+/// skipped the numbers of a day.
+pub(in crate::journal) fn time_of_loss(floor: Seq) -> Option<Timestamp> {
+    Timestamp::from_millis(i64::try_from(floor.0).ok()? / NUMBERS_PER_MILLISECOND)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use foldhash::{HashMap, HashSet};
 
 use super::{EventKey, UriSet};
 use crate::{
-    journal::{nodes::Term, registry::ObjectState},
+    journal::{acceptance::AcceptanceTime, nodes::Term, registry::ObjectState},
     model::{ChangeId, Seq, Timestamp, Uri},
 };
 
@@ -44,6 +44,8 @@ pub struct PrefetchedRows {
     pub stored_head: Seq,
     /// Time of receipt of the newest change.
     pub received: Option<Timestamp>,
+    /// Newest time of acceptance of the registry.
+    pub accepted: AcceptanceTime,
     /// Present time by the clock of the store, if several nodes share it. The clocks of the nodes may disagree.
     pub now: Option<Timestamp>,
     /// First change of each event: its number, and the change unless retention has removed it.

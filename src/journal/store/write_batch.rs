@@ -3,6 +3,7 @@
 use super::{EventKey, NewChange, UriSet};
 use crate::{
     journal::{
+        acceptance::{AcceptanceTime, ObjectNews},
         harvest::{HarvestProgress, SourcePosition},
         ingest::IngestJob,
         registry::ObjectState,
@@ -21,6 +22,8 @@ pub struct WriteBatch {
     pub unchanged: Vec<EventKey>,
     /// Time of receipt of the batch.
     pub received: Timestamp,
+    /// Time of acceptance of the new facts of the batch, later than those of all batches before it.
+    pub accepted: AcceptanceTime,
     /// Registry objects that the batch changed, each once, in order of their URIs.
     pub objects: Vec<ObjectUpdate>,
     /// Cursors of subscriptions, which only move forward.
@@ -56,6 +59,8 @@ pub struct ObjectUpdate {
     pub uri: Uri,
     /// Whether parent, types or time of purge changed.
     pub object_changed: bool,
+    /// What the batch made of the object, which decides about its times of acceptance.
+    pub news: ObjectNews,
     /// State of the object after the batch, with at least the items in `changed_items`.
     pub state: ObjectState,
     /// URIs of the items that the batch changed.
@@ -71,6 +76,20 @@ impl WriteBatch {
         let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (completed, seeds, crawls) = (Vec::new(), Vec::new(), Vec::new());
         let (harvests, positions, jobs) = (Vec::new(), Vec::new(), Vec::new());
-        Self { changes, unchanged, received, objects, cursors, completed, seeds, crawls, harvests, positions, jobs }
+        let accepted = AcceptanceTime::from(received);
+        Self {
+            changes,
+            unchanged,
+            received,
+            accepted,
+            objects,
+            cursors,
+            completed,
+            seeds,
+            crawls,
+            harvests,
+            positions,
+            jobs,
+        }
     }
 }

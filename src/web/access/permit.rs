@@ -32,6 +32,8 @@ named_values! {
         Objects = "objects",
         /// `/snapshot`.
         Snapshot = "snapshot",
+        /// `/oai`.
+        Oai = "oai",
     }
 }
 

@@ -54,7 +54,16 @@ fn public_routes_are_listed() {
     // A hook repeats a challenge, and tells nothing.
     assert_eq!(
         open,
-        ["GET /", "GET /favicon.ico", "GET /hooks/{source}", "GET /live", "GET /healthz", "GET /readyz", "GET /docs"]
+        [
+            "GET /",
+            "GET /favicon.ico",
+            "GET /hooks/{source}",
+            "GET /live",
+            "GET /oai/schemas/{name}",
+            "GET /healthz",
+            "GET /readyz",
+            "GET /docs"
+        ]
     );
     assert_eq!(of(Rule::Publish), ["POST /hooks/{source}"]);
     let changing = |route: &String| !route.starts_with("GET ");
@@ -64,7 +73,7 @@ fn public_routes_are_listed() {
     let reading = reading.list().filter(|route| matches!(route.rule, Rule::Read | Rule::View(_)));
     let reading = reading.map(|route| format!("{} {}", route.method, route.path));
     let changing: Vec<_> = reading.filter(changing).collect();
-    assert_eq!(changing, ["POST /hub", "POST /registry/digests"], "a reader changes nothing");
+    assert_eq!(changing, ["POST /hub", "POST /oai", "POST /registry/digests"], "a reader changes nothing");
 }
 
 #[tokio::test]
@@ -103,6 +112,7 @@ async fn route_requires_the_scope_of_its_rule() {
             let usual = match &*route.path {
                 path if path.ends_with("{token}") => 404,
                 "/favicon.ico" => 204,
+                "/oai/schemas/{name}" => 404,
                 // Without a challenge.
                 "/hooks/{source}" if is_open => 405,
                 _ => 200,

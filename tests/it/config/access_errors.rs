@@ -12,8 +12,8 @@ fn public_access_that_cannot_be_right_is_refused() {
     let public = |lines: &str| format!("{}[access.public]\n{lines}\n", token("\"admin\"", ""));
     for (file, message) in [
         (
-            public("surfaces = [\"oai\"]"),
-            "there is no surface for readers without a token \"oai\"; there are feed, changes, stream, live, objects, snapshot",
+            public("surfaces = [\"iiif\"]"),
+            "there is no surface for readers without a token \"iiif\"; there are feed, changes, stream, live, objects, snapshot, oai",
         ),
         (public("surfaces = [\"hub\"]"), "there is no surface for readers without a token \"hub\""),
         (public("surfaces = []"), "access.public.surfaces in my.toml is wrong: it is empty; give a surface"),

@@ -10,6 +10,7 @@ use tidings::{
     intake::{Intake, Source},
     journal::{
         DraftOutcome, DuplicatePolicy, Journal, JournalSettings, Submission,
+        acceptance::ObjectNews,
         registry::ObjectState,
         seed::{CrawlPart, CrawlProgress, RegistryDelta},
         settle::SourcePolicy,
@@ -349,7 +350,14 @@ fn promise_4_crawl_parts_are_atomic() {
             state.apply_delta(&delta);
             let items = state.items.keys().cloned().collect();
             let uri = crawl_result.object.clone();
-            let touched = ObjectUpdate { uri, object_changed: true, state, changed_items: items, item_count: None };
+            let touched = ObjectUpdate {
+                uri,
+                object_changed: true,
+                news: ObjectNews::Public,
+                state,
+                changed_items: items,
+                item_count: None,
+            };
             let seeds = vec![Seed { object: crawl_result.object, delta }];
             WriteBatch { objects: [touched].into(), seeds, crawls: vec![progress(part)], ..empty_batch() }
         };

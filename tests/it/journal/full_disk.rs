@@ -24,7 +24,8 @@ async fn try_to_post(gateway: &Gateway, number: u64) -> reqwest::Response {
 #[tokio::test]
 async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
     crate::support::needs_sqlite();
-    let disk = SmallDisk::of(4);
+    // The log of the changes of all rounds, about 65 KiB each, fits into it.
+    let disk = SmallDisk::of(6);
     let data = disk.path().join("data");
     let gateway = Gateway::start(&data);
     let (mut accepted, mut number) = (Vec::new(), 0);

@@ -23,6 +23,11 @@ const VERSION_16: &str = "
     ALTER TABLE items RENAME COLUMN initial_state_at TO begins_in_at;
     ALTER TABLE items RENAME COLUMN initial_state_confirmed TO begins_in_confirmed;
     ALTER TABLE items RENAME COLUMN unannounced TO unheard;
+    DROP INDEX objects_by_acceptance;
+    DROP INDEX objects_by_publication;
+    ALTER TABLE objects DROP COLUMN accepted;
+    ALTER TABLE objects DROP COLUMN published;
+    DELETE FROM meta WHERE name = 'token_key';
     DROP INDEX items_by_date;
     DROP INDEX items_denied;
     ALTER TABLE items DROP COLUMN visible_from;

@@ -103,7 +103,11 @@ async fn verify_locates_each_error() {
         ("UPDATE objects SET parent = 'http://h/', parent_at = 1", "its parent", COMPLETE),
         ("UPDATE objects SET purged_at = 1 WHERE purged_at IS NOT NULL", "its time of purge", COMPLETE),
         ("UPDATE objects SET source = 'other'", "its source", COMPLETE),
-        ("INSERT INTO objects (uri, types) VALUES ('http://h/', '[\"http://t/\"]')", "its types", COMPLETE),
+        (
+            "INSERT INTO objects (uri, types, accepted) VALUES ('http://h/', '[\"http://t/\"]', 0)",
+            "its types",
+            COMPLETE,
+        ),
         ("UPDATE objects SET uri = 'no uri' WHERE uri LIKE '%/1'", "whose URI is invalid", BOTH),
         ("UPDATE objects SET types = '' WHERE uri LIKE '%/1'", "the registry, object http", BOTH),
         (

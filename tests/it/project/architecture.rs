@@ -110,6 +110,7 @@ const TABLE: [(&str, &[&str]); 38] = [
             "settings",
             "source",
             "suggestion",
+            "view",
             "web",
         ],
     ),

@@ -50,7 +50,7 @@ const DUMPED: [&str; 18] = [
     "SELECT seq, id, received, checksum, json, visibility FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
     "SELECT uri, parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed,
-            source
+            source, accepted, published
      FROM objects ORDER BY uri",
     "SELECT o.uri, i.uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, state,
             state_at, state_confirmed, initial_state, initial_state_at, initial_state_confirmed, unannounced,
@@ -69,7 +69,8 @@ const DUMPED: [&str; 18] = [
      FROM quarantine ORDER BY id",
     "SELECT * FROM subscriptions ORDER BY name",
     "SELECT * FROM dead_letters ORDER BY id",
-    "SELECT name, seq FROM sqlite_sequence UNION ALL SELECT name, value FROM meta ORDER BY name",
+    "SELECT name, seq FROM sqlite_sequence UNION ALL SELECT name, value FROM meta
+        WHERE name <> 'token_key' ORDER BY name",
 ];
 
 /// Posts forty messages about five objects that appear and disappear. Some events arrive long after they happened.

@@ -78,6 +78,7 @@ pub(crate) mod message_load;
 pub(crate) mod moving_readers;
 pub(crate) mod nginx;
 pub(crate) mod nodes_fixture;
+pub(crate) mod oai_pmh_fixture;
 pub(crate) mod platforms_fixture;
 pub(crate) mod postgres;
 pub(crate) mod postgres_pair;

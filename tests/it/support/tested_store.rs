@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc};
 use bytes::Bytes;
 use tidings::{
     journal::{
+        acceptance::ObjectNews,
         harvest::{HarvestRun, RunCounts, RunId, RunState},
         store::{
             EventIdentity, EventKey, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject,
@@ -125,7 +126,14 @@ pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
 /// Returns an object whose rows are all written.
 pub(crate) fn fully_written(PrefetchedObject { state, .. }: PrefetchedObject) -> ObjectUpdate {
     let items = state.items.keys().cloned().collect();
-    ObjectUpdate { uri: object(), object_changed: true, state, changed_items: items, item_count: None }
+    ObjectUpdate {
+        uri: object(),
+        object_changed: true,
+        news: ObjectNews::Public,
+        state,
+        changed_items: items,
+        item_count: None,
+    }
 }
 
 /// Appends the changes of these events as the writer does: a duplicate makes no change, and the registry

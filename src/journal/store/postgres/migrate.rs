@@ -31,7 +31,8 @@ const NEWEST: &str = "SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 
         (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM dead_letters_id_seq)";
 
 const SET_FACTS: &str = "UPDATE journal_head SET identity = $1, head = $2, seeds = $3,
-        received = (SELECT received FROM changes ORDER BY seq DESC LIMIT 1)";
+        received = (SELECT received FROM changes ORDER BY seq DESC LIMIT 1),
+        accepted = (SELECT coalesce(max(accepted), 0) FROM objects)";
 
 const SET_NEWEST: &str = "SELECT setval('quarantine_id_seq', greatest($1::bigint, 1), $1 > 0),
         setval('dead_letters_id_seq', greatest($2::bigint, 1), $2 > 0)";

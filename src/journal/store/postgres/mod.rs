@@ -72,6 +72,7 @@ use super::{
 use crate::{
     journal::{
         RegistryPosition,
+        acceptance::{AcceptedPage, AcceptedQuery, ObjectTimes},
         nodes::{NodeTable, Term, Wake},
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
         registry::ObjectState,
@@ -242,6 +243,18 @@ impl Store for PostgresStore {
 
     fn registry(&self, from: &RegistryPosition, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
         self.read(async |session| registry::page(session, from, limit).await)
+    }
+
+    fn accepted(&self, query: &AcceptedQuery) -> Result<AcceptedPage, StoreError> {
+        self.read(async |session| registry::page_by_acceptance(session, query).await)
+    }
+
+    fn object_times(&self, object: &Uri) -> Result<Option<ObjectTimes>, StoreError> {
+        self.read(async |session| registry::object_times(session, object).await)
+    }
+
+    fn token_key(&self) -> Result<[u8; 16], StoreError> {
+        self.read(async |session| registry::token_key(session).await)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

@@ -8,7 +8,9 @@ CREATE TABLE journal_head (
     received bigint,
     seeds bigint NOT NULL DEFAULT 0,
     timeline text NOT NULL DEFAULT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8),
-    origin text NOT NULL DEFAULT ''
+    origin text NOT NULL DEFAULT '',
+    accepted bigint NOT NULL DEFAULT 0,
+    token_key uuid NOT NULL DEFAULT gen_random_uuid()
 ) WITH (fillfactor = 10);
 COMMENT ON TABLE journal_head IS 'One row. Each batch locks it first, so batches commit in the order of their numbers.';
 COMMENT ON COLUMN journal_head.identity IS 'Identifier of the journal. A restore or a failover gives a new one.';
@@ -17,6 +19,8 @@ COMMENT ON COLUMN journal_head.received IS 'Time of receipt of the newest change
 COMMENT ON COLUMN journal_head.seeds IS 'Number of the newest row ever written to seeds.';
 COMMENT ON COLUMN journal_head.timeline IS 'Timeline of the server that wrote last. Another one means that a standby was promoted.';
 COMMENT ON COLUMN journal_head.origin IS 'Identifiers of the database cluster and of this table. Others mean that a dump was restored.';
+COMMENT ON COLUMN journal_head.accepted IS 'Newest time of acceptance that a batch has given to objects.';
+COMMENT ON COLUMN journal_head.token_key IS 'Secret key of the tokens that readers of the registry get.';
 INSERT INTO journal_head DEFAULT VALUES;
 UPDATE journal_head SET origin = (SELECT system_identifier FROM pg_control_system()) || '/' || tableoid;
 
@@ -69,12 +73,18 @@ CREATE TABLE objects (
     parent text, parent_at bigint, parent_confirmed bigint,
     types text NOT NULL, types_at bigint, types_confirmed bigint,
     purged_at bigint, purged_confirmed bigint,
-    source text
+    source text,
+    accepted bigint NOT NULL,
+    published bigint
 ) WITH (fillfactor = 80);
+CREATE INDEX objects_by_acceptance ON objects (accepted, object);
+CREATE INDEX objects_by_publication ON objects (published, object) WHERE published IS NOT NULL;
 COMMENT ON TABLE objects IS 'The registry: last known state of each object. *_at is the time of the event that set a fact, *_confirmed that of the latest event that confirmed it.';
 COMMENT ON COLUMN objects.items IS 'Number of rows in items; null if nobody has counted them yet.';
 COMMENT ON COLUMN objects.types IS 'JSON: list of URIs.';
 COMMENT ON COLUMN objects.source IS 'Source whose change or crawl was the first about the object; null if no change about it is left.';
+COMMENT ON COLUMN objects.accepted IS 'Microseconds since 1970 at which the newest facts were accepted, in the order of the batches.';
+COMMENT ON COLUMN objects.published IS 'The same for the newest facts that the public sees; null if it has never seen the object.';
 
 CREATE TABLE items (
     object bigint NOT NULL,

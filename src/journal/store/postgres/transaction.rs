@@ -10,6 +10,7 @@ use super::{
     writing::WriteTransaction,
 };
 use crate::{
+    journal::acceptance::{AcceptanceTime, ObjectNews},
     journal::store::{
         CommitError, PrefetchKeys, PrefetchedRows, StoreError, Transaction, WriteBatch, records::of_batch, rows,
     },
@@ -20,10 +21,11 @@ use crate::{
 const LOCK_HEAD: &str = concat!(
     "SELECT head, received, seeds, ",
     timeline::is_same_journal!(),
-    ", identity, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM journal_head FOR UPDATE"
+    ", identity, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, accepted FROM journal_head FOR UPDATE"
 );
 
-const MOVE_HEAD: &str = "UPDATE journal_head SET head = $1, received = $2, seeds = $3";
+const MOVE_HEAD: &str =
+    "UPDATE journal_head SET head = $1, received = $2, seeds = $3, accepted = greatest(accepted, $4)";
 
 /// Statement that wakes the other nodes at the commit. The payload has the head, and the store that wrote.
 const NOTIFY: &str = "SELECT pg_notify('tidings', $1::bigint || ' ' || $2::uuid)";
@@ -60,6 +62,8 @@ pub(super) struct LockedHead {
     identity: Uuid,
     /// Time of the server, at which all changes of the batch are received.
     now: Timestamp,
+    /// Newest time of acceptance.
+    accepted: AcceptanceTime,
     /// Ranges of numbers that restores have skipped, the newest first.
     restores: Vec<(Seq, Seq)>,
 }
@@ -110,6 +114,7 @@ impl LockedHead {
             is_same_journal: super::row::get(row, 3)?,
             identity: super::row::get(row, 4)?,
             now: rows::time(super::row::get(row, 5)?)?,
+            accepted: AcceptanceTime(super::row::get(row, 6)?),
             restores,
         })
     }
@@ -148,6 +153,7 @@ impl Transaction for PostgresTransaction<'_> {
             stored_head: self.locked.head,
             received,
             now: Some(self.locked.now),
+            accepted: self.locked.accepted,
             first_changes,
             unchanged,
             used_ids,
@@ -163,11 +169,15 @@ impl Transaction for PostgresTransaction<'_> {
         let (locked_head, first_seed, known) = (self.locked.head, self.locked.seeds, &self.known);
         let seeds = first_seed + i64::try_from(batch.seeds.len()).unwrap_or(i64::MAX);
         let statements = of_batch(batch)?;
+        // A batch without news keeps its time for the next one.
+        let has_news = batch.objects.iter().any(|object| object.news != ObjectNews::None);
+        let accepted = if has_news { batch.accepted.0 } else { 0 };
         let (store, is_news) = (self.store.node, !batch.changes.is_empty() || !batch.seeds.is_empty());
         self.transaction.run(async |session| {
             changes::check_numbers(locked_head, &batch.changes)?;
             let head_number = rows::number(head.0);
-            let move_head = async { session.execute(MOVE_HEAD, &[&head_number, &received, &seeds]).await.map(drop) };
+            let move_head =
+                async { session.execute(MOVE_HEAD, &[&head_number, &received, &seeds, &accepted]).await.map(drop) };
             let notify = async {
                 if is_news {
                     session.query(NOTIFY, &[&head_number, &store]).await?;
@@ -184,7 +194,7 @@ impl Transaction for PostgresTransaction<'_> {
                 dedupe::write(session, &batch.changes).boxed_local(),
                 dedupe::write_unchanged(session, batch).boxed_local(),
                 seeds::insert(session, first_seed, head, &batch.seeds).boxed_local(),
-                registry::write(session, known, &batch.objects).boxed_local(),
+                registry::write(session, known, batch).boxed_local(),
             ];
             let execute = async |record| records::execute(session, record).await.map(drop);
             steps.extend(first_records.iter().map(|record| execute(record).boxed_local()));

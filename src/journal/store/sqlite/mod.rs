@@ -52,6 +52,7 @@ use super::{
 use crate::{
     journal::{
         RegistryPosition,
+        acceptance::{AcceptedPage, AcceptedQuery, ObjectTimes},
         nodes::Term,
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
         registry::ObjectState,
@@ -228,6 +229,18 @@ impl Store for SqliteStore {
 
     fn registry(&self, from: &RegistryPosition, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
         self.readers.read(|connection| registry::page(connection, from, limit))
+    }
+
+    fn accepted(&self, query: &AcceptedQuery) -> Result<AcceptedPage, StoreError> {
+        self.readers.read(|connection| registry::page_by_acceptance(connection, query))
+    }
+
+    fn object_times(&self, object: &Uri) -> Result<Option<ObjectTimes>, StoreError> {
+        self.readers.read(|connection| registry::object_times(connection, object))
+    }
+
+    fn token_key(&self) -> Result<[u8; 16], StoreError> {
+        self.readers.read(open::token_key)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

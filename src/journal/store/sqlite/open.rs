@@ -299,3 +299,8 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
             .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, Box::new(error)))
     })
 }
+
+/// Returns the key of the tokens that readers of the registry get.
+pub(super) fn token_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
+    Ok(connection.query_row("SELECT value FROM meta WHERE name = 'token_key'", [], |row| row.get(0))?)
+}

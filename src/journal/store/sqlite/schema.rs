@@ -8,7 +8,7 @@ use crate::journal::store::StoreError;
 pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// Version of the tables (`PRAGMA user_version`).
-pub(super) const VERSION: i64 = 19;
+pub(super) const VERSION: i64 = 20;
 
 /// Oldest version that this program opens and converts.
 pub(super) const OLDEST_VERSION: i64 = 16;
@@ -17,11 +17,17 @@ pub(super) const OLDEST_VERSION: i64 = 16;
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// Statements that convert the tables of each older version to those of the next one, from [`OLDEST_VERSION`] on.
-const CONVERSIONS: [&str; 3] = [
+const CONVERSIONS: [&str; 4] = [
     include_str!("convert_version_16.sql"),
     include_str!("convert_version_17.sql"),
     include_str!("convert_version_18.sql"),
+    include_str!("convert_version_19.sql"),
 ];
+
+/// View that gives the objects of versions before 20 the columns of the current version, for a connection that only reads.
+const OBJECTS_OF_VERSION_19: &str = "
+    CREATE TEMP VIEW objects AS SELECT *, 0 AS accepted, NULL AS published FROM main.objects;
+";
 
 /// View that gives the items of version 18 and 17 the columns of the current version, for a connection that only reads.
 const ITEMS_OF_VERSION_18: &str = "
@@ -67,6 +73,7 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), S
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         let identity = uuid::Uuid::new_v4();
         transaction.execute("INSERT INTO meta VALUES ('identity', ?)", [identity.as_bytes().as_slice()])?;
+        transaction.execute("INSERT INTO meta VALUES ('token_key', randomblob(16))", [])?;
     } else {
         for conversion in CONVERSIONS.iter().skip(usize::try_from(version - OLDEST_VERSION).unwrap_or_default()) {
             transaction.execute_batch(conversion)?;
@@ -78,12 +85,14 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), S
 
 /// Gives a connection that reads a file of this version the names of the current one.
 pub(super) fn name_as_current(connection: &Connection, version: i64) -> rusqlite::Result<()> {
-    match version {
-        VERSION => Ok(()),
-        OLDEST_VERSION => connection.execute_batch(VIEWS_OF_VERSION_16),
-        17 => connection.execute_batch(&[VIEWS_OF_VERSION_17, ITEMS_OF_VERSION_18].concat()),
-        _ => connection.execute_batch(ITEMS_OF_VERSION_18),
-    }
+    let views: &[&str] = match version {
+        VERSION => &[],
+        OLDEST_VERSION => &[VIEWS_OF_VERSION_16, OBJECTS_OF_VERSION_19],
+        17 => &[VIEWS_OF_VERSION_17, ITEMS_OF_VERSION_18, OBJECTS_OF_VERSION_19],
+        18 => &[ITEMS_OF_VERSION_18, OBJECTS_OF_VERSION_19],
+        _ => &[OBJECTS_OF_VERSION_19],
+    };
+    connection.execute_batch(&views.concat())
 }
 
 /// Returns the number after which new changes are numbered, if it is greater than that of the newest change. A restored

@@ -1,6 +1,6 @@
 -- Times are milliseconds since 1970 (UTC): datetime(received / 1000, 'unixepoch') shows one as a date.
 
--- Facts about the journal: identity, newest_seed.
+-- Facts about the journal: identity, newest_seed, token_key.
 CREATE TABLE meta (
     name TEXT PRIMARY KEY,
     value BLOB NOT NULL
@@ -55,8 +55,14 @@ CREATE TABLE objects (
     parent TEXT, parent_at INTEGER, parent_confirmed INTEGER,
     types TEXT NOT NULL, types_at INTEGER, types_confirmed INTEGER, -- types is JSON: list of URIs
     purged_at INTEGER, purged_confirmed INTEGER,
-    source TEXT -- source whose change or crawl was the first about the object; null if no change about it is left
+    source TEXT, -- source whose change or crawl was the first about the object; null if no change about it is left
+    -- Microseconds since 1970 at which the newest facts were accepted, in the order of the batches, and those that the
+    -- public sees; null if it has never seen the object.
+    accepted INTEGER NOT NULL,
+    published INTEGER
 );
+CREATE INDEX objects_by_acceptance ON objects (accepted);
+CREATE INDEX objects_by_publication ON objects (published) WHERE published IS NOT NULL;
 
 -- The registry: last known state of each item of an object.
 CREATE TABLE items (

@@ -9,7 +9,7 @@ use super::{
     SqliteStore, WriteSide, changes,
     dedupe::{FirstChangeSearch, KeyUpdates, unchanged},
     records,
-    registry::{RegistryReader, RegistryWriter},
+    registry::{RegistryReader, RegistryWriter, newest_acceptance},
     seeds,
 };
 use crate::{
@@ -87,11 +87,11 @@ impl<'s> SqliteTransaction<'s> {
         Ok(objects)
     }
 
-    fn write_objects(&self, objects: &[ObjectUpdate]) -> Result<Vec<(Uri, usize)>, StoreError> {
+    fn write_objects(&self, batch: &WriteBatch) -> Result<Vec<(Uri, usize)>, StoreError> {
         let connection = &self.side.connection;
         let (mut writer, mut reader) = (RegistryWriter::new(connection)?, RegistryReader::new(connection)?);
         let mut counts = Vec::new();
-        for ObjectUpdate { uri, object_changed, state, changed_items, item_count } in objects {
+        for ObjectUpdate { uri, object_changed, news, state, changed_items, item_count } in &batch.objects {
             let row_number = match self.row_numbers.get(uri) {
                 Some(number) => Some(*number),
                 None => reader.number(uri)?,
@@ -103,8 +103,9 @@ impl<'s> SqliteTransaction<'s> {
                     }
                     number
                 }
-                None => writer.insert(uri, state)?,
+                None => writer.insert(uri, state, batch.accepted)?,
             };
+            writer.accept(number, batch.accepted, *news)?;
             for item in changed_items.as_slice() {
                 if let Some(record) = state.items.get(item) {
                     writer.put_item(number, item, record)?;
@@ -124,6 +125,7 @@ impl Transaction for SqliteTransaction<'_> {
             head: head.max(self.store.floor),
             stored_head: head,
             received,
+            accepted: newest_acceptance(connection)?,
             ..PrefetchedRows::default()
         };
         let now = Timestamp::now();
@@ -153,7 +155,7 @@ impl Transaction for SqliteTransaction<'_> {
         let seeds = seeds::write(connection, *seeds, batch)?;
         records::execute_all(connection, &of_batch(batch)?)?;
         let keys = keys.write(connection, options, &batch.changes)?;
-        let item_counts = self.write_objects(&batch.objects)?;
+        let item_counts = self.write_objects(batch)?;
         self.memory_updates = MemoryUpdates { keys, item_counts, seeds };
         Ok(())
     }

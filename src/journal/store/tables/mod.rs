@@ -142,6 +142,8 @@ impl Table {
                 ("purged_at", Integer),
                 ("purged_confirmed", Integer),
                 ("source", Text),
+                ("accepted", Integer),
+                ("published", Integer),
             ],
             Self::Items => ITEM_COLUMNS,
             Self::Seeds => &[("number", Integer), ("seq", Integer), ("object", Text), ("delta", Text)],

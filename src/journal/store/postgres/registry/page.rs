@@ -20,10 +20,10 @@ use crate::{
 };
 
 /// Number of items after which a page ends early.
-const PAGE_ITEMS: usize = 20_000;
+pub(super) const PAGE_ITEMS: usize = 20_000;
 
 /// Number of bytes of URIs and content locations after which a page ends early.
-const PAGE_BYTES: usize = 4 << 20;
+pub(super) const PAGE_BYTES: usize = 4 << 20;
 
 /// Number of items after which no further object is read in one query.
 const QUERY_ITEMS: i64 = 2_000;
@@ -102,7 +102,7 @@ pub(in super::super) async fn page(
 }
 
 /// Returns the number of objects whose items one query reads: at least one.
-fn objects_per_query(objects: &[Row]) -> Result<usize, StoreError> {
+pub(super) fn objects_per_query(objects: &[Row]) -> Result<usize, StoreError> {
     let (mut count, mut items) = (0, 0);
     while count < objects.len() && items < QUERY_ITEMS {
         items += row::get::<i64>(&objects[count], 1)?;
@@ -112,10 +112,10 @@ fn objects_per_query(objects: &[Row]) -> Result<usize, StoreError> {
 }
 
 /// Items of an object, or the error of a damaged one.
-type Items = Result<BTreeMap<Uri, Box<ItemRecord>>, StoreError>;
+pub(super) type Items = Result<BTreeMap<Uri, Box<ItemRecord>>, StoreError>;
 
 /// Reads all items of these objects.
-async fn items_of(session: &Session, objects: &[Row]) -> Result<BTreeMap<i64, Items>, StoreError> {
+pub(super) async fn items_of(session: &Session, objects: &[Row]) -> Result<BTreeMap<i64, Items>, StoreError> {
     let numbers = objects.iter().map(|object| row::get(object, 0)).collect::<Result<Vec<i64>, _>>()?;
     let mut items: BTreeMap<i64, Items> = BTreeMap::new();
     for item in session.query(ITEMS, &[&numbers]).await? {
@@ -130,7 +130,7 @@ async fn items_of(session: &Session, objects: &[Row]) -> Result<BTreeMap<i64, It
 }
 
 /// Returns the approximate size of an object in a page, in bytes.
-fn size(state: &ObjectState) -> usize {
+pub(super) fn size(state: &ObjectState) -> usize {
     let item = |item: &Uri| item.as_str().len() + state.content(item).map_or(0, |content| content.json().len());
     let types = state.types().iter().map(|uri| uri.as_str().len()).sum::<usize>();
     types + state.items.keys().map(item).sum::<usize>()

@@ -10,8 +10,9 @@ use super::{
 use crate::{
     journal::{
         RawContentLocation,
+        acceptance::{AcceptanceTime, ObjectNews},
         registry::{Clock, InitialState, ItemRecord, ObjectState},
-        store::{ObjectUpdate, StoreError, rows},
+        store::{ObjectUpdate, StoreError, WriteBatch, rows},
     },
     model::{SourceName, State, Timestamp, Uri},
 };
@@ -21,17 +22,21 @@ use crate::{
 pub(in super::super) const PUT_OBJECTS: &str = concat!(
     "INSERT INTO objects AS o (uri, items, ",
     object_columns!(),
-    ") SELECT n.uri, n.items, ",
+    ", accepted, published) SELECT n.uri, n.items, ",
     object_columns!(),
+    ", n.accepted, CASE WHEN n.is_public THEN n.accepted ELSE
+        (SELECT CASE WHEN e.published IS NOT NULL AND n.is_news THEN n.accepted END FROM objects e WHERE e.uri = n.uri) END",
     " FROM unnest($1::text[], $2::boolean[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-                  $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[])
+                  $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[],
+                  $14::boolean[], $15::boolean[])
           AS n(uri, changed, items, ",
     object_columns!(),
-    ") WHERE n.changed OR (SELECT true FROM objects e WHERE e.uri = n.uri) IS NULL
+    ", accepted, is_public, is_news) WHERE n.changed OR (SELECT true FROM objects e WHERE e.uri = n.uri) IS NULL
      ON CONFLICT (uri) DO UPDATE SET items = coalesce(excluded.items, o.items),
          (parent, parent_at, parent_confirmed) = (excluded.parent, excluded.parent_at, excluded.parent_confirmed),
          (types, types_at, types_confirmed) = (excluded.types, excluded.types_at, excluded.types_confirmed),
-         (purged_at, purged_confirmed) = (excluded.purged_at, excluded.purged_confirmed), source = excluded.source"
+         (purged_at, purged_confirmed) = (excluded.purged_at, excluded.purged_confirmed), source = excluded.source,
+         accepted = greatest(excluded.accepted, o.accepted), published = coalesce(excluded.published, o.published)"
 );
 
 /// Statement that inserts or replaces items. Their objects have rows already.
@@ -70,6 +75,12 @@ struct ObjectColumns<'b> {
     types_clock: ClockColumns,
     purged: ClockColumns,
     source: Vec<Option<&'b str>>,
+    /// Times of acceptance; 0 for objects without news.
+    accepted: Vec<i64>,
+    /// Whether the public sees the news.
+    is_public: Vec<bool>,
+    /// Whether the public sees the news if it has seen the object before.
+    is_news: Vec<bool>,
 }
 
 /// Items to write, one array per column.
@@ -109,15 +120,16 @@ impl ClockColumns {
 pub(in super::super) async fn write(
     session: &Session,
     known: &HashMap<Uri, Option<i64>>,
-    updates: &[ObjectUpdate],
+    batch: &WriteBatch,
 ) -> Result<(), StoreError> {
     let (mut objects, mut items) = (ObjectColumns::default(), ItemColumns::default());
-    for update in updates {
+    for update in &batch.objects {
         let count = update.item_count.map(|count| rows::number(count as u64));
         let stored = known.get(&update.uri);
         let count_differs = count.is_some() && stored.is_some_and(|stored| *stored != count);
-        if update.object_changed || count_differs || stored.is_none() {
-            objects.push(update, update.object_changed || count_differs, count)?;
+        let changed = update.object_changed || count_differs || update.news != ObjectNews::None;
+        if changed || stored.is_none() {
+            objects.push(update, changed, count, batch.accepted)?;
         }
         for item in update.changed_items.as_slice() {
             if let Some(record) = update.state.items.get(item) {
@@ -132,7 +144,13 @@ pub(in super::super) async fn write(
 }
 
 impl<'b> ObjectColumns<'b> {
-    fn push(&mut self, update: &'b ObjectUpdate, changed: bool, items: Option<i64>) -> Result<(), StoreError> {
+    fn push(
+        &mut self,
+        update: &'b ObjectUpdate,
+        changed: bool,
+        items: Option<i64>,
+        accepted: AcceptanceTime,
+    ) -> Result<(), StoreError> {
         let ObjectState { parent, types, purged, source, items: _ } = &update.state;
         self.uri.push(update.uri.as_str());
         self.changed.push(changed);
@@ -143,6 +161,9 @@ impl<'b> ObjectColumns<'b> {
         self.types_clock.push(types.clock);
         self.purged.push(*purged);
         self.source.push(source.as_ref().map(SourceName::as_str));
+        self.accepted.push(if update.news == ObjectNews::None { 0 } else { accepted.0 });
+        self.is_public.push(update.news == ObjectNews::Public);
+        self.is_news.push(update.news == ObjectNews::OfObject);
         Ok(())
     }
 
@@ -150,7 +171,20 @@ impl<'b> ObjectColumns<'b> {
         if self.uri.is_empty() {
             return Ok(());
         }
-        let Self { uri, changed, items, parent, parent_clock, types, types_clock, purged, source } = self;
+        let Self {
+            uri,
+            changed,
+            items,
+            parent,
+            parent_clock,
+            types,
+            types_clock,
+            purged,
+            source,
+            accepted,
+            is_public,
+            is_news,
+        } = self;
         let values: &[Value<'_>] = &[
             uri,
             changed,
@@ -164,6 +198,9 @@ impl<'b> ObjectColumns<'b> {
             &purged.at,
             &purged.confirmed,
             source,
+            accepted,
+            is_public,
+            is_news,
         ];
         session.execute(PUT_OBJECTS, values).await.map(drop)
     }

@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Number of items after which a page ends early.
-const PAGE_ITEMS: usize = 20_000;
+pub(super) const PAGE_ITEMS: usize = 20_000;
 
 /// Number of bytes of URIs and content locations after which a page ends early.
-const PAGE_BYTES: usize = 4 << 20;
+pub(super) const PAGE_BYTES: usize = 4 << 20;
 
 /// Reads an object with all its items.
 pub(in super::super) fn object(connection: &Connection, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
@@ -76,7 +76,7 @@ pub(in super::super) fn page(
 }
 
 /// Returns the approximate size of an object in a page, in bytes.
-fn size(state: &ObjectState) -> usize {
+pub(super) fn size(state: &ObjectState) -> usize {
     let item = |item: &Uri| item.as_str().len() + state.content(item).map_or(0, |content| content.json().len());
     let types = state.types().iter().map(|uri| uri.as_str().len()).sum::<usize>();
     types + state.items.keys().map(item).sum::<usize>()

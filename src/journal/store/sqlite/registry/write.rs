@@ -10,6 +10,7 @@ use super::columns::{item_columns, object_columns, write_initial_state, write_ty
 use crate::{
     journal::{
         RawContentLocation,
+        acceptance::{AcceptanceTime, ObjectNews},
         registry::{Clock, ItemRecord, ObjectState},
         store::StoreError,
     },
@@ -18,10 +19,16 @@ use crate::{
 
 // `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a
 // single statement. The gateway rolls back the whole transaction.
-const INSERT_OBJECT: &str =
-    concat!("INSERT OR FAIL INTO objects (", object_columns!(), ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+const INSERT_OBJECT: &str = concat!(
+    "INSERT OR FAIL INTO objects (",
+    object_columns!(),
+    ", uri, accepted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
 const UPDATE_OBJECT: &str =
     concat!("UPDATE OR FAIL objects SET (", object_columns!(), ") = (?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?");
+/// Statement that sets the times of acceptance of an object: the second one always, if it has one (1), or not (0).
+const ACCEPT: &str = "UPDATE OR FAIL objects SET accepted = ?1, published = CASE ?2 WHEN 2 THEN ?1
+    WHEN 1 THEN iif(published IS NULL, NULL, ?1) ELSE published END WHERE object = ?3";
 const PUT_ITEM: &str = concat!(
     "INSERT OR REPLACE INTO items (object, ",
     item_columns!(),
@@ -33,6 +40,7 @@ pub(in super::super) struct RegistryWriter<'c> {
     connection: &'c Connection,
     insert: CachedStatement<'c>,
     update: CachedStatement<'c>,
+    accept: CachedStatement<'c>,
     put_item: CachedStatement<'c>,
 }
 
@@ -42,14 +50,20 @@ impl<'c> RegistryWriter<'c> {
             connection,
             insert: connection.prepare_cached(INSERT_OBJECT)?,
             update: connection.prepare_cached(UPDATE_OBJECT)?,
+            accept: connection.prepare_cached(ACCEPT)?,
             put_item: connection.prepare_cached(PUT_ITEM)?,
         })
     }
 
     /// Inserts an object without items; returns its row number.
-    pub(in super::super) fn insert(&mut self, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
+    pub(in super::super) fn insert(
+        &mut self,
+        uri: &Uri,
+        state: &ObjectState,
+        accepted: AcceptanceTime,
+    ) -> Result<i64, StoreError> {
         let values = object_values(state)?.into_iter();
-        self.insert.execute(storable_values(values.chain([uri.as_str().into()])))?;
+        self.insert.execute(storable_values(values.chain([uri.as_str().into(), accepted.0.into()])))?;
         Ok(self.connection.last_insert_rowid())
     }
 
@@ -57,6 +71,23 @@ impl<'c> RegistryWriter<'c> {
     pub(in super::super) fn update(&mut self, number: i64, state: &ObjectState) -> Result<(), StoreError> {
         let values = object_values(state)?.into_iter();
         self.update.execute(storable_values(values.chain([number.into()])))?;
+        Ok(())
+    }
+
+    /// Sets the times of acceptance of the object with this row number.
+    pub(in super::super) fn accept(
+        &mut self,
+        number: i64,
+        accepted: AcceptanceTime,
+        news: ObjectNews,
+    ) -> Result<(), StoreError> {
+        let published = match news {
+            ObjectNews::None => return Ok(()),
+            ObjectNews::Hidden => 0,
+            ObjectNews::OfObject => 1,
+            ObjectNews::Public => 2,
+        };
+        self.accept.execute(params![accepted.0, published, number])?;
         Ok(())
     }
 

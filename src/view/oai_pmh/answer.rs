@@ -1,0 +1,266 @@
+//! The response to a request.
+
+use std::{io::Write, sync::Arc};
+
+use axum::http::HeaderMap;
+use flate2::{Compression, write::GzEncoder};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    DeletedRecords, Repository,
+    arguments::{Arguments, Verb},
+    document::{self, bad_token, datestamp, envelope, resumption_token},
+    error::{ErrorCode, Failure, OaiError},
+    list::{List, first_state},
+    record::{MetadataFormat, Record},
+    set::SetSpec,
+    token::{Resumed, TokenKey},
+};
+use crate::{
+    format::xml_writer::XmlWriter,
+    journal::acceptance::{AcceptanceTime, AcceptedQuery},
+    model::Timestamp,
+    view::{block_on, journal_problem, registry_view::RegistryView, store_problem},
+    web::{CachePolicy, Content, Problem, Representation, Spool, SpoolWriter, accepts_gzip, spool_problem},
+};
+
+/// Media type of all responses. The encoding is declared, because many harvesters assume another one otherwise.
+const MEDIA_TYPE: &str = "text/xml; charset=utf-8";
+
+/// Minimum size of a response that is compressed, in bytes.
+const MIN_COMPRESSED_SIZE: usize = 1024;
+
+/// A request of a reader.
+pub(super) struct Request {
+    pub(super) repository: Arc<Repository>,
+    pub(super) sight: RegistryView,
+    pub(super) arguments: Result<Arguments, Vec<OaiError>>,
+}
+
+/// A request without illegal arguments.
+struct Legal {
+    repository: Arc<Repository>,
+    sight: RegistryView,
+    arguments: Arguments,
+    /// Date of the response.
+    date: AcceptanceTime,
+    /// Time before which no datestamp is.
+    floor: AcceptanceTime,
+}
+
+impl Request {
+    /// Returns the response.
+    ///
+    /// # Errors
+    /// Fails if the journal or the disk fails.
+    pub(super) async fn answer(self, headers: &HeaderMap) -> Result<Representation, Problem> {
+        let Self { repository, sight, arguments } = self;
+        let (spool, base_url) = (repository.spool.clone(), repository.base_url.clone());
+        // Before anything is read, so that a harvester can continue from this date.
+        let date = repository.journal.acceptance_promise().await.map_err(journal_problem)?;
+        let is_compressed = accepts_gzip(headers);
+        let arguments = match arguments {
+            Ok(arguments) => arguments,
+            Err(errors) => {
+                let response = document::errors(date, &base_url, None, &errors);
+                return representation(&spool, &response, is_compressed);
+            }
+        };
+        let floor = repository.journal.acceptance_floor();
+        let permit = repository.spool.page_permit().await;
+        // Nobody waits for the response when this future is dropped.
+        let ended = CancellationToken::new();
+        let _guard = ended.clone().drop_guard();
+        let request = Legal { repository, sight, arguments, date, floor };
+        let sets = request.sets().await;
+        Spool::blocking(permit, move || {
+            let response = match sets.and_then(|sets| request.write(sets, &ended)) {
+                Ok(response) => response,
+                Err(Failure::Oai(errors)) => {
+                    document::errors(date, &request.repository.base_url, Some(&request.arguments), &errors)
+                }
+                Err(Failure::Http(problem)) => return Err(*problem),
+            };
+            representation(&spool, &response, is_compressed)
+        })
+        .await
+    }
+}
+
+/// Result of `ListSets`: sets, and the token of the next page.
+type SetsAndToken = (Vec<SetSpec>, Option<String>, bool);
+
+impl Legal {
+    async fn key(&self) -> Result<TokenKey, Failure> {
+        let journal = &self.repository.journal;
+        let key = self.repository.key.get_or_try_init(|| journal.token_key()).await.map_err(journal_problem)?;
+        Ok(TokenKey::new(*key, journal.identity()))
+    }
+
+    /// Returns what the token of the request resumes.
+    fn resumed(&self, key: &TokenKey) -> Result<Option<Resumed>, Failure> {
+        let Some(token) = self.arguments.get("resumptionToken") else { return Ok(None) };
+        let resumed = key.open(token).filter(|resumed| resumed.verb() == self.arguments.verb);
+        resumed.map(Some).ok_or_else(|| bad_token().into())
+    }
+
+    /// Returns a page of sets, if they are requested.
+    async fn sets(&self) -> Result<Option<SetsAndToken>, Failure> {
+        if self.arguments.verb != Verb::ListSets {
+            return Ok(None);
+        }
+        let key = self.key().await?;
+        let after = match self.resumed(&key)? {
+            Some(Resumed::Sets(after)) => Some(SetSpec::parse(&after).ok_or_else(bad_token)?),
+            _ => None,
+        };
+        let is_first = after.is_none();
+        let page = self.repository.sets.page(&self.repository.journal, &self.sight, after).await;
+        let page = page.map_err(journal_problem)?;
+        if page.sets.is_empty() {
+            let error = OaiError::new(ErrorCode::NoSetHierarchy, "No record is in a set.");
+            return Err(if is_first { error } else { bad_token() }.into());
+        }
+        let last = page.sets.last().filter(|_| page.has_more).map(ToString::to_string);
+        let token = last.and_then(|last| key.seal(&Resumed::Sets(last)));
+        Ok(Some((page.sets, token, is_first)))
+    }
+
+    /// Writes the response. The call blocks.
+    fn write(&self, sets: Option<SetsAndToken>, ended: &CancellationToken) -> Result<Vec<u8>, Failure> {
+        let mut xml = envelope(self.date, &self.repository.base_url, Some(&self.arguments));
+        match self.arguments.verb {
+            Verb::Identify => self.identify(&mut xml)?,
+            Verb::ListMetadataFormats => self.formats(&mut xml)?,
+            Verb::ListSets => write_sets(&mut xml, sets.unwrap_or_default()),
+            Verb::ListRecords => self.list(&mut xml, ended, true)?,
+            Verb::ListIdentifiers => self.list(&mut xml, ended, false)?,
+            Verb::GetRecord => self.record(&mut xml)?,
+        }
+        Ok(document::finish(xml))
+    }
+
+    fn identify(&self, xml: &mut XmlWriter) -> Result<(), Failure> {
+        let Repository { journal, base_url, settings, .. } = &*self.repository;
+        let query = AcceptedQuery { public: self.sight.is_public(), limit: 1, ..AcceptedQuery::default() };
+        let first = block_on(journal.accepted(query)).map_err(journal_problem)?;
+        // Records that are accepted later have later datestamps than this response.
+        let earliest = first.objects.first().map_or(self.date, |first| first.position.time).max(self.floor);
+        xml.open("Identify", &[]);
+        xml.leaf("repositoryName", &[], &settings.repository_name);
+        xml.leaf("baseURL", &[], base_url);
+        xml.leaf("protocolVersion", &[], "2.0");
+        xml.leaf("adminEmail", &[], &settings.admin_email);
+        xml.leaf("earliestDatestamp", &[], &datestamp(earliest));
+        xml.leaf("deletedRecord", &[], settings.deleted.name());
+        xml.leaf("granularity", &[], "YYYY-MM-DDThh:mm:ssZ");
+        xml.leaf("compression", &[], "gzip");
+        xml.close("Identify");
+        Ok(())
+    }
+
+    fn formats(&self, xml: &mut XmlWriter) -> Result<(), Failure> {
+        if self.arguments.get("identifier").is_some() {
+            self.find(|_| ())?;
+        }
+        xml.open("ListMetadataFormats", &[]);
+        for format in MetadataFormat::ALL {
+            xml.open("metadataFormat", &[]);
+            xml.leaf("metadataPrefix", &[], format.name());
+            xml.leaf("schema", &[], &format.schema(&self.repository.base_url));
+            xml.leaf("metadataNamespace", &[], format.namespace());
+            xml.close("metadataFormat");
+        }
+        xml.close("ListMetadataFormats");
+        Ok(())
+    }
+
+    fn record(&self, xml: &mut XmlWriter) -> Result<(), Failure> {
+        let prefix = self.arguments.get("metadataPrefix").unwrap_or_default();
+        let Some(format) = MetadataFormat::of_prefix(prefix) else {
+            let mut errors = vec![OaiError::unknown_format(prefix)];
+            if let Err(Failure::Oai(others)) = self.find(|_| ()) {
+                errors.extend(others);
+            }
+            return Err(Failure::Oai(errors));
+        };
+        xml.open("GetRecord", &[]);
+        self.find(|record| record.write(xml, format, &self.repository.base_url))?;
+        xml.close("GetRecord");
+        Ok(())
+    }
+
+    /// Finds the record of the argument `identifier`.
+    fn find<T>(&self, result: impl FnOnce(Record<'_>) -> T) -> Result<T, Failure> {
+        let uri = self.arguments.identifier().filter(|uri| self.sight.covers(uri));
+        let uri = uri.ok_or_else(OaiError::unknown_identifier)?;
+        let journal = &self.repository.journal;
+        // The time is read first: if the object changes meanwhile, a harvester finds it once more.
+        let times = block_on(journal.object_times(uri.clone())).map_err(journal_problem)?;
+        let time = times.and_then(|times| if self.sight.is_public() { times.published } else { Some(times.accepted) });
+        let time = time.ok_or_else(OaiError::unknown_identifier)?.max(self.floor);
+        let state = block_on(journal.object(uri.clone())).map_err(journal_problem)?;
+        let state = state.ok_or_else(OaiError::unknown_identifier)?;
+        let record = Record::of(&uri, &state, time, &self.sight);
+        let record = record.map_err(|error| store_problem(error.of_object(&uri)))?;
+        Ok(result(record.ok_or_else(OaiError::unknown_identifier)?))
+    }
+
+    fn list(&self, xml: &mut XmlWriter, ended: &CancellationToken, with_metadata: bool) -> Result<(), Failure> {
+        let key = block_on(self.key())?;
+        let state = match self.resumed(&key)? {
+            Some(Resumed::Records(state) | Resumed::Identifiers(state)) => state,
+            _ => first_state(&self.arguments, self.floor, AcceptanceTime::from(Timestamp::now()))?,
+        };
+        let Repository { journal, base_url, settings, .. } = &*self.repository;
+        let list = List {
+            journal,
+            sight: &self.sight,
+            base_url,
+            floor: self.floor,
+            page: settings.page,
+            lists_deleted: settings.deleted == DeletedRecords::Persistent,
+            key: &key,
+            ended,
+        };
+        list.write(xml, state, with_metadata)
+    }
+}
+
+fn write_sets(xml: &mut XmlWriter, (sets, token, is_first): SetsAndToken) {
+    xml.open("ListSets", &[]);
+    for set in sets {
+        xml.open("set", &[]);
+        xml.leaf("setSpec", &[], &set.to_string());
+        xml.leaf("setName", &[], &set.name());
+        xml.close("set");
+    }
+    match (token, is_first) {
+        (Some(token), _) => resumption_token(xml, Some(&token), None),
+        // The last one of several pages.
+        (None, false) => xml.leaf("resumptionToken", &[], ""),
+        (None, true) => {}
+    }
+    xml.close("ListSets");
+}
+
+/// Makes the response ready to be sent. Its tag is that of its content without the date.
+fn representation(spool: &Spool, response: &[u8], is_compressed: bool) -> Result<Representation, Problem> {
+    let written = |content: std::io::Result<Content>| content.map_err(spool_problem);
+    let mut plain = spool.writer();
+    plain.write_all(response).map_err(spool_problem)?;
+    let gzip = if is_compressed && response.len() >= MIN_COMPRESSED_SIZE {
+        let mut gzip = GzEncoder::new(spool.writer(), Compression::fast());
+        gzip.write_all(response).map_err(spool_problem)?;
+        Some(written(gzip.finish().and_then(SpoolWriter::finish))?)
+    } else {
+        None
+    };
+    let date_end = "</responseDate>";
+    let at = response.windows(date_end.len()).position(|window| window == date_end.as_bytes()).unwrap_or_default();
+    let digest: [u8; 32] = Sha256::digest(&response[at..]).into();
+    let plain = written(plain.finish())?;
+    let representation = Representation::from_compressed(MEDIA_TYPE, plain, gzip, digest, CachePolicy::Revalidate);
+    Ok(representation.with_weak_tag(digest))
+}

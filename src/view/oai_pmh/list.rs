@@ -1,0 +1,197 @@
+//! `ListRecords` and `ListIdentifiers`: pages of the registry in the order of acceptance.
+//!
+//! A page begins after the last object of the page before, by time and number. So it costs the same wherever it is, and an
+//! object that changes while a harvester reads the list moves to its end.
+//!
+//! A list without `until` ends with the objects that were accepted when its pages had passed the time of its first request.
+//! So a harvester gets everything that changed while it read the first part of the list, and a list never grows without end.
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    document::{self, resumption_token},
+    error::{ErrorCode, Failure, OaiError},
+    record::{MetadataFormat, Record},
+    set::SetSpec,
+    token::{ListState, Resumed, TokenKey},
+};
+use crate::{
+    format::xml_writer::XmlWriter,
+    journal::{
+        Journal,
+        acceptance::{AcceptanceTime, AcceptedObject, AcceptedPosition, AcceptedQuery},
+    },
+    model::Timestamp,
+    view::{PAGE_BYTES, block_on, journal_problem, registry_view::RegistryView},
+    web::{Problem, ProblemCode},
+};
+
+/// A list of one of the two verbs.
+pub(super) struct List<'a> {
+    pub(super) journal: &'a Journal,
+    pub(super) sight: &'a RegistryView,
+    /// Base URL of the repository.
+    pub(super) base_url: &'a str,
+    /// Time before which no datestamp is.
+    pub(super) floor: AcceptanceTime,
+    /// Number of records on a page.
+    pub(super) page: usize,
+    /// Whether a list without dates shows deleted records.
+    pub(super) lists_deleted: bool,
+    pub(super) key: &'a TokenKey,
+    /// Cancelled when nobody waits for the list any more.
+    pub(super) ended: &'a CancellationToken,
+}
+
+/// The part of a list that its state selects.
+struct Selection<'a> {
+    format: MetadataFormat,
+    set: Option<SetSpec>,
+    hides_deleted: bool,
+    list: &'a List<'a>,
+}
+
+/// What a page has read.
+#[derive(Default)]
+struct Progress {
+    /// Number of records of the page.
+    records: usize,
+    /// Position of the last one.
+    last: Option<AcceptedPosition>,
+    /// Whether records follow.
+    has_more: bool,
+}
+
+impl List<'_> {
+    /// Writes the page that a state leads to. The call blocks.
+    ///
+    /// # Errors
+    /// `noRecordsMatch` if there is no record, `cannotDisseminateFormat`, and failures of the journal.
+    pub(super) fn write(&self, xml: &mut XmlWriter, state: ListState, with_metadata: bool) -> Result<(), Failure> {
+        let Some(format) = MetadataFormat::of_prefix(&state.prefix) else {
+            return Err(OaiError::unknown_format(&state.prefix).into());
+        };
+        let no_match = || OaiError::new(ErrorCode::NoRecordsMatch, "No record matches the arguments.");
+        let set = match &state.set {
+            // A set that cannot be one has no record.
+            Some(text) => Some(SetSpec::parse(text).ok_or_else(no_match)?),
+            None => None,
+        };
+        let hides_deleted = !self.lists_deleted && state.from.is_none() && state.until.is_none();
+        let selection = Selection { format, set, hides_deleted, list: self };
+        let (verb, wrap) = if with_metadata { ("ListRecords", true) } else { ("ListIdentifiers", false) };
+        xml.open(verb, &[]);
+        let now = AcceptanceTime::from(Timestamp::now()).0;
+        let mut state = state;
+        let mut progress = self.read(xml, &selection, &state, wrap)?;
+        if progress.records == 0 && state.end.take().is_some() {
+            // The last records of the list have changed since, and are after its end. One page of them ends the list, because
+            // an empty list is illegal.
+            progress = self.read(xml, &selection, &state, wrap)?;
+            progress.has_more = false;
+        }
+        let Some(last) = progress.last else { return Err(no_match().into()) };
+        let cursor = state.count;
+        let has_passed = last.time.0 > state.begun;
+        let next = ListState {
+            last: (last.time.0, last.object),
+            count: cursor.saturating_add(progress.records as u64),
+            end: state.end.or(has_passed.then_some(now)),
+            ..state
+        };
+        let next = if with_metadata { Resumed::Records(next) } else { Resumed::Identifiers(next) };
+        let token = if progress.has_more { self.key.seal(&next) } else { None };
+        resumption_token(xml, token.as_deref(), Some(cursor));
+        xml.close(verb);
+        Ok(())
+    }
+
+    fn read(
+        &self,
+        xml: &mut XmlWriter,
+        selection: &Selection<'_>,
+        state: &ListState,
+        with_metadata: bool,
+    ) -> Result<Progress, Failure> {
+        let end = state.end.map(|end| end.saturating_add(1));
+        let before = [state.until, end].into_iter().flatten().min().map(AcceptanceTime);
+        let mut query = AcceptedQuery {
+            public: self.sight.is_public(),
+            after: state.after(),
+            before,
+            limit: self.page.saturating_add(1),
+            ..AcceptedQuery::default()
+        };
+        if let Some(set) = &selection.set {
+            set.restrict(&mut query);
+        }
+        let (begin, mut progress) = (xml.length(), Progress::default());
+        loop {
+            if self.ended.is_cancelled() {
+                return Err(Problem::new(ProblemCode::Unavailable, "Nobody waits for the list.").into());
+            }
+            let page = block_on(self.journal.accepted(query.clone())).map_err(journal_problem)?;
+            let last = page.objects.last().map(|object| object.position);
+            for object in &page.objects {
+                let Some(record) = selection.record(object) else { continue };
+                if progress.records >= self.page || xml.length() - begin >= PAGE_BYTES {
+                    progress.has_more = true;
+                    return Ok(progress);
+                }
+                match with_metadata {
+                    true => record.write(xml, selection.format, self.base_url),
+                    false => record.write_header(xml),
+                }
+                progress.records += 1;
+                progress.last = Some(object.position);
+            }
+            match last.filter(|_| page.has_more) {
+                Some(last) => query.after = last,
+                None => return Ok(progress),
+            }
+        }
+    }
+}
+
+impl Selection<'_> {
+    /// Returns the record of an object, if it is part of the list.
+    fn record<'o>(&self, object: &'o AcceptedObject) -> Option<Record<'o>> {
+        let AcceptedObject { position, uri, state } = object;
+        let state = state.as_ref().filter(|_| self.list.sight.covers(uri))?;
+        let time = position.time.max(self.list.floor);
+        // A damaged object costs only itself.
+        let record = Record::of(uri, state, time, self.list.sight)
+            .inspect_err(|error| tracing::warn!(object = %uri, %error, "a damaged object is left out of a list"));
+        let record = record.ok().flatten()?;
+        let is_listed = |record: &Record<'_>| {
+            !(self.hides_deleted && record.is_deleted())
+                && self.set.as_ref().is_none_or(|set| record.sets().contains(set))
+        };
+        Some(record).filter(is_listed)
+    }
+}
+
+/// Returns the state of a list from its first request.
+pub(super) fn first_state(
+    arguments: &super::arguments::Arguments,
+    floor: AcceptanceTime,
+    now: AcceptanceTime,
+) -> Result<ListState, OaiError> {
+    let (from, until) = arguments.window().map_err(|reason| OaiError::new(ErrorCode::BadArgument, reason))?;
+    if until.is_some_and(|until| until <= floor) {
+        let text = format!("No record has a datestamp before {}.", document::datestamp(floor));
+        return Err(OaiError::new(ErrorCode::NoRecordsMatch, text));
+    }
+    let text = |name: &str| arguments.get(name).map(ToOwned::to_owned);
+    Ok(ListState {
+        prefix: text("metadataPrefix").unwrap_or_default(),
+        set: text("set"),
+        // All records have at least the time of the floor.
+        from: from.filter(|from| *from > floor).map(|from| from.0),
+        until: until.map(|until| until.0),
+        last: (0, 0),
+        count: 0,
+        begun: now.0,
+        end: None,
+    })
+}

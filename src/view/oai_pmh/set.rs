@@ -1,0 +1,132 @@
+//! Sets (section 2.6): the objects of a source, of a type, and of a parent. There is no hierarchy.
+
+use std::fmt;
+
+use crate::{
+    journal::{acceptance::AcceptedQuery, registry::ObjectState},
+    model::{SourceName, Uri},
+};
+
+/// A set.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum SetSpec {
+    /// Objects that this source was the first to report.
+    Source(SourceName),
+    /// Objects of this type.
+    Type(Uri),
+    /// Objects of this parent.
+    Parent(Uri),
+}
+
+impl SetSpec {
+    /// Parses a setSpec; `None` if the gateway makes no such.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (kind, name) = text.split_once('.')?;
+        let name = decoded(name)?;
+        let set = match kind {
+            "source" => Self::Source(SourceName::parse(&name).ok()?),
+            "type" => Self::Type(Uri::parse(&name).ok()?),
+            "parent" => Self::Parent(Uri::parse(&name).ok()?),
+            _ => return None,
+        };
+        // A set has one spelling.
+        (set.to_string() == text).then_some(set)
+    }
+
+    /// Returns the sets of an object that the reader sees.
+    pub(super) fn of_object(state: &ObjectState) -> Vec<Self> {
+        Self::of_facts(state.source.as_ref(), state.types(), state.parent())
+    }
+
+    /// Returns the sets of a deleted record. It stays in the sets that it had, because harvesters of a set must learn of the
+    /// deletion. The public sees only its source: parent and types may have changed since the object was hidden.
+    pub(super) fn of_deleted(state: &ObjectState, for_public: bool) -> Vec<Self> {
+        let (types, parent) =
+            if for_public { (&[][..], None) } else { (state.types.value.as_slice(), state.parent.value.as_ref()) };
+        Self::of_facts(state.source.as_ref(), types, parent)
+    }
+
+    fn of_facts(source: Option<&SourceName>, types: &[Uri], parent: Option<&Uri>) -> Vec<Self> {
+        let (source, parent) = (source.cloned().map(Self::Source), parent.cloned().map(Self::Parent));
+        let mut sets: Vec<_> = source.into_iter().chain(types.iter().cloned().map(Self::Type)).chain(parent).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        sets
+    }
+
+    /// Restricts a query to the set. It may return other objects besides.
+    pub(super) fn restrict(&self, query: &mut AcceptedQuery) {
+        match self {
+            Self::Source(source) => query.source = Some(source.clone()),
+            Self::Type(object_type) => query.object_type = Some(object_type.clone()),
+            Self::Parent(parent) => query.parent = Some(parent.clone()),
+        }
+    }
+
+    /// Returns the name for people.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Source(source) => format!("Source {source}"),
+            Self::Type(object_type) => format!("Type {object_type}"),
+            Self::Parent(parent) => format!("Parent {parent}"),
+        }
+    }
+}
+
+/// Writes the setSpec. Its characters are those that the protocol allows: others are written as `!` and two digits.
+impl fmt::Display for SetSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self {
+            Self::Source(source) => ("source", source.as_str()),
+            Self::Type(object_type) => ("type", object_type.as_str()),
+            Self::Parent(parent) => ("parent", parent.as_str()),
+        };
+        write!(f, "{kind}.")?;
+        for byte in name.bytes() {
+            match byte {
+                byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => write!(f, "{}", char::from(byte))?,
+                byte => write!(f, "!{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decodes the name of a set.
+fn decoded(name: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'!' {
+            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+            let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+            bytes.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SetSpec, SourceName, Uri};
+
+    #[test]
+    fn spelling_of_a_set_is_unique() {
+        let uri = Uri::parse("http://h/a!b?c=%C3%A9~(1)").unwrap();
+        for (set, spelling) in [
+            (SetSpec::Source(SourceName::parse("fedora3").unwrap()), "source.fedora3"),
+            (SetSpec::Type(uri.clone()), "type.http!3A!2F!2Fh!2Fa!21b!3Fc!3D!25C3!25A9~!281!29"),
+            (SetSpec::Parent(uri), "parent.http!3A!2F!2Fh!2Fa!21b!3Fc!3D!25C3!25A9~!281!29"),
+        ] {
+            assert_eq!(set.to_string(), spelling);
+            assert_eq!(SetSpec::parse(spelling), Some(set));
+        }
+        for other in
+            ["", "source", "source.", "source.A!", "type.http!3a!2F!2Fh", "type.http://h/a", "x.a", "source.!61"]
+        {
+            assert_eq!(SetSpec::parse(other), None, "{other}");
+        }
+    }
+}

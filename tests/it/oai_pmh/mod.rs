@@ -1,0 +1,8 @@
+//! The repository with OAI-PMH at `/oai`: every response of these tests is valid.
+
+mod clients;
+mod errors;
+mod gateways;
+mod lists;
+mod public;
+mod records;
