@@ -54,6 +54,7 @@ pub mod registry;
 mod registry_position;
 pub mod retention;
 pub mod seed;
+mod settings;
 pub mod settle;
 pub mod sources;
 pub mod store;
@@ -79,6 +80,7 @@ pub use error::JournalError;
 pub use queries::BlockingQueries;
 pub use raw_content::RawContentLocation;
 pub use registry_position::RegistryPosition;
+pub use settings::JournalSettings;
 pub use tail::{ChangeArrival, ChangeOutline, RecordedChange, TailBounds, take_within};
 pub use threads::JournalThreads;
 
@@ -105,28 +107,6 @@ const TYPICAL_JSON_BYTES: usize = 1024;
 
 /// Maximum time of a probe in the queue and on its way to the disk.
 const PROBE_PATIENCE: Duration = Duration::from_secs(3);
-
-/// Settings of the journal.
-#[derive(Clone, Copy, Debug)]
-pub struct JournalSettings {
-    /// Maximum number of commands in the queue of the writer.
-    pub queue: usize,
-    /// Maximum number of commands that the writer executes in one transaction.
-    pub batch: usize,
-    /// Bounds on the changes in memory.
-    pub tail: TailBounds,
-    /// Maximum time of a command in the queue and on its way to the disk.
-    pub patience: Duration,
-    /// Bounds on one change and on one object.
-    pub bounds: ChangeBounds,
-}
-
-impl Default for JournalSettings {
-    fn default() -> Self {
-        let (tail, bounds) = (TailBounds::default(), ChangeBounds::default());
-        Self { queue: 1024, batch: 512, tail, patience: Duration::from_secs(20), bounds }
-    }
-}
 
 /// Handle to an open journal. Clones are handles to the same journal.
 #[derive(Clone)]

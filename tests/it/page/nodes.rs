@@ -30,6 +30,7 @@ async fn page_names_the_node_that_answers_and_what_others_do() {
         let rows = "[...document.querySelectorAll('[aria-label=Nodes] tbody tr')].map(row => [row.cells[0].textContent, row.querySelector('[data-label=Answering]').textContent])";
         let answers = |one| if *name == one { "yes" } else { "no" };
         page.browser.until(rows, &json!([["a", answers("a")], ["b", answers("b")]]));
+        page.value("document.querySelectorAll('[aria-label=Nodes] details').forEach(one => one.open = true)");
         page.until_says("[aria-label=Nodes] tbody", "subscription/index");
     }
 
