@@ -133,6 +133,7 @@ async fn unchanged_page_is_not_sent_again_and_gzip_is_offered() {
 
 #[tokio::test]
 async fn restored_journal_lists_all_records_again_and_refuses_old_tokens() {
+    crate::support::needs_sqlite();
     let mut repository = Repository::start("page = 2\n");
     for number in 0..3 {
         repository.add(number).await;
