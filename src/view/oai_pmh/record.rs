@@ -160,8 +160,9 @@ impl<'a> Record<'a> {
         for object_type in self.state.types() {
             xml.leaf("dc:type", &[], object_type.as_str());
         }
-        let media_types = self.items.iter().filter_map(|item| item.content.as_ref()?.media_type.as_ref());
-        let mut media_types: Vec<_> = media_types.map(|media_type| media_type.as_str()).collect();
+        let media_types =
+            self.items.iter().filter_map(|item| Some(item.content.as_ref()?.media_type.as_ref()?.as_str()));
+        let mut media_types: Vec<_> = media_types.collect();
         media_types.sort_unstable();
         media_types.dedup();
         for media_type in media_types {

@@ -1,5 +1,10 @@
 //! Subscriptions that somebody must move or delete.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use serde_json::json;
 
 use super::{ObservedGateway, until};
@@ -52,13 +57,18 @@ async fn subscription_that_leaves_the_configuration_is_a_problem_until_it_is_del
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscription_whose_receiver_fails_for_too_long_is_a_problem_until_it_is_resumed() {
-    let receiver = Receiver::start(|_, _| Reply::of(502)).await;
+    let has_recovered = Arc::new(AtomicBool::new(false));
+    let recovered = Arc::clone(&has_recovered);
+    let receiver =
+        Receiver::start(move |_, _| Reply::of(if recovered.load(Ordering::Relaxed) { 200 } else { 502 })).await;
     let observed = ObservedGateway::start(&format!(
         "[delivery]\nallow = [\"127.0.0.1\"]\n{}",
         webhook("index", &receiver.url(), "pause_after_seconds = 1")
     ));
     post(&observed.gateway, 1).await;
     observed.shows("subscription-ended", THING, "paused after 1 seconds of failures").await;
+    // Otherwise it would be paused again before the page is renewed.
+    has_recovered.store(true, Ordering::Relaxed);
     assert_eq!(observed.gateway.ask("POST", "/subscriptions/index/resume", None).await.0, 200);
     observed.ends("subscription-ended", THING).await;
 }
