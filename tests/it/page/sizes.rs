@@ -64,14 +64,13 @@ async fn fill(gateway: &Gateway) {
     assert!(matches!(status, 400 | 422), "{status}");
 }
 
-#[expect(clippy::print_stderr, reason = "prints what the test has measured")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_draws_a_part_of_large_and_hostile_contents() {
     let sources =
         (0..100).map(|number| format!("[sources.s{number}]\ntransport = \"http\"\ndialect = \"content-change\"\n"));
     // One in twenty cannot deliver, and the others have nothing to deliver.
     let subscription = |number: usize| {
-        let source = if number % 20 == 0 { "content-change" } else { "s0" };
+        let source = if number.is_multiple_of(20) { "content-change" } else { "s0" };
         webhook(&format!("to-{number}"), "http://127.0.0.1:1/", &format!("filter = {{ sources = [\"{source}\"] }}"))
     };
     let lines: String = sources.chain((0..1000).map(subscription)).collect();
