@@ -140,6 +140,8 @@ where
         }
     };
     tokio::select! {
+        // A client that has noticed the end, and connects again, is for the next server.
+        biased;
         () = stop.cancelled() => {}
         () = accept_loop => {}
     }
