@@ -140,7 +140,7 @@ async fn reload_changes_what_readers_see_and_ends_their_streams() {
         reload(&gateway).await;
         while stream.chunk().await.is_ok_and(|chunk| chunk.is_some()) {}
         // The server that ends may still answer a request that came at the same moment.
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         loop {
             let answer = gateway.get("/changes?after=0", None).await;
             let is_new = answer.status == status
