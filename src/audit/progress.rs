@@ -164,7 +164,7 @@ impl Progress {
     }
 }
 
-/// Writes that an audit cannot begin, or that it has ended by an error of the program. What it has written before stays.
+/// Writes that an audit cannot begin, or that it has ended by an error of the program. Its written progress stays.
 pub(super) async fn fail(
     journal: &Journal,
     source: &SourceName,

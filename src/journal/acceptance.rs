@@ -70,7 +70,7 @@ impl From<Timestamp> for AcceptanceTime {
     }
 }
 
-/// What a batch has made of an object, for readers who harvest the registry.
+/// Effect of a batch on an object, for readers who harvest the registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectNews {
     /// Nothing: known facts were confirmed.

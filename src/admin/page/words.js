@@ -123,12 +123,12 @@ const NESTED = /^(content|lag|between)$/;
 // A member of a document of others can have any type.
 function show(key, value) {
   try {
-    return shown(key, value);
+    return showMember(key, value);
   } catch {
     return JSON.stringify(value);
   }
 }
-function shown(key, value) {
+function showMember(key, value) {
   if (value == null || value === "" || (typeof value === "object" && !Object.keys(value).length)) return null;
   if (MEMBERS[key] && (typeof value === "object" ? NESTED.test(key) : typeof value !== "boolean")) return MEMBERS[key](value);
   if (typeof value === "number") return SIZE.test(key) ? bytes(value) : number(value);

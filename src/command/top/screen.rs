@@ -145,7 +145,7 @@ impl Screen {
         let scrolled = u16::try_from(self.scrolled).unwrap_or(u16::MAX);
         let mut text = Text::from(lines);
         if self.failure.is_some() {
-            // What was known.
+            // The last known state.
             text = Text::from_iter(text.lines.into_iter().map(|line| Line::raw(line.to_string())));
             text = text.style(Style::new().fg(Color::DarkGray));
         }

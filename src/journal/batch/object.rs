@@ -22,7 +22,7 @@ pub(super) struct ObjectInBatch {
     pub(super) other_items: Option<usize>,
     /// Whether source, parent, types or time of purge changed.
     pub(super) object_changed: bool,
-    /// What the batch has made of the object for readers who harvest the registry.
+    /// Effect of the batch on the object, for readers who harvest the registry.
     pub(super) news: ObjectNews,
     /// URIs of the changed items, possibly with repetitions.
     pub(super) changed_items: Vec<Uri>,

@@ -48,8 +48,8 @@ const LISTED_OBJECTS: u64 = 8;
 /// Number of requests that read the registry at a time.
 const READERS: usize = 2;
 
-/// Maximum time that a request reads the registry, before it says how far it has come. What it reads afterwards, for the parts
-/// of its ranges, has a bound in number.
+/// Maximum time that a request reads the registry, before it reports its progress. The later reads, for the parts of its ranges,
+/// have a bound in number.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Wait that a request is advised to, if there is no room for its selection.

@@ -18,7 +18,7 @@ settings! {
         /// Ready shape: json, solr, elasticsearch, purge, fastly, slack or teams (docs/shapes.md). The other keys replace
         /// its parts. Default: json.
         pub(super) preset: Option<Choice<Preset>>,
-        /// What a request is for: message, item (each item of the changes) or uri (each object and each item of the
+        /// Unit of a request: message, item (each item of the changes) or uri (each object and each item of the
         /// changes, once). Default: message.
         pub(super) each: Option<Choice<Each>>,
         /// Template of the method. A request whose method is empty is not sent. Default: POST.
