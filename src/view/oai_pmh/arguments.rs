@@ -11,6 +11,9 @@ use crate::{
 /// Seconds of a day.
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
+/// Maximum size of all arguments, in bytes. The largest legal ones are a token and its verb.
+const MAX_BYTES: usize = 64 << 10;
+
 /// Maximum number of errors in a response. A request can have any number of illegal arguments.
 const MAX_ERRORS: usize = 16;
 
@@ -54,6 +57,10 @@ impl Arguments {
     /// # Errors
     /// All errors, at most [`MAX_ERRORS`].
     pub(super) fn parse(form: &[u8]) -> Result<Self, Vec<OaiError>> {
+        if form.len() > MAX_BYTES {
+            let text = format!("The arguments have more than {MAX_BYTES} bytes.");
+            return Err(vec![OaiError::new(ErrorCode::BadArgument, text)]);
+        }
         let received: Vec<(String, String)> =
             url::form_urlencoded::parse(form).map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
         let mut verbs = received.iter().filter(|(name, _)| name == "verb").map(|(_, value)| value.as_str());
@@ -222,6 +229,8 @@ mod tests {
         assert_eq!(codes("verb=GetRecord&x=1&y=2").len(), 4);
         let many = "&x=1".repeat(1000);
         assert!(codes(&format!("verb=Identify{many}")).len() <= 16);
+        let long = "x".repeat(70_000);
+        assert_eq!(codes(&format!("verb=GetRecord&metadataPrefix=oai_dc&identifier=urn:{long}")), [BadArgument]);
         for query in [
             "verb=Identify",
             "metadataPrefix=oai_dc&verb=ListRecords",

@@ -63,6 +63,20 @@ impl SetSpec {
         }
     }
 
+    /// Returns the size of the set in memory, in bytes: that of its name.
+    pub(super) fn size(&self) -> usize {
+        self.parts().1.len()
+    }
+
+    /// Returns the kind of the set, and its source, type or parent.
+    fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Self::Source(source) => ("source", source.as_str()),
+            Self::Type(object_type) => ("type", object_type.as_str()),
+            Self::Parent(parent) => ("parent", parent.as_str()),
+        }
+    }
+
     /// Returns the name for people.
     pub(super) fn name(&self) -> String {
         match self {
@@ -76,11 +90,7 @@ impl SetSpec {
 /// Writes the setSpec. Its characters are those that the protocol allows: others are written as `!` and two digits.
 impl fmt::Display for SetSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, name) = match self {
-            Self::Source(source) => ("source", source.as_str()),
-            Self::Type(object_type) => ("type", object_type.as_str()),
-            Self::Parent(parent) => ("parent", parent.as_str()),
-        };
+        let (kind, name) = self.parts();
         write!(f, "{kind}.")?;
         for byte in name.bytes() {
             match byte {

@@ -31,6 +31,9 @@ const PAGE_SETS: usize = 500;
 /// Maximum number of sets of a view. Others can be harvested, and are not listed.
 const MAX_SETS: usize = 100_000;
 
+/// Maximum size of the sets of a view, in bytes of their setSpecs.
+const MAX_BYTES: usize = 16 << 20;
+
 /// Maximum number of views whose sets are kept.
 const MAX_VIEWS: usize = 8;
 
@@ -52,6 +55,8 @@ struct SetList {
     /// Position of the last object whose sets are in the list.
     after: AcceptedPosition,
     sets: BTreeSet<SetSpec>,
+    /// Size of the sets, in bytes.
+    bytes: usize,
 }
 
 /// A page of sets.
@@ -123,14 +128,45 @@ impl SetList {
                 Ok((sets, page.objects.last().map(|object| object.position), page.has_more))
             });
             let (sets, last, has_more) = read.await?;
-            self.sets.extend(sets);
-            while self.sets.len() > MAX_SETS {
-                self.sets.pop_last();
-            }
+            self.add(sets);
             self.after = last.unwrap_or(self.after);
             if !has_more {
                 return Ok(());
             }
+        }
+    }
+
+    /// Adds sets. Beyond the bounds, the last ones are left out.
+    fn add(&mut self, sets: BTreeSet<SetSpec>) {
+        for set in sets {
+            let size = set.size();
+            self.bytes += if self.sets.insert(set) { size } else { 0 };
+        }
+        while self.sets.len() > MAX_SETS || self.bytes > MAX_BYTES {
+            self.bytes -= self.sets.pop_last().map_or(self.bytes, |set| set.size());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_BYTES, MAX_SETS, SetList, SetSpec};
+    use crate::model::Uri;
+
+    #[test]
+    fn sets_have_a_bound_in_number_and_bytes() {
+        let set = |number: usize, length: usize| {
+            SetSpec::Type(Uri::parse(&format!("http://h/{number:06}{}", "x".repeat(length))).unwrap())
+        };
+        for (length, most) in [(0, MAX_SETS), (1900, MAX_BYTES / 1900)] {
+            let mut list = SetList::default();
+            for part in 0..12 {
+                list.add((part * 10_000..(part + 1) * 10_000).map(|number| set(number, length)).collect());
+                list.add([set(0, length)].into());
+                assert!(list.sets.len() <= most, "{} of {most}", list.sets.len());
+                assert_eq!(list.bytes, list.sets.iter().map(SetSpec::size).sum::<usize>());
+            }
+            assert!(list.sets.len() > most * 9 / 10 && list.sets.contains(&set(0, length)));
         }
     }
 }
