@@ -140,6 +140,11 @@ async function forAll(source, request, most) {
   let done = 0,
     reason = "";
   for (const [at, id] of ids.reverse().slice(0, most).entries()) {
+    if (own !== session) break;
+    if (at % 20 === 0) {
+      notice = { text: `${number(at)} of ${number(ids.length)} messages` };
+      renderNotice();
+    }
     try {
       await call(request(id));
       done++;
@@ -147,11 +152,6 @@ async function forAll(source, request, most) {
       // Others concern every message.
       if (![400, 404, 422].includes(error.status)) throw error;
       reason = error.message;
-    }
-    if (own !== session) break;
-    if (at % 20 === 0) {
-      notice = { text: `${number(at)} of ${number(ids.length)} messages` };
-      renderNotice();
     }
   }
   return { outcome: `${number(done)} of ${count(ids.length, "message")}`, reason };

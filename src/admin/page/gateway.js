@@ -8,8 +8,8 @@ function gatewayView() {
       section(
         "Nodes",
         table("Nodes", nodes, "name version answering leaving started lag", "", {
-          duties: ({ duties }) =>
-            fold("duties", number(duties.length), () =>
+          duties: ({ name, duties }) =>
+            fold(name, number(duties.length), () =>
               h(
                 "ul",
                 null,

@@ -29,13 +29,14 @@ const changeTable = (list, empty) =>
     page.who === "admin" ? {} : { source: ({ source }) => source }
   );
 
-// A page of changes, newest first, with its path. While nothing is appended, no request repeats it.
+// A page of changes, newest first, with its path. While nothing is appended, it is requested seldom: the
+// node that answered may have known less than the status.
 function changePage(query, limit) {
   const all = new URLSearchParams(`before=${NEWEST}`);
   for (const [name, value] of new URLSearchParams(query)) all.set(name, value);
   all.set("limit", limit);
   const path = `changes?${all}`;
-  return [getChanges(path, getStatus() && pace(path, 5, 3600)), path];
+  return [getChanges(path, getStatus() && pace(path, 5, 60)), path];
 }
 const withQuery = (query, name, value) => {
   const all = new URLSearchParams(query);

@@ -20,7 +20,7 @@ async function follow(query) {
       live.needsToken = response.status === 401;
       if (response.ok) await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader());
       else {
-        seconds = response.headers.get("Retry-After") ?? 1;
+        seconds = +response.headers.get("Retry-After") || 1;
         // What came last is kept no longer.
         if (response.status === 410) live.last = "";
         live.why = (await response.json()).detail;
@@ -36,6 +36,7 @@ async function follow(query) {
 }
 async function readEvents(reader) {
   live.why = "";
+  page.away = null;
   showLive("connected");
   for (let text = ""; ;) {
     const { value, done } = await reader.read();

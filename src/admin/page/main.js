@@ -33,6 +33,7 @@ function overview() {
 
 // The part of the address after #/, its name in the navigation, and its views of all and of one.
 const ROUTES = {
+  __proto__: null,
   "": ["Overview", overview],
   sources: ["Sources", sourcesView, sourceView],
   subscriptions: ["Subscriptions", subscriptionsView, subscriptionView],

@@ -87,10 +87,10 @@ async function fetchOne(path, version) {
     entry.value = await call(`GET ${path}`);
     entry.error = null;
   } catch (error) {
-    if (!error.status || error.status === 401 || path === "status") throw error;
-    entry.error = error;
     // The next refresh tries again.
     entry.version = NaN;
+    if (!error.status || error.status === 401 || path === "status") throw error;
+    entry.error = error;
     if (error.status === 404) entry.value = null;
   }
   entry.at = Date.now();
@@ -165,6 +165,7 @@ function leave(wrong) {
   busy.clear();
   keepLive(null);
   live.query = null;
+  page.paused = false;
   page.who = "nobody";
   page.wrong = wrong;
   token = null;

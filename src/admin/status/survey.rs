@@ -175,7 +175,9 @@ fn lookup_problem(lookup: &EnrichmentStatus) -> Option<(ProblemKind, String)> {
         return Some((ProblemKind::LookupUnanswered, format!("{url}: {reason}")));
     }
     if *incomplete > 0 {
-        return Some((ProblemKind::LookupIncomplete, format!("{}, {url}: {reason}", number(*incomplete, "change"))));
+        // After a start, nobody has asked yet.
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        return Some((ProblemKind::LookupIncomplete, format!("{}, {url}{reason}", number(*incomplete, "change"))));
     }
     let foreign = health.foreign.as_ref().filter(|_| !health.has_asked)?;
     Some((

@@ -60,7 +60,7 @@ async fn verify_accepts_intact_subscription_and_quarantine_rows() {
 }
 
 #[tokio::test]
-async fn verify_locates_each_error() {
+async fn verify_locates_each_error_in_a_file() {
     crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     journal(folder.path(), None).await;

@@ -31,6 +31,7 @@ async fn hostile_contents_are_texts_and_widen_nothing() {
         ("objects?uri=javascript%3Aalert(1)", "javascript:alert(1)"),
         ("quarantine/1", "<script>alert(1)</script>⟨202e⟩yyy"),
         ("quarantine", "content-change"),
+        ("constructor", "h.example"),
         ("", "h.example"),
     ] {
         page.go(route);

@@ -33,10 +33,15 @@ async fn page_signs_in_with_the_token_of_an_administrator() {
     page.value("window.isOld = true; location.reload()");
     page.browser.until("window.isOld ?? false", &json!(false));
     page.until_says("main", "islandora");
+    // The next person reads nothing of this one's, also where the stream was paused.
+    page.go("live");
+    page.until_says("#state", "connected");
+    page.click_text("Pause");
+    page.until_says("#state", "paused");
     page.click_text("Sign out");
     page.until_says("main h2", "Sign in");
     assert_eq!(page.value("sessionStorage.length"), 0);
-    assert_eq!(refused(), 2);
+    assert_eq!(refused(), 3, "the stream has been tried without a token");
     page.assert_quiet();
 }
 
