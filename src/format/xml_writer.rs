@@ -4,6 +4,9 @@
 //! quick-xml's writer is not used, because it copies tags that must be assembled elsewhere, which took longer
 //! than everything else. Names come from the formats of this crate and are not checked.
 
+/// Namespace of the attributes that name schemas (XML Schema Part 1, section 2.6).
+pub(crate) const XSI: &str = "http://www.w3.org/2001/XMLSchema-instance";
+
 /// An attribute: name and value.
 pub(crate) type Pair<'a> = (&'a str, &'a str);
 

@@ -78,7 +78,7 @@ pub enum ObjectNews {
     None,
     /// New facts that the public does not see.
     Hidden,
-    /// New facts about the object itself, which the public sees if it has seen the object before.
+    /// New facts about the object itself, which the public sees if it sees an item of the object.
     OfObject,
     /// New facts about items that the public sees, or has seen until then.
     Public,
@@ -112,6 +112,29 @@ pub struct AcceptedQuery {
     pub limit: usize,
 }
 
+impl AcceptedQuery {
+    /// Number of objects that a query with conditions examines. No index has them, so more would take long.
+    pub const WINDOW: u64 = 5000;
+
+    /// Returns the number of the next objects that the query examines; `None` if it has no conditions.
+    pub(in crate::journal) fn window(&self) -> Option<u64> {
+        let has_conditions = self.source.is_some() || self.parent.is_some() || self.object_type.is_some();
+        has_conditions.then_some(Self::WINDOW)
+    }
+
+    /// Returns the time before which the objects of a page are, and the position after its window, whose end has this time;
+    /// none if the page reaches the end of the list.
+    pub(in crate::journal) fn bounds(&self, end: Option<AcceptanceTime>) -> (i64, Option<AcceptedPosition>) {
+        let before = self.before.map_or(i64::MAX, |before| before.0);
+        match end {
+            Some(end) if end.0 < before.saturating_sub(1) => {
+                (end.0 + 1, Some(AcceptedPosition { time: end, object: i64::MAX }))
+            }
+            _ => (before, None),
+        }
+    }
+}
+
 /// Object in the order of acceptance.
 #[derive(Clone, Debug)]
 pub struct AcceptedObject {
@@ -129,8 +152,9 @@ pub struct AcceptedPage {
     /// The objects. The page ends early if they have very many items or bytes, and has at least one object if there is
     /// one.
     pub objects: Vec<AcceptedObject>,
-    /// Whether objects follow.
-    pub has_more: bool,
+    /// Position after which the next page begins; `None` at the end. A page with conditions is a part of the next
+    /// [`AcceptedQuery::WINDOW`] objects, and can be empty.
+    pub next: Option<AcceptedPosition>,
 }
 
 /// Times of acceptance of an object.
@@ -237,6 +261,14 @@ impl Journal {
     /// Fails if the store fails.
     pub async fn object_times(&self, object: Uri) -> Result<Option<ObjectTimes>, JournalError> {
         self.read(move |store| store.object_times(&object)).await
+    }
+
+    /// Returns the present time, or the newest time of acceptance if that is later, because the clock was set back.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn acceptance_now(&self) -> Result<AcceptanceTime, JournalError> {
+        Ok(self.read(Store::newest_acceptance).await?.max(Timestamp::now().into()))
     }
 
     /// Returns the secret key of the tokens that readers of the registry get.

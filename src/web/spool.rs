@@ -33,6 +33,9 @@ const MAX_FILES: usize = 256;
 /// Maximum number of concurrent writers of responses of bounded size (pages, single changes).
 const CONCURRENT_PAGES: usize = 2;
 
+/// Maximum number of concurrent writers of lists that can read the whole registry for a few records. They delay no page.
+const CONCURRENT_LISTS: usize = 2;
+
 /// Maximum number of concurrent writers of whole documents (feeds, archive pages).
 const CONCURRENT_DOCUMENTS: usize = 1;
 
@@ -47,6 +50,7 @@ struct SpoolState {
     disk: Arc<Semaphore>,
     files: Arc<Semaphore>,
     pages: Arc<Semaphore>,
+    lists: Arc<Semaphore>,
     documents: Arc<Semaphore>,
 }
 
@@ -71,6 +75,7 @@ impl Spool {
             disk: semaphore((bytes >> 10).min(Semaphore::MAX_PERMITS)),
             files: semaphore(MAX_FILES),
             pages: semaphore(CONCURRENT_PAGES),
+            lists: semaphore(CONCURRENT_LISTS),
             documents: semaphore(CONCURRENT_DOCUMENTS),
         }))
     }
@@ -79,6 +84,11 @@ impl Spool {
     pub async fn page_permit(&self) -> RenderPermit {
         // The semaphore is never closed.
         RenderPermit(Arc::clone(&self.0.pages).acquire_owned().await.ok())
+    }
+
+    /// Waits for a permit to write a list that can read the whole registry for a few records.
+    pub async fn list_permit(&self) -> RenderPermit {
+        RenderPermit(Arc::clone(&self.0.lists).acquire_owned().await.ok())
     }
 
     /// Waits for a permit to write a whole document.

@@ -7,7 +7,7 @@ function overview() {
     harvests = harvestList(),
     subscriptions = getList("subscriptions")?.subscriptions.filter(({ from }) => from !== "hub"),
     passed = `flow?span=${page.span}`,
-    flow = get(passed, pace(passed, 10, 30)),
+    flow = get(passed, pace(passed, 10, 20)),
     [newest] = changePage("", 8);
   if (!sources || !subscriptions) return waiting("sources");
   // Of many, those with a trouble are here; the others are a click away.

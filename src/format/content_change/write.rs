@@ -5,7 +5,7 @@ use uuid::{Uuid, fmt::Urn};
 use super::{
     super::{
         xml::ATOM,
-        xml_writer::{Pair, XmlWriter},
+        xml_writer::{Pair, XSI, XmlWriter},
     },
     AFTER_LABEL, AFTER_SCHEME, BEFORE_LABEL, BEFORE_SCHEME, CHANGE_TYPE_LABEL, CHANGE_TYPE_SCHEME, CHANGES,
     FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, ORIGINAL, TIDINGS, VERSION_SCHEME,
@@ -18,9 +18,6 @@ use crate::model::{
 
 /// Summary of every entry; the page says that nothing uses it.
 const SUMMARY: &str = "Datastream modification/state change, see content src for new content";
-
-/// Namespace of attributes that schemas define.
-const XSI: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
 /// Approximate bytes of a feed without entries, and of an entry.
 const FEED_BYTES: usize = 1536;

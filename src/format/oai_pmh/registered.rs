@@ -10,13 +10,13 @@ use crate::{
 
 /// Returns the draft of a record. `message` adds the items that the object has; a deleted record has none.
 pub(super) fn draft(identifier: &str, message: Option<Draft>, date: Option<Timestamp>) -> Result<Draft, Rejection> {
-    let object = match &message {
-        Some(message) => message.object.clone(),
-        None => Uri::parse(identifier).map_err(|error| {
-            let reason = format!("the identifier of the record is not the URI of an object: {error}");
-            Rejection::unprocessable(Location::Message, reason)
-        })?,
-    };
+    let unprocessable = |reason| Rejection::unprocessable(Location::Message, reason);
+    let object = Uri::parse(identifier)
+        .map_err(|error| unprocessable(format!("the identifier of the record is not the URI of an object: {error}")))?;
+    // Otherwise a deleted record, which has only the identifier, would delete another object.
+    if let Some(message) = message.as_ref().filter(|message| message.object != object) {
+        return Err(unprocessable(format!("the message is about {}, and not about the identifier", message.object)));
+    }
     let (parent, types, items) = message.map_or_else(Default::default, |Draft { parent, types, items, .. }| {
         let items = items.listed().iter().map(present);
         (parent, types, items.collect())

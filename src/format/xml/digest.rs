@@ -3,13 +3,12 @@
 use sha2::{Digest as _, Sha256};
 
 use super::{Document, Element, Token, attributes::TagAttributes, prefix};
-use crate::format::Rejection;
+use crate::format::{Rejection, xml_writer::XSI};
 
 /// Namespace of `oai_dc:dc`.
 const OAI_DC: &str = "http://www.openarchives.org/OAI/2.0/oai_dc/";
 
-/// Namespace and local names of the attributes with the locations of schemas (XML Schema Part 1, section 2.6.3).
-const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
+/// Local names of the attributes with the locations of schemas (XML Schema Part 1, section 2.6.3).
 const SCHEMA_LOCATIONS: [&str; 2] = ["schemaLocation", "noNamespaceSchemaLocation"];
 
 impl<'a> Document<'a> {
@@ -184,7 +183,7 @@ impl<'v> CanonicalHash<'v> {
         let (of, element) = (&*self.element.0, &*self.element.1);
         (self.visit)(TextPlace { namespace: of, element, number: self.elements, attribute: Some(local) }, value);
         let (kind, texts) = (b'@', [namespace, local, value]);
-        if namespace == SCHEMA_INSTANCE && SCHEMA_LOCATIONS.contains(&local) {
+        if namespace == XSI && SCHEMA_LOCATIONS.contains(&local) {
             add_part(&mut |bytes| self.former.update(bytes), kind, &texts);
         } else {
             self.part(kind, &texts);

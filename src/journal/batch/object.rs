@@ -9,7 +9,7 @@ use super::super::{
     store::StoreError,
     visibility::{VisibilityBefore, is_visible, shows_an_item},
 };
-use crate::model::{ContentObjectModification, Settlement, Uri, VisibilityNotes};
+use crate::model::{ContentObjectModification, Settlement, SourceName, Uri, VisibilityNotes};
 
 /// A settled change that has no number yet.
 pub(super) type UnnumberedChange = (ContentObjectModification, Settlement, VisibilityNotes);
@@ -45,13 +45,15 @@ impl ObjectInBatch {
             let state = &mut self.state;
             let before = VisibilityBefore::of(state, &modification, &settlement);
             let was_public = shows_an_item(state, &modification, &settlement);
-            let changes_object = state.is_changed_by(&modification, &settlement);
+            let former = facts(state);
+            self.object_changed |= state.is_changed_by(&modification, &settlement);
             self.changed_items.extend(state.unscheduled_by(&settlement));
             state.apply(ordering_time, &modification, &settlement);
             let visibility = before.compare(state, &modification, &settlement)?;
             let is_public = was_public || shows_an_item(state, &modification, &settlement);
             self.changed_items.extend(modification.items.iter().map(|item| item.uri.clone()));
-            self.note(is_public, changes_object);
+            let is_news = former != facts(state);
+            self.note(is_public, is_news);
             applied.push((modification, settlement, visibility));
         }
         Ok(applied)
@@ -63,18 +65,24 @@ impl ObjectInBatch {
         let was_public = shows_an_item(&self.state);
         self.state.apply_delta(delta);
         let is_public = was_public || shows_an_item(&self.state);
+        self.object_changed |= delta.changes_object();
         self.note(is_public, delta.changes_object());
         self.changed_items.extend(delta.items().cloned());
     }
 
-    /// Notes new facts. `is_public` says whether the public sees one of the items, or has seen it until now.
-    fn note(&mut self, is_public: bool, changes_object: bool) {
-        self.object_changed |= changes_object;
-        let news = match (is_public, changes_object) {
+    /// Notes new facts. `is_public` says whether the public sees one of the items, or has seen it until now; `is_of_object`,
+    /// whether the object itself has other facts.
+    fn note(&mut self, is_public: bool, is_of_object: bool) {
+        let news = match (is_public, is_of_object) {
             (true, _) => ObjectNews::Public,
             (false, true) => ObjectNews::OfObject,
             (false, false) => ObjectNews::Hidden,
         };
         self.news = self.news.max(news);
     }
+}
+
+/// Returns the facts of an object that records have. A message that repeats them is no news.
+fn facts(state: &ObjectState) -> (Option<SourceName>, Option<Uri>, Vec<Uri>) {
+    (state.source.clone(), state.parent().cloned(), state.types().to_vec())
 }

@@ -13,6 +13,7 @@ mod numbering;
 mod page;
 pub mod postgres;
 mod prefetch;
+mod public_items;
 mod record;
 mod records;
 mod rows;
@@ -62,7 +63,7 @@ use self::{
 };
 use super::{
     RegistryPosition,
-    acceptance::{AcceptedPage, AcceptedQuery, ObjectTimes},
+    acceptance::{AcceptanceTime, AcceptedPage, AcceptedQuery, ObjectTimes},
     nodes::{NodeTable, Term, Wake},
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
     registry::ObjectState,
@@ -301,6 +302,12 @@ pub trait Store:
     /// # Errors
     /// Fails if the storage fails.
     fn object_times(&self, object: &Uri) -> Result<Option<ObjectTimes>, StoreError>;
+
+    /// Returns the newest time of acceptance that a batch has given to objects.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn newest_acceptance(&self) -> Result<AcceptanceTime, StoreError>;
 
     /// Returns the secret key of the tokens that readers of the registry get. All nodes have the same; another journal has
     /// another one.

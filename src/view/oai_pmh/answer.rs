@@ -20,7 +20,6 @@ use super::{
 use crate::{
     format::xml_writer::XmlWriter,
     journal::acceptance::{AcceptanceTime, AcceptedQuery},
-    model::Timestamp,
     view::{block_on, journal_problem, registry_view::RegistryView, store_problem},
     web::{CachePolicy, Content, Problem, Representation, Spool, SpoolWriter, accepts_gzip, spool_problem},
 };
@@ -68,12 +67,13 @@ impl Request {
             }
         };
         let floor = repository.journal.acceptance_floor();
-        let permit = repository.spool.page_permit().await;
         // Nobody waits for the response when this future is dropped.
         let ended = CancellationToken::new();
         let _guard = ended.clone().drop_guard();
         let request = Legal { repository, sight, arguments, date, floor };
+        // These wait for each other, and read the registry without a permit.
         let sets = request.sets().await;
+        let permit = spool.list_permit().await;
         Spool::blocking(permit, move || {
             let response = match sets.and_then(|sets| request.write(sets, &ended)) {
                 Ok(response) => response,
@@ -209,9 +209,10 @@ impl Legal {
 
     fn list(&self, xml: &mut XmlWriter, ended: &CancellationToken, with_metadata: bool) -> Result<(), Failure> {
         let key = block_on(self.key())?;
+        let now = block_on(self.repository.journal.acceptance_now()).map_err(journal_problem)?;
         let state = match self.resumed(&key)? {
             Some(Resumed::Records(state) | Resumed::Identifiers(state)) => state,
-            _ => first_state(&self.arguments, self.floor, AcceptanceTime::from(Timestamp::now()))?,
+            _ => first_state(&self.arguments, self.floor, now)?,
         };
         let Repository { journal, base_url, settings, .. } = &*self.repository;
         let list = List {
@@ -219,6 +220,7 @@ impl Legal {
             sight: &self.sight,
             base_url,
             floor: self.floor,
+            now,
             page: settings.page,
             lists_deleted: settings.deleted == DeletedRecords::Persistent,
             key: &key,

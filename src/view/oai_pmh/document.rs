@@ -5,13 +5,13 @@ use super::{
     error::{ErrorCode, OaiError},
 };
 use crate::{
-    format::{oai_pmh::NAMESPACE, xml_writer::XmlWriter},
+    format::{
+        oai_pmh::NAMESPACE,
+        xml_writer::{XSI, XmlWriter},
+    },
     journal::acceptance::AcceptanceTime,
     model::{Text, Timestamp},
 };
-
-/// Namespace of attributes that schemas define.
-pub(super) const XSI: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
 /// Namespace and location of the schema of the protocol.
 const SCHEMA_LOCATION: &str = "http://www.openarchives.org/OAI/2.0/ http://www.openarchives.org/OAI/2.0/OAI-PMH.xsd";

@@ -9,7 +9,7 @@
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    document::{self, resumption_token},
+    document::{self, bad_token, resumption_token},
     error::{ErrorCode, Failure, OaiError},
     record::{MetadataFormat, Record},
     set::SetSpec,
@@ -21,7 +21,6 @@ use crate::{
         Journal,
         acceptance::{AcceptanceTime, AcceptedObject, AcceptedPosition, AcceptedQuery},
     },
-    model::Timestamp,
     view::{PAGE_BYTES, block_on, journal_problem, registry_view::RegistryView},
     web::{Problem, ProblemCode},
 };
@@ -34,6 +33,8 @@ pub(super) struct List<'a> {
     pub(super) base_url: &'a str,
     /// Time before which no datestamp is.
     pub(super) floor: AcceptanceTime,
+    /// Time of the request, which is not before that of any object.
+    pub(super) now: AcceptanceTime,
     /// Number of records on a page.
     pub(super) page: usize,
     /// Whether a list without dates shows deleted records.
@@ -81,22 +82,25 @@ impl List<'_> {
         let selection = Selection { format, set, hides_deleted, list: self };
         let (verb, wrap) = if with_metadata { ("ListRecords", true) } else { ("ListIdentifiers", false) };
         xml.open(verb, &[]);
-        let now = AcceptanceTime::from(Timestamp::now()).0;
         let mut state = state;
         let mut progress = self.read(xml, &selection, &state, wrap)?;
-        if progress.records == 0 && state.end.take().is_some() {
-            // The last records of the list have changed since, and are after its end. One page of them ends the list, because
-            // an empty list is illegal.
+        if progress.records == 0 && state.count > 0 {
+            // The last records of the list have changed since, and are after its end, or they are deleted. One page of them ends
+            // the list, because an empty list is illegal, and so is an error about the arguments in the middle of a list.
+            (state.end, state.until) = (None, None);
+            let selection = Selection { hides_deleted: false, ..selection };
             progress = self.read(xml, &selection, &state, wrap)?;
             progress.has_more = false;
         }
-        let Some(last) = progress.last else { return Err(no_match().into()) };
+        let Some(last) = progress.last else {
+            return Err(if state.count > 0 { bad_token() } else { no_match() }.into());
+        };
         let cursor = state.count;
         let has_passed = last.time.0 > state.begun;
         let next = ListState {
             last: (last.time.0, last.object),
             count: cursor.saturating_add(progress.records as u64),
-            end: state.end.or(has_passed.then_some(now)),
+            end: state.end.or(has_passed.then_some(self.now.0)),
             ..state
         };
         let next = if with_metadata { Resumed::Records(next) } else { Resumed::Identifiers(next) };
@@ -131,7 +135,6 @@ impl List<'_> {
                 return Err(Problem::new(ProblemCode::Unavailable, "Nobody waits for the list.").into());
             }
             let page = block_on(self.journal.accepted(query.clone())).map_err(journal_problem)?;
-            let last = page.objects.last().map(|object| object.position);
             for object in &page.objects {
                 let Some(record) = selection.record(object) else { continue };
                 if progress.records >= self.page || xml.length() - begin >= PAGE_BYTES {
@@ -145,8 +148,8 @@ impl List<'_> {
                 progress.records += 1;
                 progress.last = Some(object.position);
             }
-            match last.filter(|_| page.has_more) {
-                Some(last) => query.after = last,
+            match page.next {
+                Some(next) => query.after = next,
                 None => return Ok(progress),
             }
         }
@@ -186,8 +189,8 @@ pub(super) fn first_state(
     Ok(ListState {
         prefix: text("metadataPrefix").unwrap_or_default(),
         set: text("set"),
-        // All records have at least the time of the floor.
-        from: from.filter(|from| *from > floor).map(|from| from.0),
+        // All records have at least the time of the floor. The list has a begin nevertheless, and so its deleted records.
+        from: from.map(|from| if from > floor { from.0 } else { 0 }),
         until: until.map(|until| until.0),
         last: (0, 0),
         count: 0,

@@ -6,12 +6,12 @@
 
 use uuid::Builder;
 
-use super::{
-    document::{XSI, datestamp},
-    set::SetSpec,
-};
+use super::{document::datestamp, set::SetSpec};
 use crate::{
-    format::{content_change, xml_writer::XmlWriter},
+    format::{
+        content_change,
+        xml_writer::{XSI, XmlWriter},
+    },
     journal::{RawContentLocation, acceptance::AcceptanceTime, registry::ObjectState, store::StoreError},
     model::{
         ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, ItemChange, ItemId, NonEmpty,

@@ -125,7 +125,7 @@ impl SetList {
                         sets.extend(record.sets());
                     }
                 }
-                Ok((sets, page.objects.last().map(|object| object.position), page.has_more))
+                Ok((sets, page.objects.last().map(|object| object.position), page.next.is_some()))
             });
             let (sets, last, has_more) = read.await?;
             self.add(sets);

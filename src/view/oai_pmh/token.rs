@@ -1,4 +1,4 @@
-//! Resumption tokens (section 3.5), which carry the whole state of a list. The gateway keeps none, so a token is valid at
+//! Resumption tokens (section 3.5), which carry the whole state of a list, encrypted. The gateway keeps none, so a token is valid at
 //! each node, after a restart, and as often as a harvester sends it.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -94,6 +94,7 @@ impl TokenKey {
     pub(super) fn seal(&self, resumed: &Resumed) -> Option<String> {
         let mut bytes = serde_json::to_vec(resumed).ok()?;
         let code = self.code(&bytes)?;
+        self.mask(&mut bytes, &code)?;
         bytes.extend_from_slice(&code);
         Some(URL_SAFE_NO_PAD.encode(bytes))
     }
@@ -103,25 +104,38 @@ impl TokenKey {
         if token.len() > MAX_TOKEN {
             return None;
         }
-        let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
-        let (state, code) = bytes.split_at_checked(bytes.len().checked_sub(CODE_BYTES)?)?;
-        self.mac(state)?.verify_truncated_left(code).ok()?;
+        let mut bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let length = bytes.len().checked_sub(CODE_BYTES)?;
+        let (state, code) = bytes.split_at_mut_checked(length)?;
+        self.mask(state, code)?;
+        self.mac(b"code", state)?.verify_truncated_left(code).ok()?;
         serde_json::from_slice(state).ok()
     }
 
-    fn code(&self, state: &[u8]) -> Option<[u8; CODE_BYTES]> {
-        self.mac(state)?.finalize().into_bytes().first_chunk().copied()
+    /// Encrypts a state, or decrypts it again: with a stream that its code decides. Positions have numbers and times that show
+    /// the public how many hidden objects there are, and when.
+    fn mask(&self, state: &mut [u8], code: &[u8]) -> Option<()> {
+        for (number, part) in (0_u64..).zip(state.chunks_mut(32)) {
+            let stream = self.mac(b"mask", code)?.chain_update(number.to_be_bytes()).finalize().into_bytes();
+            part.iter_mut().zip(stream).for_each(|(byte, of_stream)| *byte ^= of_stream);
+        }
+        Some(())
     }
 
-    fn mac(&self, state: &[u8]) -> Option<Hmac<Sha256>> {
+    fn code(&self, state: &[u8]) -> Option<[u8; CODE_BYTES]> {
+        self.mac(b"code", state)?.finalize().into_bytes().first_chunk().copied()
+    }
+
+    /// Begins a code of some bytes, for one purpose.
+    fn mac(&self, purpose: &[u8; 4], bytes: &[u8]) -> Option<Hmac<Sha256>> {
         let mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
-        Some(mac.chain_update(self.journal.as_bytes()).chain_update(state))
+        Some(mac.chain_update(purpose).chain_update(self.journal.as_bytes()).chain_update(bytes))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ListState, Resumed, TokenKey, Uuid};
+    use super::{Engine, ListState, Resumed, TokenKey, URL_SAFE_NO_PAD, Uuid};
 
     #[test]
     fn only_tokens_of_the_journal_are_opened() {
@@ -139,6 +153,9 @@ mod tests {
         let key = TokenKey::new([7; 16], Uuid::from_u128(1));
         let token = key.seal(&resumed).unwrap();
         assert_eq!(key.open(&token), Some(resumed));
+        let sealed = URL_SAFE_NO_PAD.decode(&token).unwrap();
+        assert!(!String::from_utf8_lossy(&sealed).contains("oai_dc"), "a reader learns nothing from it");
+        assert_eq!(key.seal(&key.open(&token).unwrap()).unwrap(), token, "the same state has the same token");
         assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)), "{token}");
         for other in [TokenKey::new([8; 16], Uuid::from_u128(1)), TokenKey::new([7; 16], Uuid::from_u128(2))] {
             assert_eq!(other.open(&token), None);

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::{StreamExt, stream};
 use reqwest::header::{ACCEPT_ENCODING, ETAG, IF_NONE_MATCH};
 use serde_json::json;
 
 use crate::support::{
     gateway::Gateway,
     journal_fixture::{configuration, journal_file, run, verify_ok},
-    oai_pmh_fixture::{REPOSITORY, Repository, object},
+    oai_pmh_fixture::{REPOSITORY, Repository, added, object},
 };
 
 const FIRST: &str = "verb=ListRecords&metadataPrefix=oai_dc";
@@ -159,4 +160,46 @@ async fn restored_journal_lists_all_records_again_and_refuses_old_tokens() {
     assert_eq!(repository.get("verb=Identify").await.text("earliestDatestamp"), new[0].1);
     assert!(repository.list(&format!("&until={}", &old[0].1)).await.len() <= 3);
     verify_ok(&journal_file(&data));
+}
+
+/// The last record of a list with an end changes before its page is read.
+#[tokio::test]
+async fn list_with_an_end_ends_although_its_last_record_has_changed() {
+    let repository = Repository::start("page = 2\n");
+    for number in 0..3 {
+        repository.add(number).await;
+    }
+    let last = repository.list("").await[2].1.clone();
+    let token = repository.get(&format!("{FIRST}&until={last}")).await.token().unwrap();
+    // The change gets a later date.
+    while repository.get("verb=Identify").await.text("responseDate") <= last {}
+    repository.add_again(2).await;
+    let page = repository.get(&format!("verb=ListRecords&resumptionToken={token}")).await;
+    assert_eq!(page.errors(), [""; 0], "{}", page.body);
+    assert_eq!((page.headers()[0].0.as_str(), page.token().as_deref()), (object(2).as_str(), Some("")));
+    repository.validate();
+}
+
+/// No index has the sets, so a page examines only some of the objects at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_a_rare_set_are_found_among_many_others() {
+    let repository = Repository::start("page = 2\n");
+    let rare = "http://h/types/rare";
+    let with_type = |number: usize| {
+        let mut change = added(number);
+        if [0, 5500, 5600, 10_700].contains(&number) {
+            change["types"] = json!([rare]);
+        }
+        change
+    };
+    let posts = stream::iter(0..10_800).map(|number| {
+        let (repository, change) = (&repository, with_type(number));
+        async move { repository.post(&change).await }
+    });
+    // Nearly in their order, so that the rare ones are far from each other.
+    assert_eq!(posts.buffered(64).count().await, 10_800);
+    let listed = repository.list("&set=type.http!3A!2F!2Fh!2Ftypes!2Frare").await;
+    let listed: Vec<_> = listed.into_iter().map(|(identifier, ..)| identifier).collect();
+    assert_eq!(listed, [0, 5500, 5600, 10_700].map(object));
+    assert_eq!(repository.get(&format!("{FIRST}&set=type.urn!3Anone")).await.errors(), ["noRecordsMatch"]);
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fs};
 
+use serde_json::json;
+
 use crate::support::{
     oai_pmh_fixture::{REPOSITORY, Response},
     views_fixture::{OPEN, SECRET, ViewedGateway, live_through, token},
@@ -90,4 +92,41 @@ async fn repository_is_closed_without_the_surface() {
     assert_eq!(gateway.get("/oai?verb=Identify", Some("reader")).await.status, 200);
     // The registry does not know which source has reported a fact.
     assert_eq!(gateway.get("/oai?verb=Identify", Some("few")).await.status, 403);
+}
+
+/// A time would show that somebody works on what is hidden.
+#[tokio::test]
+async fn datestamps_of_the_public_do_not_move_with_hidden_items() {
+    let gateway = ViewedGateway::start(&format!("{REPOSITORY}[access.public]\nsurfaces = [\"oai\"]\n"));
+    let (object, shown, hidden) = ("http://h/1", "http://h/1/shown", "http://h/1/hidden");
+    let change = |parent: &str, item: &str, change: &str, state: &str| json!({ "object": object, "parent": parent, "items": [{ "uri": item, "change": change, "stateAfter": state }] });
+    let read = async |query: &str, reader: Option<&str>| {
+        let answer = gateway.get(&format!("/oai?verb={query}"), reader).await;
+        assert_eq!(answer.status, 200, "{}", answer.everything);
+        Response { body: answer.body }
+    };
+    let record = format!("GetRecord&metadataPrefix=oai_dc&identifier={object}");
+    // A later change has a later date.
+    let until_later = async |date: &str| while read("Identify", None).await.text("responseDate").as_str() <= date {};
+    gateway.post(&change("http://h/a", shown, "ADD", "ACTIVE")).await;
+    gateway.post(&change("http://h/a", hidden, "ADD", "INACTIVE")).await;
+    let first = read(&record, None).await.text("datestamp");
+    until_later(&first).await;
+    gateway.post(&change("http://h/a", hidden, "UPDATE", "INACTIVE")).await;
+    assert_eq!(read(&record, None).await.text("datestamp"), first, "the parent is the same as before");
+    assert!(read(&record, Some("reader")).await.text("datestamp") > first);
+    gateway.post(&change("http://h/b", hidden, "UPDATE", "INACTIVE")).await;
+    let second = read(&record, None).await.text("datestamp");
+    assert!(second > first, "the public sees the parent");
+
+    // Nothing of a withdrawn object shows itself.
+    gateway.post(&change("http://h/b", shown, "UPDATE", "INACTIVE")).await;
+    let withdrawn = read(&record, None).await.headers().remove(0);
+    assert!(withdrawn.2 && withdrawn.1 >= second, "{withdrawn:?}");
+    until_later(&withdrawn.1).await;
+    gateway.post(&change("http://h/c", shown, "UPDATE", "INACTIVE")).await;
+    assert_eq!(read(&record, None).await.headers(), [withdrawn.clone()]);
+    gateway.post(&change("http://h/c", shown, "UPDATE", "ACTIVE")).await;
+    let back = read(&record, None).await.headers().remove(0);
+    assert!(!back.2 && back.1 > withdrawn.1, "{back:?}");
 }

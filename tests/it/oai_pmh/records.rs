@@ -137,5 +137,6 @@ async fn transient_repository_lists_deletions_only_with_dates() {
     repository.post(&delete).await;
     assert_eq!(repository.list("").await.len(), 1);
     assert_eq!(repository.list("&from=2000-01-01").await.len(), 2);
+    assert_eq!(repository.list("&from=1970-01-01").await.len(), 2, "the time before which no record is");
     assert_eq!(repository.list("&until=9000-01-01").await.len(), 2);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::OpenPage;
+use super::{OpenPage, actions::until};
 use crate::support::{
     http_receiver::{Receiver, Reply},
     subscription_fixture::{gateway, post},
@@ -24,6 +24,12 @@ async fn page_shows_flow_deliveries_and_lives() {
         post(&gateway, number).await;
     }
     gateway.until_at("index", 60).await;
+    // A page that has read the flow before the last deliveries are counted reads it again only after a while.
+    until(&gateway, "/flow", |flow| {
+        let delivered = |of: &Value| of["delivered"].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
+        flow["subscriptions"].as_array().unwrap().iter().any(|of| of["name"] == "index" && delivered(of) == 60)
+    })
+    .await;
     let mut page = OpenPage::open(&format!("{}/", gateway.url));
     let box_of = |route: &str| format!("document.querySelector('svg a[href=\"#/{route}\"]')?.ariaLabel");
     for route in ["sources/content-change", "changes", "subscriptions/index"] {

@@ -80,6 +80,12 @@ impl Repository {
         self.post(&added(number)).await;
     }
 
+    /// Posts a new state of an object that exists.
+    pub(crate) async fn add_again(&self, number: usize) {
+        let item = json!({ "uri": object(number), "change": "UPDATE" });
+        self.post(&json!({ "object": object(number), "items": [item] })).await;
+    }
+
     /// Validates the responses that were read until now, in files.
     pub(crate) fn validate(&self) {
         let responses = std::mem::take(&mut *self.responses.lock().unwrap());

@@ -1,5 +1,5 @@
 -- Converts the tables of version 12. The objects count as accepted with the newest change, and as published if the public
--- sees one of their items, or has seen it: a time that is too late makes readers read an object once more.
+-- sees one of their items: a time that is too late makes readers read an object once more.
 ALTER TABLE journal_head ADD COLUMN accepted bigint NOT NULL DEFAULT 0,
     ADD COLUMN token_key uuid NOT NULL DEFAULT gen_random_uuid();
 UPDATE journal_head SET accepted = 1000 * coalesce(received, 0);

@@ -72,7 +72,7 @@ use super::{
 use crate::{
     journal::{
         RegistryPosition,
-        acceptance::{AcceptedPage, AcceptedQuery, ObjectTimes},
+        acceptance::{AcceptanceTime, AcceptedPage, AcceptedQuery, ObjectTimes},
         nodes::{NodeTable, Term, Wake},
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
         registry::ObjectState,
@@ -251,6 +251,10 @@ impl Store for PostgresStore {
 
     fn object_times(&self, object: &Uri) -> Result<Option<ObjectTimes>, StoreError> {
         self.read(async |session| registry::object_times(session, object).await)
+    }
+
+    fn newest_acceptance(&self) -> Result<AcceptanceTime, StoreError> {
+        self.read(async |session| registry::newest_acceptance(session).await)
     }
 
     fn token_key(&self) -> Result<[u8; 16], StoreError> {

@@ -1,5 +1,5 @@
 -- Converts the tables of version 19. The objects count as accepted with the newest change, and as published if the public
--- sees one of their items, or has seen it: a time that is too late makes readers read an object once more.
+-- sees one of their items: a time that is too late makes readers read an object once more.
 ALTER TABLE objects ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE objects ADD COLUMN published INTEGER;
 UPDATE objects SET accepted = 1000 * coalesce((SELECT received FROM changes ORDER BY seq DESC LIMIT 1), 0);

@@ -52,7 +52,7 @@ use super::{
 use crate::{
     journal::{
         RegistryPosition,
-        acceptance::{AcceptedPage, AcceptedQuery, ObjectTimes},
+        acceptance::{AcceptanceTime, AcceptedPage, AcceptedQuery, ObjectTimes},
         nodes::Term,
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize},
         registry::ObjectState,
@@ -237,6 +237,10 @@ impl Store for SqliteStore {
 
     fn object_times(&self, object: &Uri) -> Result<Option<ObjectTimes>, StoreError> {
         self.readers.read(|connection| registry::object_times(connection, object))
+    }
+
+    fn newest_acceptance(&self) -> Result<AcceptanceTime, StoreError> {
+        self.readers.read(registry::newest_acceptance)
     }
 
     fn token_key(&self) -> Result<[u8; 16], StoreError> {

@@ -40,7 +40,18 @@ macro_rules! page {
 
 const PAGE: &str = page!("accepted");
 const PAGE_PUBLISHED: &str = page!("published");
+
+/// Statement for the time of the last of the next objects, of which a page with conditions is a part.
+macro_rules! window {
+    ($time:literal) => {
+        concat!("SELECT ", $time, " FROM objects WHERE ", $time, " > $1 ORDER BY ", $time, " LIMIT 1 OFFSET $2")
+    };
+}
+
+const WINDOW: &str = window!("accepted");
+const WINDOW_PUBLISHED: &str = window!("published");
 const TIMES: &str = "SELECT accepted, published FROM objects WHERE uri = $1";
+const NEWEST: &str = "SELECT accepted FROM journal_head";
 const TOKEN_KEY: &str = "SELECT token_key FROM journal_head";
 
 /// Returns the times of acceptance of an object, if it has a row.
@@ -48,6 +59,11 @@ pub(in super::super) async fn object_times(session: &Session, uri: &Uri) -> Resu
     let Some(found) = session.query_opt(TIMES, &[&uri.as_str()]).await? else { return Ok(None) };
     let published: Option<i64> = row::get(&found, 1)?;
     Ok(Some(ObjectTimes { accepted: AcceptanceTime(row::get(&found, 0)?), published: published.map(AcceptanceTime) }))
+}
+
+/// Returns the newest time of acceptance that a batch has given to objects.
+pub(in super::super) async fn newest_acceptance(session: &Session) -> Result<AcceptanceTime, StoreError> {
+    Ok(AcceptanceTime(row::get(&session.query_one(NEWEST, &[]).await?, 0)?))
 }
 
 /// Returns the key of the tokens that readers of the registry get.
@@ -60,18 +76,23 @@ pub(in super::super) async fn page_by_acceptance(
     session: &Session,
     query: &AcceptedQuery,
 ) -> Result<AcceptedPage, StoreError> {
-    let AcceptedQuery { public, after, before, source, parent, object_type, limit } = query;
-    let before = before.map_or(i64::MAX, |before| before.0);
+    let AcceptedQuery { public, after, source, parent, object_type, limit, .. } = query;
     let object_type = object_type.as_ref().map(rows::to_json).transpose()?;
     let (source, parent) = (source.as_ref().map(SourceName::as_str), parent.as_ref().map(Uri::as_str));
     // One more, to know whether there is one.
     let at_most = rows::number(limit.saturating_add(1) as u64);
-    let sql = if *public { PAGE_PUBLISHED } else { PAGE };
+    let (sql, window) = if *public { (PAGE_PUBLISHED, WINDOW_PUBLISHED) } else { (PAGE, WINDOW) };
     in_snapshot(session, async |session| {
+        let end = match query.window() {
+            Some(objects) => session.query_opt(window, &[&after.time.0, &rows::number(objects)]).await?,
+            None => None,
+        };
+        let end = end.map(|found| row::get(&found, 0)).transpose()?.map(AcceptanceTime);
+        let (before, rest_of_window) = query.bounds(end);
         let values: &[super::super::value::Value<'_>] =
             &[&after.time.0, &after.object, &before, &source, &parent, &object_type, &at_most];
         let found = session.query(sql, values).await?;
-        let mut page = AcceptedPage { objects: Vec::with_capacity(found.len()), has_more: false };
+        let mut page = AcceptedPage { objects: Vec::with_capacity(found.len()), next: rest_of_window };
         let (mut items, mut bytes) = (0, 0);
         let mut rest = &found[..found.len().min(*limit)];
         while !rest.is_empty() && items < PAGE_ITEMS && bytes < PAGE_BYTES {
@@ -98,7 +119,9 @@ pub(in super::super) async fn page_by_acceptance(
             }
             rest = others;
         }
-        page.has_more = page.objects.len() < found.len();
+        if page.objects.len() < found.len() {
+            page.next = page.objects.last().map(|last| last.position);
+        }
         Ok(page)
     })
     .await

@@ -9,7 +9,7 @@ mod page;
 mod read;
 mod write;
 
-pub(super) use accepted::{object_times, page_by_acceptance, token_key};
+pub(super) use accepted::{newest_acceptance, object_times, page_by_acceptance, token_key};
 pub(super) use page::{object, objects, page};
 pub(super) use read::{ALL_ITEMS, OBJECTS, SELECTED_ITEMS, prefetch};
 pub(super) use write::{PUT_ITEMS, PUT_OBJECTS, write};

@@ -12,7 +12,7 @@ use crate::{
         RawContentLocation,
         acceptance::{AcceptanceTime, ObjectNews},
         registry::{Clock, InitialState, ItemRecord, ObjectState},
-        store::{ObjectUpdate, StoreError, WriteBatch, rows},
+        store::{ObjectUpdate, StoreError, WriteBatch, public_items::has_public_item, rows},
     },
     model::{SourceName, State, Timestamp, Uri},
 };
@@ -25,7 +25,9 @@ pub(in super::super) const PUT_OBJECTS: &str = concat!(
     ", accepted, published) SELECT n.uri, n.items, ",
     object_columns!(),
     ", n.accepted, CASE WHEN n.is_public THEN n.accepted ELSE
-        (SELECT CASE WHEN e.published IS NOT NULL AND n.is_news THEN n.accepted END FROM objects e WHERE e.uri = n.uri) END",
+        (SELECT CASE WHEN n.is_news AND ",
+    has_public_item!("e.object"),
+    " THEN n.accepted END FROM objects e WHERE e.uri = n.uri) END",
     " FROM unnest($1::text[], $2::boolean[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
                   $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[],
                   $14::boolean[], $15::boolean[])

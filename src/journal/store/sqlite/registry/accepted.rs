@@ -42,6 +42,16 @@ const LATER: &str = page!("accepted", " > ?1");
 const SAME_TIME_PUBLISHED: &str = page!("published", " = ?1 AND object > ?2");
 const LATER_PUBLISHED: &str = page!("published", " > ?1");
 
+/// Statement for the time of the last of the next objects, of which a page with conditions is a part.
+macro_rules! window {
+    ($time:literal) => {
+        concat!("SELECT ", $time, " FROM objects WHERE ", $time, " > ?1 ORDER BY ", $time, " LIMIT 1 OFFSET ?2")
+    };
+}
+
+const WINDOW: &str = window!("accepted");
+const WINDOW_PUBLISHED: &str = window!("published");
+
 const NEWEST: &str = "SELECT coalesce(max(accepted), 0) FROM objects";
 const TIMES: &str = "SELECT accepted, published FROM objects WHERE uri = ?";
 
@@ -65,18 +75,29 @@ pub(in super::super) fn page_by_acceptance(
     query: &AcceptedQuery,
 ) -> Result<AcceptedPage, StoreError> {
     let transaction = connection.unchecked_transaction()?;
-    let statements = if query.public { [SAME_TIME_PUBLISHED, LATER_PUBLISHED] } else { [SAME_TIME, LATER] };
-    let mut page = PageReader { query, page: AcceptedPage::default(), items: 0, bytes: 0 };
+    let (statements, window) = match query.public {
+        true => ([SAME_TIME_PUBLISHED, LATER_PUBLISHED], WINDOW_PUBLISHED),
+        false => ([SAME_TIME, LATER], WINDOW),
+    };
+    let end = query.window().map(|objects| {
+        let mut statement = transaction.prepare_cached(window)?;
+        statement.query_row(params![query.after.time.0, rows::number(objects)], |row| row.get(0)).optional()
+    });
+    let (before, rest_of_window) = query.bounds(end.transpose()?.flatten().map(AcceptanceTime));
+    let mut page = PageReader { query, before, page: AcceptedPage::default(), items: 0, bytes: 0 };
     for sql in statements {
-        if !page.page.has_more {
+        if page.page.next.is_none() {
             page.read(&transaction, sql)?;
         }
     }
+    page.page.next = page.page.next.or(rest_of_window);
     Ok(page.page)
 }
 
 struct PageReader<'q> {
     query: &'q AcceptedQuery,
+    /// Time before which the objects were accepted.
+    before: i64,
     page: AcceptedPage,
     /// Number of items of the objects of the page.
     items: usize,
@@ -87,8 +108,7 @@ struct PageReader<'q> {
 impl PageReader<'_> {
     /// Adds the rows of a statement, until the page is full.
     fn read(&mut self, transaction: &Transaction<'_>, sql: &str) -> Result<(), StoreError> {
-        let AcceptedQuery { after, before, source, parent, object_type, limit, .. } = self.query;
-        let before = before.map_or(i64::MAX, |before| before.0);
+        let AcceptedQuery { after, source, parent, object_type, limit, .. } = self.query;
         let object_type = object_type.as_ref().map(rows::to_json).transpose()?;
         // One more, to know whether there is one.
         let at_most = limit.saturating_sub(self.page.objects.len()).saturating_add(1);
@@ -96,7 +116,7 @@ impl PageReader<'_> {
         let mut found = statement.query(params![
             after.time.0,
             after.object,
-            before,
+            self.before,
             source.as_ref().map(SourceName::as_str),
             parent.as_ref().map(Uri::as_str),
             object_type,
@@ -105,7 +125,7 @@ impl PageReader<'_> {
         let mut reader = RegistryReader::new(transaction)?;
         while let Some(row) = found.next()? {
             if self.page.objects.len() >= *limit || self.items >= PAGE_ITEMS || self.bytes >= PAGE_BYTES {
-                self.page.has_more = true;
+                self.page.next = self.page.objects.last().map(|last| last.position);
                 break;
             }
             let position = AcceptedPosition { time: AcceptanceTime(row.get(0)?), object: row.get(1)? };

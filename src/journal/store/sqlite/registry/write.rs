@@ -12,7 +12,7 @@ use crate::{
         RawContentLocation,
         acceptance::{AcceptanceTime, ObjectNews},
         registry::{Clock, ItemRecord, ObjectState},
-        store::StoreError,
+        store::{StoreError, public_items::has_public_item},
     },
     model::{State, Timestamp, Uri},
 };
@@ -26,9 +26,13 @@ const INSERT_OBJECT: &str = concat!(
 );
 const UPDATE_OBJECT: &str =
     concat!("UPDATE OR FAIL objects SET (", object_columns!(), ") = (?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?");
-/// Statement that sets the times of acceptance of an object: the second one always, if it has one (1), or not (0).
-const ACCEPT: &str = "UPDATE OR FAIL objects SET accepted = ?1, published = CASE ?2 WHEN 2 THEN ?1
-    WHEN 1 THEN iif(published IS NULL, NULL, ?1) ELSE published END WHERE object = ?3";
+/// Statement that sets the times of acceptance of an object: the second one always (2), if the public sees one of its items
+/// (1), or not (0).
+const ACCEPT: &str = concat!(
+    "UPDATE OR FAIL objects SET accepted = ?1, published = CASE WHEN ?2 = 2 THEN ?1 WHEN ?2 = 1 AND ",
+    has_public_item!("objects.object"),
+    " THEN ?1 ELSE published END WHERE object = ?3"
+);
 const PUT_ITEM: &str = concat!(
     "INSERT OR REPLACE INTO items (object, ",
     item_columns!(),
