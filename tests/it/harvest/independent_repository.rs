@@ -1,5 +1,5 @@
-//! A repository by another implementation of OAI-PMH (pyoai), whose records change during the harvest, and kills of the
-//! gateway and of the repository.
+//! A repository by another implementation of OAI-PMH (oaipmh of PyPI), whose records change during the harvest, and kills
+//! of the gateway and of the repository.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ struct Provider {
 
 impl Provider {
     async fn start(folder: &Path) -> Self {
-        let python = python::environment("pyoai");
+        let python = python::environment("oaipmh");
         let (address, state) = (free_address(), folder.join("records.json"));
         let child = Self::spawn(&python, &address, &state);
         let provider = Self { python, address, state, child };
@@ -39,7 +39,7 @@ impl Provider {
 
     fn spawn(python: &Path, address: &str, state: &Path) -> Child {
         let mut command = Command::new(python);
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/pyoai_repository.py"));
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/oaipmh_repository.py"));
         command.arg(address.rsplit(':').next().unwrap()).arg(state).stdin(Stdio::null()).stdout(Stdio::null());
         command.spawn().unwrap()
     }
@@ -82,7 +82,7 @@ impl Drop for Provider {
 async fn wait_for_pages(gateway: &Gateway, more: u64) {
     let began = Instant::now();
     let pages = async || {
-        let harvest = gateway.json("/harvests/pyoai").await;
+        let harvest = gateway.json("/harvests/oaipmh").await;
         let runs = harvest["runs"].as_array().unwrap().iter();
         runs.map(|run| run["pages"].as_u64().unwrap()).sum::<u64>()
     };
@@ -122,7 +122,7 @@ async fn changing_repository_and_registry_agree_after_kills_of_both() {
     let folder = tempfile::tempdir().unwrap();
     let mut provider = Provider::start(folder.path()).await;
     let source = format!(
-        "[sources.pyoai]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"http://{}/oai\"\n\
+        "[sources.oaipmh]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"http://{}/oai\"\n\
          every = \"1s\"\njitter = \"1s\"\nfull_every = \"1s\"\nmax_deleted_percent = 50\n",
         provider.address
     );
@@ -142,15 +142,15 @@ async fn changing_repository_and_registry_agree_after_kills_of_both() {
     let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
     provider.freeze().await;
     // A run that had begun before, and one from the beginning.
-    run_to_end(&gateway, "pyoai").await;
-    run_to_end(&gateway, "pyoai").await;
+    run_to_end(&gateway, "oaipmh").await;
+    run_to_end(&gateway, "oaipmh").await;
     let known = replay(&gateway.changes().await);
     let records = provider.records().await;
     assert_eq!(known.keys().cloned().collect::<BTreeSet<_>>(), records);
     let deleted = gateway.changes().await.iter().filter(|change| change["items"][0]["change"] == "DELETE").count();
     assert!(deleted > 50, "{deleted}");
     let head = gateway.head().await;
-    run_to_end(&gateway, "pyoai").await;
+    run_to_end(&gateway, "oaipmh").await;
     assert_eq!(gateway.head().await, head);
     assert!(gateway.stop().success());
     verify_ok(&journal_file(folder.path()));

@@ -30,6 +30,7 @@
 //! | load while the gateway is killed; clients that connect again | [`chaos`], [`message_load`]; [`reconnecting_client`] |
 //! | messages | [`fixtures`], [`fedora3_messages`], [`hoarder_sfm_fixture`], [`arbitrary`] (random values), [`unsettled`] |
 //! | a search, a kill loop or a flood that a variable makes longer | [`run_length`] |
+//! | a gateway as a repository with OAI-PMH; clients of others that harvest it | [`oai_pmh_fixture`]; [`oai_pmh_harvester`] |
 //! | a browser, Python, xmllint | [`browser`], [`python`], [`xmllint`] |
 //! | crawlers on D-Bus | [`xesam_fixture`] |
 //! | memory, threads and files of a process | [`resource_watch`] |
@@ -79,6 +80,7 @@ pub(crate) mod moving_readers;
 pub(crate) mod nginx;
 pub(crate) mod nodes_fixture;
 pub(crate) mod oai_pmh_fixture;
+pub(crate) mod oai_pmh_harvester;
 pub(crate) mod platforms_fixture;
 pub(crate) mod postgres;
 pub(crate) mod postgres_pair;

@@ -61,8 +61,8 @@ async fn dbus_fast_and_dbus_next_of_python_harvest() {
 #[tokio::test]
 async fn dbus_next_of_node_harvests() {
     let target = target_with_records().await;
-    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/node-dbus"));
-    command.arg(support("xesam_crawler.js")).args([&target.bus.address(), NAME, "0"]);
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/node"));
+    command.arg("dbus-next@0.10.2").arg(support("xesam_crawler.js")).args([&target.bus.address(), NAME, "0"]);
     check(&target, &Crawler::run(command)).await;
 }
 

@@ -1,6 +1,6 @@
-"""Repository with OAI-PMH 2.0 by pyoai, whose records change, vanish and come back while it is harvested.
+"""Repository with OAI-PMH 2.0 by the package oaipmh, whose records change, vanish and come back while it is harvested.
 
-Usage: pyoai_repository.py PORT STATE
+Usage: oaipmh_repository.py PORT STATE
 
 STATE is a JSON file with the records, which survive a kill of the program. Each page of a list is followed by a few
 changes. POST /freeze ends the changes. GET /records returns the title of each record.
@@ -13,11 +13,7 @@ import os
 import random
 import sys
 import threading
-import types
 import urllib.parse
-
-# pyoai needs a function that Python has moved.
-sys.modules["cgi"] = types.SimpleNamespace(parse_qs=urllib.parse.parse_qs)
 
 from oaipmh import common, error, metadata, server
 
@@ -62,11 +58,11 @@ class Repository:
                 self.records[name] = [f"Title {self.random.randrange(10**9)}", date]
         self.save()
 
-    # The interface of pyoai.
+    # The interface of the package.
 
     def identify(self):
         return common.Identify(
-            repositoryName="pyoai",
+            repositoryName="oaipmh",
             baseURL=f"http://127.0.0.1:{PORT}/oai",
             protocolVersion="2.0",
             adminEmails=["admin@repository.example"],
@@ -100,7 +96,7 @@ class Repository:
 
 
 def identifier(number):
-    return f"oai:pyoai.example:{number:05}"
+    return f"oai:oaipmh.example:{number:05}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
