@@ -2,6 +2,7 @@
 
 mod clients;
 mod errors;
+mod flow_control;
 mod gateways;
 mod lists;
 mod public;

@@ -11,7 +11,6 @@ import sys
 import urllib.request
 
 
-
 def identify(url):
     return urllib.request.urlopen(url + "?verb=Identify").read().decode()
 
