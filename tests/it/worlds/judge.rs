@@ -1,4 +1,5 @@
-//! Judge of the worlds: compares the truth with the registry, with each subscriber's copy, and with the quarantine.
+//! Judge of the worlds: compares the truth with the registry, with the copies of subscribers and of a harvester, and with the
+//! quarantine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,10 +8,13 @@ use std::{
 
 use serde_json::Value;
 
-use crate::worlds::{
-    ItemTruth, Refusals, Truth,
-    copies::{CopyFormat, SubscriberCopy},
-    rig::Rig,
+use crate::{
+    support::oai_pmh_harvester::Relations,
+    worlds::{
+        ItemTruth, Refusals, Truth,
+        copies::{CopyFormat, SubscriberCopy},
+        rig::Rig,
+    },
 };
 
 /// Compares everything; the error lists each difference in a line.
@@ -21,6 +25,7 @@ pub(crate) async fn compare(truth: &Truth, rig: &mut Rig) -> Result<(), String> 
     for copy in &copies {
         compare_copy(truth, copy, &mut differences);
     }
+    compare_harvested(truth, rig.harvested().await, &mut differences);
     let refused = rig.gateway().json("/quarantine?limit=1000").await["messages"].as_array().unwrap().clone();
     if let Refusals::Exactly(count) = truth.refused
         && refused.len() != count
@@ -96,5 +101,37 @@ fn compare_copy(truth: &Truth, copy: &SubscriberCopy, differences: &mut String) 
     let may_exist = |uri: &String| truth.items.get(uri).is_some_and(visible) || truth.unsettled.contains(uri);
     for uri in copy.items.keys().filter(|uri| !may_exist(uri)) {
         let _ = writeln!(differences, "the subscriber {name} holds {uri}");
+    }
+}
+
+/// Compares the records of a harvester: each is an object, whose relations are its parent and its other items.
+fn compare_harvested(truth: &Truth, records: &BTreeMap<String, Relations>, differences: &mut String) {
+    let mut objects: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (uri, item) in truth.items.iter().filter(|(uri, _)| !truth.unsettled.contains(*uri)) {
+        let items = objects.entry(&item.object).or_default();
+        if *uri != item.object {
+            items.insert(uri);
+        }
+    }
+    for (object, items) in &objects {
+        let Some(Some(relations)) = records.get(*object) else {
+            let _ = writeln!(differences, "the harvester lacks {object}");
+            continue;
+        };
+        let related: BTreeSet<_> = relations.iter().map(String::as_str).collect();
+        let unknown: Vec<_> = items.difference(&related).collect();
+        let is_settled = |relation: &&&str| !truth.unsettled.contains(**relation);
+        let others: Vec<_> = related.difference(items).filter(is_settled).collect();
+        // One of the others is the parent.
+        if !unknown.is_empty() || others.len() > 1 {
+            let _ = writeln!(differences, "the harvester lacks {unknown:?} of {object}, and has {others:?}");
+        }
+    }
+    for (object, relations) in records {
+        let Some(relations) = relations else { continue };
+        let is_unsettled = |uri: &String| truth.unsettled.contains(uri);
+        if !objects.contains_key(object.as_str()) && !is_unsettled(object) && !relations.iter().any(is_unsettled) {
+            let _ = writeln!(differences, "the harvester holds {object}");
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Worlds: models of real systems that live random histories, while the gateway is killed and started again.
 //!
 //! A world keeps its own truth, and speaks to the gateway as the real system does, with its documented oddities as
-//! switches. When the world is quiet, the judge compares the truth with the registry, with the copies of subscribers,
-//! and with what the gateway has refused. A failure prints the seed and the shortest history that still fails.
+//! switches. When the world is quiet, the judge compares the truth with the registry, with the copies of subscribers and of
+//! Sickle, which harvests the gateway over OAI-PMH, and with what the gateway has refused. A failure prints the seed and the
+//! shortest history that still fails.
 //!
 //! `TIDINGS_TEST_WORLDS` is a number of hours for which each world goes on with new seeds. `TIDINGS_TEST_WORLDS_AT_ONCE` is
 //! the number of histories of a world that live side by side, because some wait most of their time. `SEED` repeats the

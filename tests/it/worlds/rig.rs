@@ -1,6 +1,7 @@
-//! Gateway of a world with subscribers in every format, which can be killed at any time.
+//! Gateway of a world with subscribers in every format and a harvester, which can be killed at any time.
 
 use std::{
+    collections::BTreeMap,
     fs,
     process::Stdio,
     sync::{Arc, Mutex},
@@ -14,6 +15,8 @@ use crate::{
     support::{
         gateway::{Gateway, PATIENCE, command},
         http_receiver::{Receiver, Reply},
+        oai_pmh_fixture::REPOSITORY,
+        oai_pmh_harvester::{HarvestClient, HarvestedCopy, Harvester, Relations},
         shifted_clock::shift_clock,
         webhook_fixture::SECRET,
         websub_fixture::LOCAL,
@@ -69,7 +72,10 @@ impl Looks {
     }
 }
 
-/// Gateway with its journal and its subscribers.
+/// Harvesters that no gateway uses at the moment, because the start of one takes longer than a harvest.
+static HARVESTERS: Mutex<Vec<Harvester>> = Mutex::new(Vec::new());
+
+/// Gateway with its journal, its subscribers and its harvester.
 pub(crate) struct Rig {
     folder: TempDir,
     gateway: Gateway,
@@ -79,6 +85,7 @@ pub(crate) struct Rig {
     /// Whether the last run of a harvest was interrupted by a kill.
     pub(crate) was_interrupted: bool,
     copies: Arc<Mutex<Vec<SubscriberCopy>>>,
+    harvested: HarvestedCopy,
     _receiver: Receiver,
 }
 
@@ -97,7 +104,7 @@ impl Rig {
         })
         .await;
         let folder = tempfile::tempdir().unwrap();
-        let mut configuration = format!("{LOCAL}{settings}\n");
+        let mut configuration = format!("{REPOSITORY}page = 3\n{LOCAL}{settings}\n");
         for copy in copies.lock().unwrap().iter() {
             configuration += &format!(
                 "[subscriptions.{name}]\ndelivery = \"webhook\"\nformat = \"{format}\"\nstart = \"beginning\"\n\
@@ -110,7 +117,17 @@ impl Rig {
         }
         fs::write(folder.path().join("tidings.toml"), configuration).unwrap();
         let gateway = gateway(&folder, 0);
-        Self { folder, gateway, days: 0, kill_after: None, was_interrupted: false, copies, _receiver: receiver }
+        let harvested = HarvestedCopy::default();
+        Self {
+            folder,
+            gateway,
+            days: 0,
+            kill_after: None,
+            was_interrupted: false,
+            copies,
+            harvested,
+            _receiver: receiver,
+        }
     }
 
     /// Returns the running gateway.
@@ -205,6 +222,18 @@ impl Rig {
             }
             assert!(looks.wait().await, "{harvest:#}");
         }
+    }
+
+    /// Harvests the gateway over OAI-PMH with Sickle, after the first time only what has changed since. Returns the
+    /// records that Sickle holds.
+    pub(crate) async fn harvested(&mut self) -> &BTreeMap<String, Relations> {
+        let free = HARVESTERS.lock().unwrap().pop();
+        let harvester = free.unwrap_or_else(|| Harvester::start(HarvestClient::Sickle));
+        let url = format!("{}/oai", self.gateway.url);
+        let (copy, harvester) = std::mem::take(&mut self.harvested).renew(harvester, url).await;
+        HARVESTERS.lock().unwrap().push(harvester);
+        self.harvested = copy;
+        &self.harvested.records
     }
 
     /// Waits until every subscriber has confirmed the newest change, and returns the copies.
