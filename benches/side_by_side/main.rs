@@ -38,6 +38,7 @@ mod journal;
 mod lookups;
 mod measure;
 mod nodes;
+mod oai_pmh_pages;
 /// PostgreSQL server of the tests.
 #[path = "../../tests/it/support/postgres.rs"]
 #[allow(dead_code, clippy::expect_used)]
@@ -67,7 +68,7 @@ mod xesam;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 18] = [
+const PARTS: [(&str, fn()); 19] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", growth::growth),
@@ -83,6 +84,7 @@ const PARTS: [(&str, fn()); 18] = [
     ("nodes", nodes::measure),
     ("takeover", takeover::measure),
     ("harvests", harvests::measure),
+    ("oai_pmh_pages", oai_pmh_pages::measure),
     ("downloads", downloads::measure),
     ("filesets", filesets::measure),
     ("xesam", xesam::measure),

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -48,17 +48,33 @@ impl Gateway {
     }
 }
 
-/// nginx that serves one file.
+/// nginx that serves files.
 pub(crate) struct Nginx {
     _process: ServerProcess,
-    /// URL of the file.
+    /// URL of the file, or of the list.
     pub(crate) url: String,
 }
 
 impl Nginx {
+    /// Starts nginx with one file.
     pub(crate) fn start(folder: &Path, file: &[u8]) -> Self {
         fs::create_dir(folder).unwrap();
         fs::write(folder.join("page.atom"), file).unwrap();
+        let (process, address) = Self::serve(folder, "");
+        let url = format!("http://{address}/page.atom");
+        assert_eq!(get(&url, None).2, file, "nginx serves something else");
+        Self { _process: process, url }
+    }
+
+    /// Starts nginx with the pages of a list of OAI-PMH: files in the folder, whose names are the tokens.
+    pub(crate) fn of_pages(folder: &Path) -> Self {
+        let list = "location = /oai { default_type text/xml; rewrite ^ /$arg_resumptionToken break; }";
+        let (process, address) = Self::serve(folder, list);
+        Self { _process: process, url: format!("http://{address}/oai") }
+    }
+
+    /// Starts nginx for the files of a folder, with further lines about its server.
+    fn serve(folder: &Path, lines: &str) -> (ServerProcess, SocketAddr) {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let root = folder.display();
         // The configuration of Debian, without the request log and with connections that last for the whole run.
@@ -78,7 +94,7 @@ impl Nginx {
                  keepalive_requests 1000000000;
                  types {{ application/atom+xml atom; }}
                  {temporary}
-                 server {{ listen {address}; root {root}; }}
+                 server {{ listen {address}; root {root}; {lines} }}
              }}"
         );
         fs::write(folder.join("nginx.conf"), config).unwrap();
@@ -90,9 +106,7 @@ impl Nginx {
         while TcpStream::connect(address).is_err() {
             assert!(process.0.try_wait().unwrap().is_none(), "nginx did not start: see its error.log");
         }
-        let url = format!("http://{address}/page.atom");
-        assert_eq!(get(&url, None).2, file, "nginx serves something else");
-        Self { _process: process, url }
+        (process, address)
     }
 }
 
