@@ -1,5 +1,5 @@
-//! Lists of the repository with OAI-PMH: pages at the beginning, in the middle and at the end of a long list, and a harvest
-//! of the whole list, compared with nginx, which serves the same pages from files.
+//! Lists of the repository with OAI-PMH: pages at the beginning, in the middle and at the end of a long list, and a
+//! harvest of the whole list, compared with nginx, which serves the same pages from files.
 //!
 //! The gateway is the real program with its journal on disk. `TIDINGS_BENCH_RECORDS` sets another number of records.
 
@@ -62,14 +62,14 @@ pub(crate) fn measure() {
     let tokens = runtime.block_on(list.save(&pages));
     measure_pages(&runtime, &list, &tokens, records);
     let nginx = Nginx::of_pages(&pages);
-    let saved = List { client: list.client.clone(), url: nginx.url.clone() };
+    let saved_list = List { client: list.client.clone(), url: nginx.url.clone() };
     let first = format!("verb=ListRecords&resumptionToken={FIRST}");
     compare(
         &format!("harvest of a repository with {records} records, {PAGE} a page"),
         "records",
         ROUNDS,
         vec![
-            Contender::timed("nginx, the same pages from files", || runtime.block_on(saved.harvest(&first))),
+            Contender::timed("nginx, the same pages from files", || runtime.block_on(saved_list.harvest(&first))),
             Contender::timed("Tidings", || runtime.block_on(list.harvest(ALL))),
         ],
     );

@@ -17,22 +17,22 @@ const BURST: usize = 16;
 async fn burst(repository: &Repository) -> u64 {
     let url = format!("{}?verb=ListRecords&metadataPrefix=oai_dc", repository.url());
     let responses = join_all((0..BURST).map(|_| repository.gateway.http.get(&url).send())).await;
-    let mut refused = 0;
+    let mut refusals = 0;
     for response in responses {
         let response = response.unwrap();
         if response.status() == 503 {
             let seconds: u64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
             assert!(seconds > 0);
-            refused += 1;
+            refusals += 1;
         } else {
             assert_eq!(response.status(), 200);
         }
     }
-    refused
+    refusals
 }
 
 /// Returns the number of all requests that were refused.
-async fn refusals(repository: &Repository) -> u64 {
+async fn all_refusals(repository: &Repository) -> u64 {
     let url = format!("{}/metrics", repository.gateway.url);
     let metrics = repository.gateway.http.get(url).send().await.unwrap().text().await.unwrap();
     let series = "tidings_http_requests_total{method=\"GET\",route=\"/oai\",status=\"503\"} ";
@@ -48,12 +48,12 @@ async fn requests_over_the_limit_get_retry_after_and_sickle_waits() {
     let harvester = Harvester::start(HarvestClient::Sickle);
     let harvest = tokio::spawn(HarvestedCopy::default().renew(harvester, repository.url()));
     // Until a request of Sickle was refused.
-    let mut refused = burst(&repository).await;
-    while refusals(&repository).await == refused {
+    let mut own_refusals = burst(&repository).await;
+    while all_refusals(&repository).await == own_refusals {
         assert!(!harvest.is_finished(), "no request of Sickle was refused");
-        refused += burst(&repository).await;
+        own_refusals += burst(&repository).await;
     }
-    assert!(refused > 0);
+    assert!(own_refusals > 0);
     let (copy, _) = harvest.await.unwrap();
     assert_eq!(copy.records.len(), OBJECTS);
     assert!((0..OBJECTS).all(|number| copy.records.contains_key(&object(number))));

@@ -128,7 +128,7 @@ where
     for (number, (step, disturbance)) in history.into_iter().enumerate() {
         if number == half {
             // So that the judge sees the harvest of changes.
-            rig.harvested().await;
+            rig.harvested_records().await;
         }
         match disturbance {
             Disturbance::Nothing => {}

@@ -25,7 +25,7 @@ pub(crate) async fn compare(truth: &Truth, rig: &mut Rig) -> Result<(), String> 
     for copy in &copies {
         compare_copy(truth, copy, &mut differences);
     }
-    compare_harvested(truth, rig.harvested().await, &mut differences);
+    compare_records(truth, rig.harvested_records().await, &mut differences);
     let refused = rig.gateway().json("/quarantine?limit=1000").await["messages"].as_array().unwrap().clone();
     if let Refusals::Exactly(count) = truth.refused
         && refused.len() != count
@@ -105,7 +105,7 @@ fn compare_copy(truth: &Truth, copy: &SubscriberCopy, differences: &mut String) 
 }
 
 /// Compares the records of a harvester: each is an object, whose relations are its parent and its other items.
-fn compare_harvested(truth: &Truth, records: &BTreeMap<String, Relations>, differences: &mut String) {
+fn compare_records(truth: &Truth, records: &BTreeMap<String, Relations>, differences: &mut String) {
     let mut objects: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (uri, item) in truth.items.iter().filter(|(uri, _)| !truth.unsettled.contains(*uri)) {
         let items = objects.entry(&item.object).or_default();
@@ -118,13 +118,13 @@ fn compare_harvested(truth: &Truth, records: &BTreeMap<String, Relations>, diffe
             let _ = writeln!(differences, "the harvester lacks {object}");
             continue;
         };
-        let related: BTreeSet<_> = relations.iter().map(String::as_str).collect();
-        let unknown: Vec<_> = items.difference(&related).collect();
+        let relation_set: BTreeSet<_> = relations.iter().map(String::as_str).collect();
+        let missing_items: Vec<_> = items.difference(&relation_set).collect();
         let is_settled = |relation: &&&str| !truth.unsettled.contains(**relation);
-        let others: Vec<_> = related.difference(items).filter(is_settled).collect();
+        let others: Vec<_> = relation_set.difference(items).filter(is_settled).collect();
         // One of the others is the parent.
-        if !unknown.is_empty() || others.len() > 1 {
-            let _ = writeln!(differences, "the harvester lacks {unknown:?} of {object}, and has {others:?}");
+        if !missing_items.is_empty() || others.len() > 1 {
+            let _ = writeln!(differences, "the harvester lacks {missing_items:?} of {object}, and has {others:?}");
         }
     }
     for (object, relations) in records {

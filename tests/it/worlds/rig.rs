@@ -85,7 +85,7 @@ pub(crate) struct Rig {
     /// Whether the last run of a harvest was interrupted by a kill.
     pub(crate) was_interrupted: bool,
     copies: Arc<Mutex<Vec<SubscriberCopy>>>,
-    harvested: HarvestedCopy,
+    harvested_copy: HarvestedCopy,
     _receiver: Receiver,
 }
 
@@ -117,7 +117,7 @@ impl Rig {
         }
         fs::write(folder.path().join("tidings.toml"), configuration).unwrap();
         let gateway = gateway(&folder, 0);
-        let harvested = HarvestedCopy::default();
+        let harvested_copy = HarvestedCopy::default();
         Self {
             folder,
             gateway,
@@ -125,7 +125,7 @@ impl Rig {
             kill_after: None,
             was_interrupted: false,
             copies,
-            harvested,
+            harvested_copy,
             _receiver: receiver,
         }
     }
@@ -226,14 +226,14 @@ impl Rig {
 
     /// Harvests the gateway over OAI-PMH with Sickle, after the first time only what has changed since. Returns the
     /// records that Sickle holds.
-    pub(crate) async fn harvested(&mut self) -> &BTreeMap<String, Relations> {
+    pub(crate) async fn harvested_records(&mut self) -> &BTreeMap<String, Relations> {
         let free = HARVESTERS.lock().unwrap().pop();
         let harvester = free.unwrap_or_else(|| Harvester::start(HarvestClient::Sickle));
         let url = format!("{}/oai", self.gateway.url);
-        let (copy, harvester) = std::mem::take(&mut self.harvested).renew(harvester, url).await;
+        let (copy, harvester) = std::mem::take(&mut self.harvested_copy).renew(harvester, url).await;
         HARVESTERS.lock().unwrap().push(harvester);
-        self.harvested = copy;
-        &self.harvested.records
+        self.harvested_copy = copy;
+        &self.harvested_copy.records
     }
 
     /// Waits until every subscriber has confirmed the newest change, and returns the copies.
