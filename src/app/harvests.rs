@@ -39,6 +39,7 @@ pub(super) async fn open(
         is_configured: true,
         redirects: OutboundPolicy::restricted(config.delivery.allow.clone()),
         max_record_bytes: config.limits.body_bytes,
+        limits: config.limits.message_limits(),
         journal: journal.clone(),
         files: config.files.location(&config.journal.data),
         file_links: config.files.links,

@@ -35,7 +35,7 @@ use crate::{
         feed::{FeedLabels, FeedView},
         files::Files,
         live_readers::LiveReaders,
-        oai_pmh::OaiPmh,
+        oai_pmh::{ListKeptRecords, OaiPmh},
         service::{Hook, Service},
     },
     web::{SignatureHeader, Tls},
@@ -125,8 +125,14 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         subscriptions: subscriptions.clone(),
         status: status.clone(),
     };
-    let oai_pmh = config.oai_pmh.settings();
-    let oai_pmh = oai_pmh.map(|settings| OaiPmh::new(journal.clone(), readers.spool().clone(), public_url, settings));
+    let oai_pmh = config.oai_pmh.settings(config.limits.message_limits());
+    let kept = {
+        let harvests = harvests.clone();
+        move || harvests.list().iter().flat_map(|harvest| harvest.kept_records()).collect()
+    };
+    let kept = (files.store.clone(), Arc::new(kept) as ListKeptRecords);
+    let oai_pmh =
+        oai_pmh.map(|settings| OaiPmh::new((journal.clone(), readers.spool().clone()), kept, public_url, settings));
     Surfaces {
         reload,
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },

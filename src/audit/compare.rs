@@ -109,6 +109,12 @@ fn has_version(content: &OriginalContent) -> bool {
     content.url.as_str().contains('?')
 }
 
+/// Returns the draft of a harvested record without the facts that an audit does not compare.
+pub(super) fn comparable(draft: Draft, registered: &ObjectState) -> Draft {
+    let is_known = registered.live_items().next().is_some();
+    if is_known { Draft { parent: None, types: Vec::new(), ..draft } } else { draft }
+}
+
 /// Returns the draft of a harvested record as a correction.
 pub(super) fn as_correction(audit: Uuid, draft: Draft) -> Draft {
     let event_id = event_id(audit, &draft.object, &draft.items);

@@ -17,7 +17,7 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Number of bytes, 1 to 1 PiB.
-type Bytes = Whole<u64, 1, 1_125_899_906_842_624>;
+pub(super) type Bytes = Whole<u64, 1, 1_125_899_906_842_624>;
 
 /// The transport `download`: the gateway downloads the files that other sources name.
 pub(super) static DOWNLOAD: TransportKind = TransportKind {

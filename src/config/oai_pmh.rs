@@ -5,15 +5,17 @@ use std::{ffi::OsString, sync::Arc};
 use axum::http::HeaderValue;
 
 use super::{
+    download::Bytes,
     error::ConfigErrors,
     schedule::{MAX_DELETED_PERCENT, PageBytes, Percent, Place, ScheduleTable, place, schedule},
     transport::{Connection, TransportKind},
     value::Time,
 };
 use crate::{
+    format::oai_pmh::CONTENT_CHANGE,
     harvest::{
         HarvestSettings, Timeouts,
-        oai_pmh::{ListVerb, OaiPmhSettings},
+        oai_pmh::{ListVerb, OaiPmhSettings, RecordKeeping},
     },
     model::Uri,
     settings::{Choice, Choose, List, SecretText, Setting, Table, Text, TextType, settings},
@@ -60,6 +62,12 @@ settings! {
         /// Largest share of the records that such a run deletes, 0 to 100. If more are missing, it deletes
         /// none and says so. Up to 10 records are always plausible, unless the share is 0. Default: 10.
         max_deleted_percent: Percent = MAX_DELETED_PERCENT,
+        /// "store" keeps each record in the file store (files), so that [oai_pmh] can disseminate it as the
+        /// repository does. Default: "registry", which has the facts about the record alone.
+        records: Choice<RecordKeeping> = RecordKeeping::default(),
+        /// Maximum size of all records of this source in the file store, in bytes. Default: 107374182400
+        /// (100 GiB).
+        total_bytes: Bytes = 100 << 30,
         /// Maximum size of a page, compressed or decompressed, in bytes, 1048576 (1 MiB) to 1073741824 (1
         /// GiB). A record has at most limits.body_bytes.
         page_bytes: PageBytes = 64 * 1024 * 1024,
@@ -70,6 +78,10 @@ impl Choose for ListVerb {
     const WHAT: &'static str = "list";
 }
 
+impl Choose for RecordKeeping {
+    const WHAT: &'static str = "place of records";
+}
+
 /// Reads the settings from the table of a source.
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<HarvestSettings, ConfigErrors> {
     let given = OaiPmhTable::read_part(table)?;
@@ -77,6 +89,10 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
     if let Some(name) = url.expose().query_pairs().map(|(name, _)| name).find(|name| name == "verb") {
         let reason = format!("it has the parameter {name}; give the base URL, without the parameters of a request");
         return Err(table.at("url").invalid(reason).into());
+    }
+    if given.records == RecordKeeping::Store && given.metadata_prefix == CONTENT_CHANGE {
+        let reason = "the records of another gateway have no other metadata than the registry";
+        return Err(table.at("records").invalid(reason).into());
     }
     let kind = OaiPmhSettings {
         url,
@@ -91,6 +107,8 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Harvest
         list: given.list,
         full_every: given.full_every,
         max_deleted_percent: given.max_deleted_percent,
+        records: given.records,
+        total_bytes: given.total_bytes,
         page_bytes: given.page_bytes,
         timeouts: Timeouts::default(),
     };

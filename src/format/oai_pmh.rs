@@ -16,16 +16,27 @@
 //!   its items.
 //! * A container `about` with provenance becomes part of the description. It does not count as a change.
 //!
-//! Headers give the facts that a record does not contain: the base URL, the metadata prefix, and the date of the
-//! response, for records without a datestamp.
+//! * If the harvest keeps its records ([`kept`]), the content of the metadata is the copy in the file store.
+//! * With the setting `sets`, the types of the object are the lists of the record's sets.
+//!
+//! Headers give the facts that a record does not contain: the base URL, the metadata prefix, the date of the response, for
+//! records without a datestamp, and the place of its copy.
 
 mod embargo;
+pub mod kept;
+mod provenance;
 mod registered;
+mod sets;
 
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 
-use self::embargo::{Embargo, EmbargoEnd};
+pub use self::provenance::OriginDescription;
+pub(crate) use self::provenance::PROVENANCE;
+use self::{
+    embargo::{Embargo, EmbargoEnd},
+    provenance::origins,
+};
 use super::{
     Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, NOT_UNRESERVED, ParsedMessage,
     Rejection, content_change, parse_settings,
@@ -33,11 +44,15 @@ use super::{
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
-    DroppedPart, MediaType, Reading, State, Text, Timestamp, Uri, UrlPattern, User,
+    DroppedPart, MediaType, OriginalContent, Reading, State, Text, Timestamp, Uri, UrlPattern, User,
 };
 
 /// Namespace of OAI-PMH (section 3.2).
 pub const NAMESPACE: &str = "http://www.openarchives.org/OAI/2.0/";
+
+/// Namespace and location of the schema of all responses.
+pub(crate) const SCHEMA_LOCATION: &str =
+    "http://www.openarchives.org/OAI/2.0/ http://www.openarchives.org/OAI/2.0/OAI-PMH.xsd";
 
 /// Header with the base URL of the repository, without credentials.
 pub const BASE_URL: &str = "oai-base-url";
@@ -52,14 +67,11 @@ pub const METADATA_PREFIX: &str = "oai-metadata-prefix";
 /// Header with the date of the response that contained the record.
 pub const RESPONSE_DATE: &str = "oai-response-date";
 
+/// Header with the location of the copy of the record in the file store, as JSON: the one that the registry has, or a new one.
+pub const COPY: &str = "oai-copy";
+
 /// Prefix of the format in which a gateway disseminates the objects of its registry.
-const CONTENT_CHANGE: &str = "content-change";
-
-/// Namespace of provenance containers (guidelines for aggregators).
-const PROVENANCE: &str = "http://www.openarchives.org/OAI/2.0/provenance";
-
-/// Maximum number of origins of a record that its description lists.
-const MAX_ORIGINS: usize = 8;
+pub const CONTENT_CHANGE: &str = "content-change";
 
 /// The dialect `oai-pmh`.
 pub(super) static DIALECT: DialectKind = DialectKind {
@@ -70,10 +82,10 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     duplicates: DuplicateDetection::Impossible,
     redact: None,
     repository: None,
-    sample_settings: &["{}", r#"{"files": "https?://.*[.]pdf"}"#],
+    sample_settings: &["{}", r#"{"files": "https?://.*[.]pdf"}"#, r#"{"sets": true}"#],
     build: |value, limits| {
-        let Settings { files } = parse_settings(value)?;
-        Ok(Box::new(OaiPmh { files, limits }))
+        let Settings { files, sets } = parse_settings(value)?;
+        Ok(Box::new(OaiPmh { files, sets, limits }))
     },
 };
 
@@ -83,11 +95,15 @@ pub(super) static DIALECT: DialectKind = DialectKind {
 struct Settings {
     /// Regular expression of the URLs of files.
     files: Option<UrlPattern>,
+    /// Whether the sets of a record are types of its object.
+    #[serde(default)]
+    sets: bool,
 }
 
 /// The configured dialect.
 struct OaiPmh {
     files: Option<UrlPattern>,
+    sets: bool,
     limits: Limits,
 }
 
@@ -96,6 +112,7 @@ struct OaiPmh {
 struct RecordHeader {
     identifier: String,
     datestamp: String,
+    sets: Vec<String>,
     is_deleted: bool,
 }
 
@@ -113,14 +130,6 @@ struct Record {
     registered: Option<Box<Draft>>,
 }
 
-/// Origin of a record that its repository has harvested itself.
-#[derive(Default)]
-struct OriginDescription {
-    base_url: String,
-    identifier: String,
-    datestamp: String,
-}
-
 impl Dialect for OaiPmh {
     fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
         let header = |name: &str| {
@@ -134,7 +143,7 @@ impl Dialect for OaiPmh {
         let Record { header, digest, files, embargo, origins, registered } =
             self.record(message.body, is_of_gateway)?;
         let missing = |what: &str| Rejection::unprocessable(Location::Message, format!("the record has no {what}"));
-        let RecordHeader { identifier, datestamp, is_deleted } = header.ok_or_else(|| missing("header"))?;
+        let RecordHeader { identifier, datestamp, sets, is_deleted } = header.ok_or_else(|| missing("header"))?;
         if identifier.is_empty() {
             return Err(missing("identifier"));
         }
@@ -151,6 +160,9 @@ impl Dialect for OaiPmh {
         })?;
         let fetch_url = message.headers.get(FETCH_URL).map(|base| get_record_url(base, prefix, &identifier));
         let fetch_url = fetch_url.and_then(Result::ok).unwrap_or_else(|| address.clone());
+        let copy = message.headers.get(COPY).and_then(|copy| serde_json::from_str::<ContentLocation>(copy).ok());
+        let types =
+            if self.sets && !is_deleted { sets::types(base_url, prefix, sets, self.limits.types) } else { Vec::new() };
         let items = match digest {
             _ if is_deleted => Vec::new(),
             None => return Err(missing("metadata, and is not deleted")),
@@ -166,7 +178,7 @@ impl Dialect for OaiPmh {
                         EmbargoEnd::Unreadable => item(Some(State::EMBARGOED)),
                     }
                 };
-                std::iter::once(metadata_item(&address, fetch_url, &digest)).chain(files.map(present)).collect()
+                std::iter::once(metadata_item(&address, fetch_url, &digest, copy)).chain(files.map(present)).collect()
             }
         };
         Ok(ParsedMessage::one(Draft {
@@ -177,7 +189,7 @@ impl Dialect for OaiPmh {
             time: date.map_or(DraftTime::Arrival, DraftTime::Observed),
             object: address,
             parent: None,
-            types: Vec::new(),
+            types,
             description: description(&identifier, &origins, embargo.unreadable_date()),
             items: DraftItems::Complete(items),
             report: None,
@@ -248,14 +260,31 @@ impl OaiPmh {
     }
 }
 
-/// Returns the item for the metadata. Registries of former versions have another digest of it, which is recognised.
-fn metadata_item(address: &Uri, url: Uri, ElementDigest { digest, former }: &ElementDigest) -> DraftItem {
+/// Returns the item for the metadata. Registries of former versions have another digest of it, which is recognised. With a
+/// copy, the content is that copy.
+fn metadata_item(
+    address: &Uri,
+    url: Uri,
+    ElementDigest { digest, former }: &ElementDigest,
+    copy: Option<ContentLocation>,
+) -> DraftItem {
     let parse = |digest: &str| Digest::parse(DigestAlgorithm::Sha256, digest).ok();
     let content = ContentLocation {
         media_type: MediaType::parse("text/xml").ok(),
         digest: parse(digest),
         ..ContentLocation::at(url)
     };
+    if let Some(copy) = copy {
+        // A copy that the registry has keeps its original, also one with the other digest of the same metadata.
+        let is_same = |original: &OriginalContent| {
+            let known = original.digest.as_ref().map(Digest::hex);
+            original.url == content.url && known.is_some_and(|known| [digest, former].iter().any(|own| *own == known))
+        };
+        let original = copy.original.filter(|original| is_same(original));
+        let original = Some(original.unwrap_or_else(|| Box::new(content.reported())));
+        let copy = ContentLocation { original, ..copy };
+        return DraftItem::new(address.clone(), DraftChange::Present { content: Some(copy), state: None });
+    }
     let change = match parse(former).filter(|_| former != digest) {
         Some(former) => DraftChange::Redigested { content, former },
         None => DraftChange::Present { content: Some(content), state: None },
@@ -274,45 +303,16 @@ fn record_header(document: &mut Document<'_>, element: &Element<'_>) -> Result<R
             text.trim().clone_into(&mut header.identifier);
         } else if child.is(NAMESPACE, "datestamp") || child.is(NAMESPACE, "dateStamp") {
             text.trim().clone_into(&mut header.datestamp);
+        } else if child.is(NAMESPACE, "setSpec") {
+            header.sets.push(text.trim().to_owned());
         }
     }
     Ok(header)
 }
 
-/// Reads the provenance of a container `about`: each origin, and then the origin of that origin.
-fn origins(document: &mut Document<'_>, origins: &mut Vec<OriginDescription>) -> Result<(), Rejection> {
-    let mut depth = 1_usize;
-    while depth > 0 {
-        let Some(child) = document.child()? else {
-            depth -= 1;
-            continue;
-        };
-        if child.is(PROVENANCE, "provenance") {
-            depth += 1;
-        } else if child.is(PROVENANCE, "originDescription") {
-            depth += 1;
-            origins.push(OriginDescription::default());
-        } else {
-            let text = document.text()?;
-            let Some(origin) = origins.last_mut() else { continue };
-            for (name, value) in [
-                ("baseURL", &mut origin.base_url),
-                ("identifier", &mut origin.identifier),
-                ("datestamp", &mut origin.datestamp),
-            ] {
-                if child.is(PROVENANCE, name) {
-                    text.trim().clone_into(value);
-                }
-            }
-        }
-    }
-    origins.truncate(MAX_ORIGINS);
-    Ok(())
-}
-
 fn description(identifier: &str, origins: &[OriginDescription], unreadable_date: Option<&str>) -> Text {
     let mut text = format!("record {identifier}");
-    for OriginDescription { base_url, identifier, datestamp } in origins {
+    for OriginDescription { base_url, identifier, datestamp, .. } in origins {
         text.push_str(&format!("; from {base_url}: {identifier}, {datestamp}"));
     }
     if let Some(date) = unreadable_date {
@@ -327,12 +327,17 @@ fn description(identifier: &str, origins: &[OriginDescription], unreadable_date:
 /// Fails if the URL is too long, or the base URL is not a URL.
 pub fn get_record_url(base_url: &str, prefix: &str, identifier: &str) -> Result<Uri, crate::model::InvalidUri> {
     let [prefix, identifier] = [prefix, identifier].map(|value| utf8_percent_encode(value, NOT_UNRESERVED));
-    let separator = match base_url.split_once('?') {
+    let separator = separator(base_url);
+    Uri::parse(&format!("{base_url}{separator}verb=GetRecord&metadataPrefix={prefix}&identifier={identifier}"))
+}
+
+/// Returns the text between a base URL, which may have a query, and the arguments of a request.
+fn separator(base_url: &str) -> &'static str {
+    match base_url.split_once('?') {
         Some((_, query)) if query.is_empty() || query.ends_with('&') => "",
         Some(_) => "&",
         None => "?",
-    };
-    Uri::parse(&format!("{base_url}{separator}verb=GetRecord&metadataPrefix={prefix}&identifier={identifier}"))
+    }
 }
 
 /// Parses a datestamp in the two forms of the protocol (section 3.3), and in the forms that repositories send: with a

@@ -6,6 +6,7 @@
 //! five predefined entities exist.
 
 mod attributes;
+mod copy;
 mod digest;
 mod element;
 mod namespace;

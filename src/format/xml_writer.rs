@@ -41,8 +41,14 @@ impl XmlWriter {
     /// Writes an element with text or without content. It is never self-closed, as on the 0.1 page.
     pub(crate) fn leaf(&mut self, name: &str, attributes: &[Pair<'_>], text: &str) {
         self.start(name, attributes);
-        escape(text, is_special_in_text, &mut self.written);
+        self::text(text, &mut self.written);
         self.end(name);
+    }
+
+    /// Writes an element that is written already.
+    pub(crate) fn element(&mut self, xml: &str) {
+        self.line();
+        self.written.push_str(xml);
     }
 
     /// Returns the number of bytes written.
@@ -50,10 +56,20 @@ impl XmlWriter {
         self.written.len()
     }
 
+    /// Removes what was written after a length, which must be complete elements.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.written.truncate(length);
+    }
+
     /// Returns the document with a final newline.
-    pub(crate) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.into_text().into_bytes()
+    }
+
+    /// Returns the document with a final newline, as text.
+    pub(crate) fn into_text(mut self) -> String {
         self.written.push('\n');
-        self.written.into_bytes()
+        self.written
     }
 
     fn start(&mut self, name: &str, attributes: &[Pair<'_>]) {
@@ -61,11 +77,7 @@ impl XmlWriter {
         self.written.push('<');
         self.written.push_str(name);
         for (key, value) in attributes {
-            self.written.push(' ');
-            self.written.push_str(key);
-            self.written.push_str("=\"");
-            escape(value, is_special_in_attribute, &mut self.written);
-            self.written.push('"');
+            attribute(key, value, &mut self.written);
         }
         self.written.push('>');
     }
@@ -80,6 +92,18 @@ impl XmlWriter {
         self.written.push('\n');
         (0..self.depth).for_each(|_| self.written.push_str("  "));
     }
+}
+
+/// Appends an attribute with white space before it. The value has only characters that XML allows.
+pub(crate) fn attribute(name: &str, value: &str, written: &mut String) {
+    written.extend([" ", name, "=\""]);
+    escape(value, is_special_in_attribute, written);
+    written.push('"');
+}
+
+/// Appends text, which has only characters that XML allows.
+pub(crate) fn text(text: &str, written: &mut String) {
+    escape(text, is_special_in_text, written);
 }
 
 /// Returns whether a byte must be escaped in text. A literal carriage return would be read as a newline (XML

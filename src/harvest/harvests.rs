@@ -28,6 +28,7 @@ use super::{
 use crate::{
     cluster::workers::{WorkerHandle, WorkerLaunch},
     filesets::{FilesetSettings, JobContext, JobLoop},
+    format::oai_pmh::kept::KeptRecords,
     intake::Source,
     journal::{
         Journal, JournalError,
@@ -123,6 +124,12 @@ impl Harvest {
             Work::Pages { harvester, .. } => harvester.stored_bytes(position),
             Work::Jobs(_) => Some(JobLoop::stored_bytes(position)),
         }
+    }
+
+    /// Returns which records the harvest keeps in the file store, if it does.
+    #[must_use]
+    pub fn kept_records(&self) -> Vec<KeptRecords> {
+        self.harvester().map_or_else(Vec::new, |harvester| harvester.kept_records())
     }
 
     /// Returns a position for people, without the token of the URL for the notifications of a hub.

@@ -14,6 +14,7 @@
 //!   archives, [`gateway`] the one for other gateways, and [`download`] copies the files that other sources name;
 //! * [`announcements`] makes the harvests of the sources that another system announces;
 //! * `datasets` runs the jobs of a source of datasets ([`crate::filesets`]);
+//! * `stored_file` says where a stored file is, for the content of items;
 //! * `deletions` limits the number of deletions that no repository has reported.
 
 pub mod announcements;
@@ -37,6 +38,7 @@ mod pauses;
 mod runner;
 mod schedule;
 pub mod status;
+mod stored_file;
 mod text;
 mod waits;
 
@@ -64,7 +66,7 @@ pub use self::{
 use crate::{
     files::{FileLinks, FileStoreError, FileStoreLocation},
     filesets::JobSetupError,
-    format::Headers,
+    format::{Headers, Limits, oai_pmh::kept::KeptRecords},
     http_client::{ClientError, OutboundPolicy},
     intake::{Incoming, ReceivedMessage},
     journal::{Journal, JournalError},
@@ -192,6 +194,8 @@ pub struct HarvesterContext {
     pub redirects: OutboundPolicy,
     /// Maximum size of a record, in bytes.
     pub max_record_bytes: usize,
+    /// Limits on the form of a record, which its dialect applies.
+    pub limits: Limits,
     /// The journal, for the kinds that read it.
     pub journal: Journal,
     /// Location of the file store.
@@ -237,6 +241,11 @@ pub trait Harvester: Send + Sync {
     fn stored_bytes(&self, position: &str) -> Option<u64> {
         let _ = position;
         None
+    }
+
+    /// Returns which records the harvest keeps in the file store, if it does.
+    fn kept_records(&self) -> Vec<KeptRecords> {
+        Vec::new()
     }
 
     /// Returns by how many records the repository and the journal differed when their numbers were last compared, if this

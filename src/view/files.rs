@@ -153,7 +153,7 @@ fn header(text: &str) -> Result<HeaderValue, Problem> {
     HeaderValue::try_from(text).map_err(Problem::internal)
 }
 
-fn store_problem(error: FileStoreError) -> Problem {
+pub(super) fn store_problem(error: FileStoreError) -> Problem {
     Problem::failure("The file store is not available at present", true, error)
 }
 

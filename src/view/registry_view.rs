@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Part of the registry that a reader may see.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct RegistryView(Option<Arc<ReaderView>>);
 
 impl RegistryView {

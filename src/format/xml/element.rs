@@ -27,6 +27,11 @@ impl<'a> Element<'a> {
         self.local == local && self.namespace.name() == Some(namespace)
     }
 
+    /// Returns the namespace; `None` if the element has none.
+    pub(in crate::format) fn namespace(&self) -> Option<&str> {
+        self.namespace.name()
+    }
+
     /// Returns the local name if it is an Atom element.
     pub(in crate::format) fn atom(&self) -> Option<&'a str> {
         matches!(self.namespace, Namespace::Atom).then_some(self.local)

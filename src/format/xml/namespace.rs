@@ -70,6 +70,14 @@ impl<'a> Scopes<'a> {
         }
     }
 
+    /// Returns the declarations that no inner one replaces, outermost first.
+    pub(super) fn visible(&self) -> impl Iterator<Item = (Prefix<'a>, &Namespace)> {
+        self.0.iter().enumerate().filter_map(|(at, scope)| {
+            let is_replaced = self.0[at + 1..].iter().any(|inner| inner.prefix == scope.prefix);
+            (!is_replaced).then_some((scope.prefix, &scope.namespace))
+        })
+    }
+
     /// Returns the namespace of a prefix; `None` if the prefix is not declared.
     pub(super) fn namespace(&self, prefix: Prefix<'_>) -> Option<Namespace> {
         let declared = self.0.iter().rev().find(|scope| scope.prefix == prefix);

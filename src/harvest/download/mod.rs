@@ -35,6 +35,7 @@ use self::{
 };
 use super::{
     HarvestError, Harvester, HarvesterContext, HarvesterSettings, Page, PageEnd, SetupError, json_message, metrics,
+    stored_file,
 };
 use crate::{
     files::{FileLinks, FileStore},
@@ -45,10 +46,7 @@ use crate::{
         Journal, JournalError, RecordedChange,
         list::{Continuation, changes_after, wait_for_change},
     },
-    model::{
-        ContentLocation, ContentObjectModification, Digest, DigestAlgorithm, MediaRange, SourceName, Timestamp, Uri,
-        UrlPattern,
-    },
+    model::{ContentLocation, ContentObjectModification, MediaRange, SourceName, Timestamp, UrlPattern},
     transfer::{TransferError, Transfers},
 };
 
@@ -331,19 +329,8 @@ impl Downloader {
     /// Returns the location of a stored file.
     fn location(&self, file: &FetchedFile) -> Result<ContentLocation, HarvestError> {
         let FetchedFile { stored, media_type } = file;
-        let digest = stored.digest.to_string();
-        let in_store = match self.file_links {
-            FileLinks::Gateway => None,
-            FileLinks::Store => self.fetcher.transfers.files.url(stored.digest),
-        };
-        let url = in_store.unwrap_or_else(|| format!("{}/files/{digest}", self.public_url));
-        let url = Uri::parse(&url).map_err(|error| HarvestError::fail(format!("the URL of a copy: {error}")))?;
-        Ok(ContentLocation {
-            media_type: media_type.clone(),
-            size: Some(stored.size),
-            digest: Digest::parse(DigestAlgorithm::Sha256, &digest).ok(),
-            ..ContentLocation::at(url)
-        })
+        let place = (&self.fetcher.transfers.files, self.file_links, &*self.public_url);
+        stored_file::location(place, stored.digest, stored.size, media_type.clone())
     }
 
     /// Waits until a change names a file, or a download is to be repeated.

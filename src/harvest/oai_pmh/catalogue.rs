@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 pub use super::response::{FormatDescription, SetDescription};
 use super::{
-    ListVerb, OaiPmhSettings,
+    ListVerb, OaiPmhSettings, RecordKeeping,
     client::{Arguments, ReadResponse, RepositoryClient},
     position::Quirks,
 };
@@ -86,6 +86,8 @@ impl Repository {
             list: ListVerb::default(),
             full_every: None,
             max_deleted_percent: 0,
+            records: RecordKeeping::Registry,
+            total_bytes: 0,
             page_bytes: PAGE_BYTES,
             timeouts: TIMEOUTS,
         };

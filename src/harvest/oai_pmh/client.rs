@@ -20,7 +20,7 @@ use crate::{
         text,
     },
     http_client::{ClientError, OutboundUrl, is_transient},
-    transfer::Cancelled,
+    transfer::{Cancelled, HarvestBudget},
 };
 
 /// Client of one repository.
@@ -63,6 +63,11 @@ impl RepositoryClient {
     /// Forgets the cookies of the run, which has ended.
     pub(super) fn rest(&self) {
         self.client.rest();
+    }
+
+    /// Returns the memory and the threads for documents.
+    pub(super) fn budget(&self) -> &HarvestBudget {
+        self.client.budget()
     }
 
     /// Sends a request and parses the response. Errors of the protocol count before the status of HTTP.

@@ -15,10 +15,11 @@ use super::{
     position::{
         DateForm, ListPosition, Position, PositionSettings, RepositoryIdentity, SweepPosition, SweepStage, Window,
     },
+    record_store::{PageRecords, RecordStore},
     response::{IdentifyFields, ListText, RecordList},
 };
 use crate::{
-    format::oai_pmh::datestamp_of,
+    format::oai_pmh::{datestamp_of, kept::KeptRecords},
     harvest::{HarvestError, Harvester, Page, PageEnd, Records, client::RequestError, membership::pending_before},
     journal::{
         Journal,
@@ -49,6 +50,8 @@ pub(super) struct OaiPmhHarvester {
     pub(super) journal: Journal,
     pub(super) client: RepositoryClient,
     pub(super) max_record_bytes: usize,
+    /// Place of the copies of the records, if the harvest keeps them.
+    pub(super) record_store: Option<RecordStore>,
     /// Difference that the last count check has found, in records.
     pub(super) difference: AtomicU64,
 }
@@ -85,6 +88,22 @@ impl Harvester for OaiPmhHarvester {
 
     fn announced(&self, position: &str) -> Option<u64> {
         self.position(position).list?.announced
+    }
+
+    fn stored_bytes(&self, position: &str) -> Option<u64> {
+        self.record_store.as_ref().map(|_| self.position(position).stored_bytes)
+    }
+
+    fn kept_records(&self) -> Vec<KeptRecords> {
+        // Records of earlier versions have URIs without the query of the base URL.
+        let mut base_urls = vec![self.place.place.base_url.clone(), self.settings.url_without_query()];
+        base_urls.truncate(if self.place.adoptable.is_some() { 2 } else { 1 });
+        let kept = |base_url| KeptRecords {
+            source: self.source.clone(),
+            base_url,
+            prefix: self.settings.metadata_prefix.clone(),
+        };
+        if self.record_store.is_some() { base_urls.into_iter().map(kept).collect() } else { Vec::new() }
     }
 }
 
@@ -143,7 +162,7 @@ impl OaiPmhHarvester {
             remarks.extend(self.empty_list_remark(&position).await);
         }
         let page = ReadPage { list, within, text, date };
-        Ok(Page { is_repaired, ..self.page_of(position, page, remarks) })
+        Ok(Page { is_repaired, ..self.page_of(position, page, remarks).await? })
     }
 
     /// Begins a run: asks the repository for facts about itself. Returns remarks about their changes.
@@ -241,7 +260,12 @@ impl OaiPmhHarvester {
     }
 
     /// Returns a page and the position after it.
-    fn page_of(&self, mut position: Position, page: ReadPage, mut remarks: Vec<String>) -> Page {
+    async fn page_of(
+        &self,
+        mut position: Position,
+        page: ReadPage,
+        mut remarks: Vec<String>,
+    ) -> Result<Page, HarvestError> {
         let ReadPage { list: RecordList { records, namespaces, token, complete_list_size }, within, text, date } = page;
         // A repository without a valid date is trusted less, because its clock is unknown.
         let response_date = date.unwrap_or_else(|| earlier(Timestamp::now(), Duration::from_secs(60 * 60)));
@@ -272,7 +296,9 @@ impl OaiPmhHarvester {
         let former = position.take_new_former().map_or(FormerRecords::Keep, FormerRecords::Rename);
         let records = self.with_listings(newest_of_each(records, &text), &position, &list);
         let place = self.place_of(&position);
-        let records = self.records(records, text, namespaces, date, &place);
+        let records = PageRecords { records, text, namespaces: namespaces.into() };
+        let (records, of_copies) = self.kept_and_read(records, date, &place, &mut position.stored_bytes).await?;
+        remarks.extend(of_copies);
         let listed = ListedRecords { at: list.started, former, ..ListedRecords::default() };
         let end = match endless {
             // The next run begins anew at the mark of the last complete run.
@@ -289,7 +315,7 @@ impl OaiPmhHarvester {
                 PageEnd::More
             }
         };
-        Page { remarks, listed, ..Page::new(records, position.text(), end) }
+        Ok(Page { remarks, listed, ..Page::new(records, position.text(), end) })
     }
 
     /// Moves the position past the end of a list.

@@ -7,6 +7,7 @@
 //! * `position` is the state between two pages;
 //! * `harvest` decides about the next request, and `recovery` about the next one after a failure;
 //! * `listing` makes messages of records, and notes what a list shows of them;
+//! * `record_store` keeps the records in the file store;
 //! * `record` requests one record, and `sweep` looks for the records that a complete list no longer has;
 //! * `catalogue` lists what a repository offers;
 //! * `former` deletes the records of former settings, and `count_check` compares numbers with the repository.
@@ -19,6 +20,7 @@ mod harvest;
 mod listing;
 mod position;
 mod record;
+mod record_store;
 mod recovery;
 mod response;
 mod sweep;
@@ -38,9 +40,10 @@ use self::{
     client::RepositoryClient,
     harvest::OaiPmhHarvester,
     position::{Place, PositionSettings},
+    record_store::RecordStore,
     response::PageLimits,
 };
-use super::{Harvester, HarvesterContext, HarvesterSettings, ObjectsDigest, SetupError, Timeouts, text};
+use super::{Harvester, HarvesterContext, HarvesterSettings, ObjectsDigest, SetupError, Timeouts, request_name, text};
 use crate::{http_client::OutboundUrl, model::SourceName, transfer::Cancelled};
 
 named_values! {
@@ -52,6 +55,18 @@ named_values! {
         Records = "records",
         /// `ListIdentifiers`, and `GetRecord` for each record.
         Identifiers = "identifiers",
+    }
+}
+
+named_values! {
+    /// Place of the records besides the registry, which has their facts alone.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum RecordKeeping {
+        /// There is none.
+        #[default]
+        Registry = "registry",
+        /// The file store has each record as the repository has sent it.
+        Store = "store",
     }
 }
 
@@ -82,6 +97,10 @@ pub struct OaiPmhSettings {
     pub full_every: Option<Duration>,
     /// Maximum share of the records that one such run deletes, in percent.
     pub max_deleted_percent: u64,
+    /// Place of the records besides the registry.
+    pub records: RecordKeeping,
+    /// Maximum size of all records in the file store, in bytes.
+    pub total_bytes: u64,
     /// Maximum size of a page, in bytes.
     pub page_bytes: usize,
     /// Timeouts of requests.
@@ -159,6 +178,16 @@ impl HarvesterSettings for OaiPmhSettings {
         Some(self)
     }
 
+    fn build_reader(
+        &self,
+        source: &SourceName,
+        context: HarvesterContext,
+    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
+        let (reader, name) =
+            (Self { records: RecordKeeping::Registry, ..self.clone() }, request_name("reader", source));
+        Box::pin(async move { reader.build(name, context).await })
+    }
+
     fn build(
         &self,
         source: SourceName,
@@ -166,6 +195,10 @@ impl HarvesterSettings for OaiPmhSettings {
     ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
             let (max_record_bytes, journal) = (context.max_record_bytes, context.journal.clone());
+            let record_store = match self.records {
+                RecordKeeping::Registry => None,
+                RecordKeeping::Store => Some(RecordStore::open(&context, self.total_bytes)?),
+            };
             let client = RepositoryClient::new(self, context).await?;
             let settings = self.clone();
             let place = PositionSettings {
@@ -181,6 +214,7 @@ impl HarvesterSettings for OaiPmhSettings {
                 journal,
                 client,
                 max_record_bytes,
+                record_store,
                 difference: AtomicU64::default(),
             };
             Ok(Arc::new(harvester) as Arc<dyn Harvester>)

@@ -40,6 +40,8 @@ pub(super) struct Position {
     pub(super) counted: Option<Timestamp>,
     /// Time at which a difference of these numbers has last begun a complete list.
     pub(super) difference_listed: Option<Timestamp>,
+    /// Size of the records that were stored, in bytes.
+    pub(super) stored_bytes: u64,
 }
 
 /// Place of records, which their URIs have.
@@ -259,7 +261,8 @@ impl Position {
             former.retain(|known| known.name != name);
             former.push(FormerPlace { place: before, name, is_new: true });
         }
-        Self { former, omits_query: stored.omits_query && is_same_place, ..begin() }
+        let (omits_query, stored_bytes) = (stored.omits_query && is_same_place, stored.stored_bytes);
+        Self { former, omits_query, stored_bytes, ..begin() }
     }
 
     /// Returns the position at which an audit begins. It has what the requests and the URIs of the records depend on.

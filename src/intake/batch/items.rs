@@ -51,7 +51,9 @@ fn item_digest(drafts: &[(Option<EventKey>, Draft)]) -> String {
     for (_, draft) in drafts {
         for item in draft.items.listed() {
             let content = item.change.content();
-            let digest = content.and_then(|content| content.digest.as_ref()).map_or("", Digest::hex);
+            // Of a copy the original counts, because the copy is a file of the gateway.
+            let digest = content.and_then(|content| content.reported().digest);
+            let digest = digest.as_ref().map_or("", Digest::hex);
             let uri = if item.uri == draft.object { "" } else { item.uri.as_str() };
             hash.update(format!("{uri}\n{digest}\n"));
         }

@@ -26,7 +26,11 @@ pub(super) fn carrier_item(
     registered: &ObjectState,
     order: Timestamp,
 ) -> Option<(Uri, ItemChange)> {
-    let DraftItems::Listed(items) = items else { return None };
+    let items = match items {
+        DraftItems::Listed(items) => &items[..],
+        DraftItems::Complete(items) => items,
+        DraftItems::Purge | DraftItems::Relayed { .. } => return None,
+    };
     let on_time = |item: &&DraftItem| !registered.is_late(&item.uri, Aspect::Existence, order);
     if let Some(item) = items.iter().filter(on_time).find(|item| registered.is_live(&item.uri)) {
         let state = registered.state(&item.uri);

@@ -319,6 +319,16 @@ fn missing_parent_and_types_come_from_the_registry() {
     let retyped = Draft { types: vec![uri("u")], ..draft(3, update("a")) };
     assert_eq!(fixture.settle_draft(retyped).unwrap().0.types, [uri("u")]);
     assert_eq!(fixture.registered.types(), [uri("u")]);
+    // A list of all items, none of which has changed.
+    let present = DraftItem::new(uri("a"), DraftChange::Present { content: None, state: None });
+    let complete = |second, name: &str| Draft {
+        types: vec![uri(name)],
+        ..draft(second, DraftItems::Complete(vec![present.clone()]))
+    };
+    assert!(fixture.settle_draft(complete(4, "u")).is_none());
+    let (modification, _) = fixture.settle_draft(complete(5, "v")).unwrap();
+    assert_eq!((modification.types, modification.items.len()), (vec![uri("v")], 1));
+    assert_eq!((fixture.registered.types(), fixture.registered.is_live(&uri("a"))), (&[uri("v")][..], true));
 }
 
 #[test]

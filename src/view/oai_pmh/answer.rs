@@ -10,16 +10,18 @@ use tokio_util::sync::CancellationToken;
 use super::{
     DeletedRecords, Repository,
     arguments::{Arguments, Verb},
+    catalogue::{Catalogue, FormatDescription, MetadataFormat},
     document::{self, bad_token, datestamp, envelope, resumption_token},
     error::{ErrorCode, Failure, OaiError},
     list::{List, first_state},
-    record::{MetadataFormat, Record},
-    set::SetSpec,
+    record::{Record, Unwritable},
+    set::{ConfiguredSet, SetSpec},
     token::{Resumed, TokenKey},
 };
 use crate::{
     format::xml_writer::XmlWriter,
     journal::acceptance::{AcceptanceTime, AcceptedQuery},
+    model::Uri,
     view::{block_on, journal_problem, registry_view::RegistryView, store_problem},
     web::{CachePolicy, Content, Problem, Representation, Spool, SpoolWriter, accepts_gzip, spool_problem},
 };
@@ -42,6 +44,7 @@ struct Legal {
     repository: Arc<Repository>,
     sight: RegistryView,
     arguments: Arguments,
+    catalogue: Catalogue,
     /// Date of the response.
     date: AcceptanceTime,
     /// Time before which no datestamp is.
@@ -70,7 +73,8 @@ impl Request {
         // Nobody waits for the response when this future is dropped.
         let ended = CancellationToken::new();
         let _guard = ended.clone().drop_guard();
-        let request = Legal { repository, sight, arguments, date, floor };
+        let catalogue = repository.catalogue();
+        let request = Legal { repository, sight, arguments, catalogue, date, floor };
         // These wait for each other, and read the registry without a permit.
         let sets = request.sets().await;
         let permit = spool.list_permit().await;
@@ -116,7 +120,7 @@ impl Legal {
             _ => None,
         };
         let is_first = after.is_none();
-        let page = self.repository.sets.page(&self.repository.journal, &self.sight, after).await;
+        let page = self.repository.sets.page(&self.repository.journal, &self.sight, &self.catalogue, after).await;
         let page = page.map_err(journal_problem)?;
         if page.sets.is_empty() {
             let error = OaiError::new(ErrorCode::NoSetHierarchy, "No record is in a set.");
@@ -133,7 +137,7 @@ impl Legal {
         match self.arguments.verb {
             Verb::Identify => self.identify(&mut xml)?,
             Verb::ListMetadataFormats => self.formats(&mut xml)?,
-            Verb::ListSets => write_sets(&mut xml, sets.unwrap_or_default()),
+            Verb::ListSets => write_sets(&mut xml, sets.unwrap_or_default(), &self.catalogue.sets),
             Verb::ListRecords => self.list(&mut xml, ended, true)?,
             Verb::ListIdentifiers => self.list(&mut xml, ended, false)?,
             Verb::GetRecord => self.record(&mut xml)?,
@@ -161,50 +165,112 @@ impl Legal {
     }
 
     fn formats(&self, xml: &mut XmlWriter) -> Result<(), Failure> {
-        if self.arguments.get("identifier").is_some() {
-            self.find(|_| ())?;
-        }
+        let descriptions = match self.arguments.get("identifier") {
+            Some(identifier) => self.formats_of(identifier)?,
+            None => self.all_formats()?,
+        };
         xml.open("ListMetadataFormats", &[]);
-        for format in MetadataFormat::ALL {
+        for FormatDescription { prefix, schema, namespace } in descriptions {
             xml.open("metadataFormat", &[]);
-            xml.leaf("metadataPrefix", &[], format.name());
-            xml.leaf("schema", &[], &format.schema(&self.repository.base_url));
-            xml.leaf("metadataNamespace", &[], format.namespace());
+            xml.leaf("metadataPrefix", &[], &prefix);
+            xml.leaf("schema", &[], &schema);
+            xml.leaf("metadataNamespace", &[], &namespace);
             xml.close("metadataFormat");
         }
         xml.close("ListMetadataFormats");
         Ok(())
     }
 
-    fn record(&self, xml: &mut XmlWriter) -> Result<(), Failure> {
-        let prefix = self.arguments.get("metadataPrefix").unwrap_or_default();
-        let Some(format) = MetadataFormat::of_prefix(prefix) else {
-            let mut errors = vec![OaiError::unknown_format(prefix)];
-            if let Err(Failure::Oai(others)) = self.find(|_| ()) {
-                errors.extend(others);
-            }
-            return Err(Failure::Oai(errors));
-        };
-        xml.open("GetRecord", &[]);
-        self.find(|record| record.write(xml, format, &self.repository.base_url))?;
-        xml.close("GetRecord");
-        Ok(())
+    /// Returns the formats that the gateway makes, and those of kept records of which there is one.
+    fn all_formats(&self) -> Result<Vec<FormatDescription>, Failure> {
+        let made = MetadataFormat::MADE.iter().filter_map(|format| format.description(&self.repository.base_url));
+        let mut all: Vec<_> = made.collect();
+        for prefix in self.catalogue.harvested_prefixes() {
+            all.extend(self.repository.descriptions.of(&prefix, &self.repository.journal, &self.catalogue)?);
+        }
+        Ok(all)
     }
 
-    /// Finds the record of the argument `identifier`.
-    fn find<T>(&self, result: impl FnOnce(Record<'_>) -> T) -> Result<T, Failure> {
-        let uri = self.arguments.identifier().filter(|uri| self.sight.covers(uri));
-        let uri = uri.ok_or_else(OaiError::unknown_identifier)?;
+    /// Returns the formats of the record with an identifier. In several formats, these can be several records.
+    fn formats_of(&self, identifier: &str) -> Result<Vec<FormatDescription>, Failure> {
+        let (mut exists, mut found) = (false, Vec::new());
+        for uri in self.catalogue.objects(identifier, None) {
+            let of_record = self.find(&uri, |record| {
+                let mut formats = MetadataFormat::MADE.to_vec();
+                formats.extend(record.place_format().filter(|own| !formats.contains(own)));
+                formats.retain(|format| !record.is_deleted_in(format) && record.identifier(format) == identifier);
+                formats.iter().filter_map(|format| self.description(format, &record).transpose()).collect()
+            })?;
+            exists |= of_record.is_some();
+            let of_record: Result<Vec<_>, Problem> = of_record.unwrap_or_else(|| Ok(Vec::new()));
+            found.extend(of_record?);
+        }
+        match (exists, found.is_empty()) {
+            (false, _) => Err(OaiError::unknown_identifier().into()),
+            (true, true) => Err(OaiError::new(ErrorCode::NoMetadataFormats, "The record has no metadata.").into()),
+            (true, false) => Ok(found),
+        }
+    }
+
+    /// Returns the description of a format that a record has; `None` if its metadata cannot be read.
+    fn description(&self, format: &MetadataFormat, record: &Record<'_>) -> Result<Option<FormatDescription>, Problem> {
+        if let Some(made) = format.description(&self.repository.base_url) {
+            return Ok(Some(made));
+        }
+        match record.kept(format) {
+            Ok(kept) => Ok(kept.map(|kept| FormatDescription::of_kept(format, &kept))),
+            Err(Unwritable::Missing) => Ok(None),
+            Err(Unwritable::Failed(problem)) => Err(problem),
+        }
+    }
+
+    fn record(&self, xml: &mut XmlWriter) -> Result<(), Failure> {
+        let argument = |name: &str| self.arguments.get(name).unwrap_or_default();
+        let (prefix, identifier) = (argument("metadataPrefix"), argument("identifier"));
+        let format = self.catalogue.format(prefix);
+        let (mut exists, mut is_written) = (false, false);
+        xml.open("GetRecord", &[]);
+        for uri in self.catalogue.objects(identifier, format.as_ref()) {
+            let written = self.find(&uri, |record| {
+                let format =
+                    format.as_ref().filter(|format| record.has(format) && record.identifier(format) == identifier);
+                let written = format.map(|format| record.write(xml, format, &self.repository.base_url));
+                written.unwrap_or(Err(Unwritable::Missing))
+            })?;
+            exists |= written.is_some();
+            match written {
+                Some(Ok(())) => {
+                    is_written = true;
+                    break;
+                }
+                Some(Err(Unwritable::Failed(problem))) => return Err(problem.into()),
+                Some(Err(Unwritable::Missing)) | None => {}
+            }
+        }
+        xml.close("GetRecord");
+        let mut errors = Vec::new();
+        if !is_written && (exists || format.is_none()) {
+            errors.push(OaiError::unknown_format(prefix));
+        }
+        if !exists {
+            errors.push(OaiError::unknown_identifier());
+        }
+        if errors.is_empty() { Ok(()) } else { Err(Failure::Oai(errors)) }
+    }
+
+    /// Finds the record of an object; `None` if the reader sees none.
+    fn find<T>(&self, uri: &Uri, result: impl FnOnce(Record<'_>) -> T) -> Result<Option<T>, Failure> {
+        if !self.sight.covers(uri) {
+            return Ok(None);
+        }
         let journal = &self.repository.journal;
         // The time is read first: if the object changes meanwhile, a harvester finds it once more.
         let times = block_on(journal.object_times(uri.clone())).map_err(journal_problem)?;
         let time = times.and_then(|times| if self.sight.is_public() { times.published } else { Some(times.accepted) });
-        let time = time.ok_or_else(OaiError::unknown_identifier)?.max(self.floor);
-        let state = block_on(journal.object(uri.clone())).map_err(journal_problem)?;
-        let state = state.ok_or_else(OaiError::unknown_identifier)?;
-        let record = Record::of(&uri, &state, time, &self.sight);
-        let record = record.map_err(|error| store_problem(error.of_object(&uri)))?;
-        Ok(result(record.ok_or_else(OaiError::unknown_identifier)?))
+        let Some(time) = time else { return Ok(None) };
+        let Some(state) = block_on(journal.object(uri.clone())).map_err(journal_problem)? else { return Ok(None) };
+        let record = Record::of(uri, &state, time.max(self.floor), &self.sight, &self.catalogue);
+        Ok(record.map_err(|error| store_problem(error.of_object(uri)))?.map(result))
     }
 
     fn list(&self, xml: &mut XmlWriter, ended: &CancellationToken, with_metadata: bool) -> Result<(), Failure> {
@@ -218,6 +284,7 @@ impl Legal {
         let list = List {
             journal,
             sight: &self.sight,
+            catalogue: &self.catalogue,
             base_url,
             floor: self.floor,
             now,
@@ -230,12 +297,12 @@ impl Legal {
     }
 }
 
-fn write_sets(xml: &mut XmlWriter, (sets, token, is_first): SetsAndToken) {
+fn write_sets(xml: &mut XmlWriter, (sets, token, is_first): SetsAndToken, filters: &[ConfiguredSet]) {
     xml.open("ListSets", &[]);
     for set in sets {
         xml.open("set", &[]);
         xml.leaf("setSpec", &[], &set.to_string());
-        xml.leaf("setName", &[], &set.name());
+        xml.leaf("setName", &[], &set.name(filters));
         xml.close("set");
     }
     match (token, is_first) {

@@ -3,10 +3,7 @@
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 
 use super::error::{ErrorCode, OaiError};
-use crate::{
-    journal::acceptance::AcceptanceTime,
-    model::{Timestamp, Uri},
-};
+use crate::{journal::acceptance::AcceptanceTime, model::Timestamp};
 
 /// Seconds of a day.
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -132,11 +129,6 @@ impl Arguments {
             }
         }
         Ok((from.map(|from| from.begin), until.map(RequestDate::end)))
-    }
-
-    /// Returns the identifier, if it can be one of a record.
-    pub(super) fn identifier(&self) -> Option<Uri> {
-        Uri::parse(self.get("identifier")?).ok()
     }
 }
 

@@ -6,23 +6,19 @@ use super::{
 };
 use crate::{
     format::{
-        oai_pmh::NAMESPACE,
+        oai_pmh::{NAMESPACE, SCHEMA_LOCATION, kept::datestamp_text},
         xml_writer::{XSI, XmlWriter},
     },
     journal::acceptance::AcceptanceTime,
     model::{Text, Timestamp},
 };
 
-/// Namespace and location of the schema of the protocol.
-const SCHEMA_LOCATION: &str = "http://www.openarchives.org/OAI/2.0/ http://www.openarchives.org/OAI/2.0/OAI-PMH.xsd";
-
 /// Approximate size of a response without its result, in bytes.
 const ENVELOPE_BYTES: usize = 1024;
 
 /// Returns a time as a datestamp in the granularity of seconds.
 pub(super) fn datestamp(time: AcceptanceTime) -> String {
-    let time = time.timestamp().unwrap_or(Timestamp::EPOCH);
-    time.datetime().format("%Y-%m-%dT%H:%M:%SZ").to_string()
+    datestamp_text(time.timestamp().unwrap_or(Timestamp::EPOCH))
 }
 
 /// Begins a response, up to the result. The arguments are those of a request without illegal ones.

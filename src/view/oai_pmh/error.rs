@@ -11,6 +11,7 @@ named_values! {
         BadVerb = "badVerb",
         CannotDisseminateFormat = "cannotDisseminateFormat",
         IdDoesNotExist = "idDoesNotExist",
+        NoMetadataFormats = "noMetadataFormats",
         NoRecordsMatch = "noRecordsMatch",
         NoSetHierarchy = "noSetHierarchy",
     }

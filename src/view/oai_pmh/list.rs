@@ -6,12 +6,15 @@
 //! A list without `until` ends with the objects that were accepted when its pages had passed the time of its first request.
 //! So a harvester gets everything that changed while it read the first part of the list, and a list never grows without end.
 
+use std::time::{Duration, Instant};
+
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    catalogue::{Catalogue, MetadataFormat},
     document::{self, bad_token, resumption_token},
     error::{ErrorCode, Failure, OaiError},
-    record::{MetadataFormat, Record},
+    record::{Record, Unwritable},
     set::SetSpec,
     token::{ListState, Resumed, TokenKey},
 };
@@ -25,10 +28,17 @@ use crate::{
     web::{Problem, ProblemCode},
 };
 
+/// Number of objects that are read at once if many of them may not be part of the list.
+const READ_OBJECTS: usize = 500;
+
+/// Time after which a page ends early. Its records can be in files of a store that is slow.
+const PAGE_TIME: Duration = Duration::from_secs(5);
+
 /// A list of one of the two verbs.
 pub(super) struct List<'a> {
     pub(super) journal: &'a Journal,
     pub(super) sight: &'a RegistryView,
+    pub(super) catalogue: &'a Catalogue,
     /// Base URL of the repository.
     pub(super) base_url: &'a str,
     /// Time before which no datestamp is.
@@ -69,8 +79,10 @@ impl List<'_> {
     /// # Errors
     /// `noRecordsMatch` if there is no record, `cannotDisseminateFormat`, and failures of the journal.
     pub(super) fn write(&self, xml: &mut XmlWriter, state: ListState, with_metadata: bool) -> Result<(), Failure> {
-        let Some(format) = MetadataFormat::of_prefix(&state.prefix) else {
-            return Err(OaiError::unknown_format(&state.prefix).into());
+        let Some(format) = self.catalogue.format(&state.prefix) else {
+            // The configuration has lost the format since the list began.
+            let is_resumed = state.count > 0;
+            return Err(if is_resumed { bad_token() } else { OaiError::unknown_format(&state.prefix) }.into());
         };
         let no_match = || OaiError::new(ErrorCode::NoRecordsMatch, "No record matches the arguments.");
         let set = match &state.set {
@@ -126,24 +138,40 @@ impl List<'_> {
             limit: self.page.saturating_add(1),
             ..AcceptedQuery::default()
         };
-        if let Some(set) = &selection.set {
-            set.restrict(&mut query);
-        }
-        let (begin, mut progress) = (xml.length(), Progress::default());
+        selection.restrict(&mut query);
+        let (begin, started, mut progress) = (xml.length(), Instant::now(), Progress::default());
         loop {
             if self.ended.is_cancelled() {
-                return Err(Problem::new(ProblemCode::Unavailable, "Nobody waits for the list.").into());
+                return Err(nobody_waits());
             }
             let page = block_on(self.journal.accepted(query.clone())).map_err(journal_problem)?;
             for object in &page.objects {
                 let Some(record) = selection.record(object) else { continue };
-                if progress.records >= self.page || xml.length() - begin >= PAGE_BYTES {
+                if self.ended.is_cancelled() {
+                    return Err(nobody_waits());
+                }
+                let length = xml.length();
+                let written = match with_metadata {
+                    true => record.write(xml, &selection.format, self.base_url),
+                    false => {
+                        record.write_header(xml, &selection.format);
+                        Ok(())
+                    }
+                };
+                match written {
+                    Ok(()) => {}
+                    // It costs only itself.
+                    Err(Unwritable::Missing) => continue,
+                    Err(Unwritable::Failed(problem)) => return Err(problem.into()),
+                }
+                let is_full = progress.records >= self.page
+                    || length - begin >= PAGE_BYTES
+                    || (progress.records > 0 && started.elapsed() >= PAGE_TIME);
+                if is_full {
+                    // A token promises a record, so this one was written to know that there is one.
+                    xml.truncate(length);
                     progress.has_more = true;
                     return Ok(progress);
-                }
-                match with_metadata {
-                    true => record.write(xml, selection.format, self.base_url),
-                    false => record.write_header(xml),
                 }
                 progress.records += 1;
                 progress.last = Some(object.position);
@@ -156,22 +184,41 @@ impl List<'_> {
     }
 }
 
-impl Selection<'_> {
+impl<'a> Selection<'a> {
+    /// Restricts a query to the objects of the list. It may return others besides.
+    fn restrict(&self, query: &mut AcceptedQuery) {
+        let List { catalogue, .. } = self.list;
+        if let Some(set) = &self.set {
+            set.restrict(query, &catalogue.sets);
+        }
+        if matches!(self.format, MetadataFormat::Harvested(_)) || matches!(self.set, Some(SetSpec::Filter(_))) {
+            query.limit = query.limit.max(READ_OBJECTS);
+        }
+    }
+
     /// Returns the record of an object, if it is part of the list.
-    fn record<'o>(&self, object: &'o AcceptedObject) -> Option<Record<'o>> {
+    fn record<'o>(&self, object: &'o AcceptedObject) -> Option<Record<'o>>
+    where
+        'a: 'o,
+    {
         let AcceptedObject { position, uri, state } = object;
         let state = state.as_ref().filter(|_| self.list.sight.covers(uri))?;
         let time = position.time.max(self.list.floor);
         // A damaged object costs only itself.
-        let record = Record::of(uri, state, time, self.list.sight)
+        let record = Record::of(uri, state, time, self.list.sight, self.list.catalogue)
             .inspect_err(|error| tracing::warn!(object = %uri, %error, "a damaged object is left out of a list"));
         let record = record.ok().flatten()?;
         let is_listed = |record: &Record<'_>| {
-            !(self.hides_deleted && record.is_deleted())
+            record.has(&self.format)
+                && !(self.hides_deleted && record.is_deleted_in(&self.format))
                 && self.set.as_ref().is_none_or(|set| record.sets().contains(set))
         };
         Some(record).filter(is_listed)
     }
+}
+
+fn nobody_waits() -> Failure {
+    Problem::new(ProblemCode::Unavailable, "Nobody waits for the list.").into()
 }
 
 /// Returns the state of a list from its first request.

@@ -6,11 +6,14 @@
 //!
 //! * `arguments` parses requests, and `document` writes the envelope of responses;
 //! * `answer` decides about the response to a request;
+//! * `catalogue` has the formats and sets that the repository offers, and `descriptions` the formats of kept records;
 //! * `list` writes pages of records, whose state is in a `token`;
 //! * `set` and `set_lists` are the sets; `schemas` serves the schemas of the formats.
 
 mod answer;
 mod arguments;
+mod catalogue;
+mod descriptions;
 mod document;
 mod error;
 mod list;
@@ -33,14 +36,19 @@ use axum::{
 use serde::Deserialize;
 use tokio::sync::{OnceCell, Semaphore};
 
+pub use self::set::ConfiguredSet;
 use self::{
     answer::Request,
     arguments::Arguments,
+    catalogue::Catalogue,
+    descriptions::FormatDescriptions,
     error::{ErrorCode, OaiError},
     set_lists::SetLists,
 };
 use super::registry_view::RegistryView;
 use crate::{
+    files::FileStore,
+    format::{Limits, oai_pmh::kept::KeptRecords},
     journal::Journal,
     web::{Body, Problem, ProblemCode, ReadPermit, Spool, problems},
 };
@@ -62,6 +70,18 @@ named_values! {
     }
 }
 
+named_values! {
+    /// Identifiers of kept records, in the formats of their repositories.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum IdentifierKind {
+        /// URI of the object.
+        #[default]
+        Uri = "uri",
+        /// Identifier in the repository.
+        Original = "original",
+    }
+}
+
 /// Settings of the repository.
 #[derive(Clone, Debug)]
 pub struct OaiPmhSettings {
@@ -75,7 +95,16 @@ pub struct OaiPmhSettings {
     pub deleted: DeletedRecords,
     /// Maximum number of requests that are served at the same time.
     pub requests: usize,
+    /// Identifiers of kept records.
+    pub identifiers: IdentifierKind,
+    /// Limits on the form of kept records.
+    pub limits: Limits,
+    /// Sets of the configuration.
+    pub sets: Arc<[ConfiguredSet]>,
 }
+
+/// Lists the records that harvests keep at present.
+pub type ListKeptRecords = Arc<dyn Fn() -> Vec<KeptRecords> + Send + Sync>;
 
 /// The repository. Clones share it.
 #[derive(Clone)]
@@ -88,14 +117,22 @@ struct Repository {
     settings: OaiPmhSettings,
     places: Semaphore,
     sets: SetLists,
+    descriptions: FormatDescriptions,
+    kept: ListKeptRecords,
+    files: Option<FileStore>,
     /// Key of the tokens, once it was needed.
     key: OnceCell<[u8; 16]>,
 }
 
 impl OaiPmh {
-    /// Creates the repository of a journal.
+    /// Creates the repository of a journal. `files` has the records that harvests keep.
     #[must_use]
-    pub fn new(journal: Journal, spool: Spool, public_url: &str, settings: OaiPmhSettings) -> Self {
+    pub fn new(
+        (journal, spool): (Journal, Spool),
+        (files, kept): (Option<FileStore>, ListKeptRecords),
+        public_url: &str,
+        settings: OaiPmhSettings,
+    ) -> Self {
         Self(Arc::new(Repository {
             journal,
             spool,
@@ -103,6 +140,9 @@ impl OaiPmh {
             places: Semaphore::new(settings.requests),
             settings,
             sets: SetLists::default(),
+            descriptions: FormatDescriptions::default(),
+            kept,
+            files,
             key: OnceCell::new(),
         }))
     }
@@ -127,6 +167,14 @@ impl OaiPmh {
     }
 }
 
+impl Repository {
+    /// Returns what the repository offers at present.
+    fn catalogue(&self) -> Catalogue {
+        let OaiPmhSettings { identifiers, limits, sets, .. } = &self.settings;
+        Catalogue::new((self.kept)(), self.files.clone(), (*identifiers, *limits), Arc::clone(sets))
+    }
+}
+
 /// Returns the repository, if it is configured.
 fn configured(repository: Option<OaiPmh>) -> Result<OaiPmh, Problem> {
     repository.ok_or_else(|| {
@@ -146,10 +194,10 @@ struct ArgumentList {
     /// `Identify`, `ListMetadataFormats`, `ListSets`, `ListIdentifiers`, `ListRecords` or `GetRecord`.
     #[param(required = false)]
     verb: Option<String>,
-    /// URI of an object.
+    /// URI of an object, or identifier of a kept record in its repository.
     #[param(required = false)]
     identifier: Option<String>,
-    /// `oai_dc` or `content-change`.
+    /// `oai_dc`, `content-change`, or a format in which harvests keep their records.
     #[param(required = false)]
     metadata_prefix: Option<String>,
     /// Date from which on the records have changed, as in `2026-11-29` or `2026-11-29T08:49:37Z`.

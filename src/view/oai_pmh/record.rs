@@ -3,30 +3,34 @@
 //! The object is the item of the protocol, and not each item of the object. An object and its metadata often have the same
 //! URI, items of several objects can have the same one, and harvesters index what a person looks for. *Cost:* a change of one
 //! item is a new datestamp of its object.
+//!
+//! A record that a harvest keeps has further metadata: those of its repository, with their provenance.
 
 use uuid::Builder;
 
-use super::{document::datestamp, set::SetSpec};
+use super::{
+    catalogue::{Catalogue, MetadataFormat, OAI_DC, OAI_DC_SCHEMA, RecordPlace},
+    document::datestamp,
+    set::SetSpec,
+};
 use crate::{
+    files::FileDigest,
     format::{
         content_change,
+        oai_pmh::kept::KeptDocument,
         xml_writer::{XSI, XmlWriter},
     },
     journal::{RawContentLocation, acceptance::AcceptanceTime, registry::ObjectState, store::StoreError},
     model::{
-        ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, ItemChange, ItemId, NonEmpty,
-        Origin, SourceName, State, Text, Timestamp, Uri, User,
+        ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, DigestAlgorithm, ItemChange,
+        ItemId, NonEmpty, Origin, SourceName, State, Text, Timestamp, Uri, User,
     },
     view::registry_view::RegistryView,
+    web::Problem,
 };
 use sha2::{Digest, Sha256};
 
-const OAI_DC: &str = "http://www.openarchives.org/OAI/2.0/oai_dc/";
-const OAI_DC_SCHEMA: &str = "http://www.openarchives.org/OAI/2.0/oai_dc.xsd";
 const DC: &str = "http://purl.org/dc/elements/1.1/";
-
-/// File of the schema of the format `content-change`.
-pub(super) const CONTENT_CHANGE_SCHEMA: &str = "content-change-message-0.1.xsd";
 
 /// Description of each record as a message.
 const DESCRIPTION: &str = "the object as the registry has it";
@@ -34,38 +38,12 @@ const DESCRIPTION: &str = "the object as the registry has it";
 /// Name of the source of records whose objects have none.
 const NO_SOURCE: &str = "registry";
 
-named_values! {
-    /// Metadata format.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) enum MetadataFormat {
-        /// Unqualified Dublin Core, which the protocol requires.
-        DublinCore = "oai_dc",
-        /// The content-change message 0.1, with all that the registry knows.
-        ContentChange = "content-change",
-    }
-}
-
-impl MetadataFormat {
-    /// Returns the format with this prefix.
-    pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == prefix)
-    }
-
-    /// Returns the namespace of the format.
-    pub(super) fn namespace(self) -> &'static str {
-        match self {
-            Self::DublinCore => OAI_DC,
-            Self::ContentChange => content_change::ATOM_NAMESPACE,
-        }
-    }
-
-    /// Returns the URL of the schema; `base_url` is that of the repository.
-    pub(super) fn schema(self, base_url: &str) -> String {
-        match self {
-            Self::DublinCore => OAI_DC_SCHEMA.to_owned(),
-            Self::ContentChange => format!("{base_url}/schemas/{CONTENT_CHANGE_SCHEMA}"),
-        }
-    }
+/// Reason why a record cannot be written.
+pub(super) enum Unwritable {
+    /// The file with its metadata is missing, damaged or another document.
+    Missing,
+    /// The file store failed.
+    Failed(Problem),
 }
 
 /// A record of the repository.
@@ -75,6 +53,11 @@ pub(super) struct Record<'a> {
     time: AcceptanceTime,
     /// The items that the reader sees; none of a deleted record.
     items: Vec<VisibleItem<'a>>,
+    catalogue: &'a Catalogue,
+    /// Place of the record in its repository, if its harvest keeps records.
+    place: Option<RecordPlace<'a>>,
+    /// Name of the file of the kept record, if the reader sees it.
+    copy: Option<FileDigest>,
     /// Whether the reader sees only what the public sees.
     for_public: bool,
 }
@@ -96,10 +79,15 @@ impl<'a> Record<'a> {
         state: &'a ObjectState,
         time: AcceptanceTime,
         sight: &RegistryView,
+        catalogue: &'a Catalogue,
     ) -> Result<Option<Self>, StoreError> {
-        let mut items = Vec::new();
+        let (mut items, mut copy) = (Vec::new(), None);
+        let place = catalogue.place(uri);
         for (item, _) in state.live_items().filter(|(item, _)| sight.shows_item(item, state)) {
             let content = state.content(item).map(RawContentLocation::parse).transpose()?;
+            if item == uri && place.is_some() {
+                copy = content.as_ref().and_then(copy_of);
+            }
             let content = content.map(|content| sight.content(content));
             items.push(VisibleItem { uri: item, content, state: state.state(item) });
         }
@@ -108,7 +96,7 @@ impl<'a> Record<'a> {
             state.purged.latest().is_some() || state.items.values().any(|record| existed(record))
         };
         let exists = !items.is_empty() || has_existed();
-        Ok(exists.then_some(Self { uri, state, time, items, for_public: sight.is_public() }))
+        Ok(exists.then_some(Self { uri, state, time, items, catalogue, place, copy, for_public: sight.is_public() }))
     }
 
     /// Returns whether the object does not exist any more, for the reader.
@@ -116,19 +104,69 @@ impl<'a> Record<'a> {
         self.items.is_empty()
     }
 
+    /// Returns whether the record has a format, or has had it.
+    pub(super) fn has(&self, format: &MetadataFormat) -> bool {
+        !matches!(format, MetadataFormat::Harvested(_)) || self.is_of_repository(format)
+    }
+
+    /// Returns the format in which the repository of the record has it, if its harvest keeps records.
+    pub(super) fn place_format(&self) -> Option<MetadataFormat> {
+        self.catalogue.format(self.place.as_ref()?.prefix)
+    }
+
+    /// Returns whether the record is deleted in a format. So is one in the format of its repository that is not kept any more,
+    /// because harvesters would have its former metadata for ever.
+    pub(super) fn is_deleted_in(&self, format: &MetadataFormat) -> bool {
+        self.is_deleted() || (matches!(format, MetadataFormat::Harvested(_)) && self.copy.is_none())
+    }
+
+    /// Returns whether the repository of the record has it in this format.
+    fn is_of_repository(&self, format: &MetadataFormat) -> bool {
+        self.place.as_ref().is_some_and(|place| place.prefix == format.prefix())
+    }
+
+    /// Returns the kept record in a format; `None` if there is none. The call blocks.
+    ///
+    /// # Errors
+    /// [`Unwritable::Missing`] if the file is not there, and [`Unwritable::Failed`] if the store fails.
+    pub(super) fn kept(&self, format: &MetadataFormat) -> Result<Option<KeptDocument>, Unwritable> {
+        let place = self.place.as_ref().filter(|_| self.is_of_repository(format) && !self.is_deleted());
+        let Some((place, copy)) = place.zip(self.copy) else { return Ok(None) };
+        let is_usable = |kept: &KeptDocument| *format != MetadataFormat::DublinCore || kept.namespace() == OAI_DC;
+        match self.catalogue.kept(copy, place).map_err(Unwritable::Failed)?.filter(is_usable) {
+            Some(kept) => Ok(Some(kept)),
+            None => {
+                tracing::warn!(object = %self.uri, file = %copy, "the file of a kept record is missing, damaged or another document");
+                Err(Unwritable::Missing)
+            }
+        }
+    }
+
+    /// Returns the identifier of the record in a format. Metadata that the gateway makes must not have the identifier of the
+    /// repository (guidelines for aggregators).
+    pub(super) fn identifier(&self, format: &MetadataFormat) -> &str {
+        let is_made = *format == MetadataFormat::DublinCore && self.copy.is_none() && !self.is_deleted();
+        let keeps = self.catalogue.keeps_identifiers() && self.is_of_repository(format) && !is_made;
+        // Any other one could be that of another object, or no URI.
+        let is_safe =
+            |place: &&RecordPlace<'_>| place.identifier.starts_with("oai:") && Uri::parse(&place.identifier).is_ok();
+        self.place.as_ref().filter(|_| keeps).filter(is_safe).map_or(self.uri.as_str(), |place| &place.identifier)
+    }
+
     /// Returns the sets of the record.
     pub(super) fn sets(&self) -> Vec<SetSpec> {
+        let filters = &self.catalogue.sets;
         match self.is_deleted() {
-            true => SetSpec::of_deleted(self.state, self.for_public),
-            false => SetSpec::of_object(self.state),
+            true => SetSpec::of_deleted(self.uri, self.state, filters, self.for_public),
+            false => SetSpec::of_object(self.uri, self.state, filters),
         }
     }
 
     /// Writes the element `header`.
-    pub(super) fn write_header(&self, xml: &mut XmlWriter) {
-        let status: &[_] = if self.is_deleted() { &[("status", "deleted")] } else { &[] };
+    pub(super) fn write_header(&self, xml: &mut XmlWriter, format: &MetadataFormat) {
+        let status: &[_] = if self.is_deleted_in(format) { &[("status", "deleted")] } else { &[] };
         xml.open("header", status);
-        xml.leaf("identifier", &[], self.uri.as_str());
+        xml.leaf("identifier", &[], self.identifier(format));
         xml.leaf("datestamp", &[], &datestamp(self.time));
         for set in self.sets() {
             xml.leaf("setSpec", &[], &set.to_string());
@@ -136,19 +174,36 @@ impl<'a> Record<'a> {
         xml.close("header");
     }
 
-    /// Writes the element `record`.
-    pub(super) fn write(self, xml: &mut XmlWriter, format: MetadataFormat, base_url: &str) {
-        xml.open("record", &[]);
-        self.write_header(xml);
-        if !self.is_deleted() {
-            xml.open("metadata", &[]);
-            match format {
-                MetadataFormat::DublinCore => self.write_dublin_core(xml),
-                MetadataFormat::ContentChange => self.write_message(xml, &format.schema(base_url)),
+    /// Writes the element `record`. The call blocks.
+    ///
+    /// # Errors
+    /// Writes nothing if the metadata cannot be read.
+    pub(super) fn write(self, xml: &mut XmlWriter, format: &MetadataFormat, base_url: &str) -> Result<(), Unwritable> {
+        let kept = match self.kept(format) {
+            // The gateway can make Dublin Core, but not with the identifier of the repository.
+            Err(Unwritable::Missing)
+                if *format == MetadataFormat::DublinCore && self.identifier(format) == self.uri.as_str() =>
+            {
+                None
             }
-            xml.close("metadata");
+            kept => kept?,
+        };
+        xml.open("record", &[]);
+        self.write_header(xml, format);
+        match kept {
+            Some(kept) => kept.write(xml),
+            None if self.is_deleted_in(format) => {}
+            None => {
+                xml.open("metadata", &[]);
+                match format {
+                    MetadataFormat::DublinCore => self.write_dublin_core(xml),
+                    _ => self.write_message(xml, base_url),
+                }
+                xml.close("metadata");
+            }
         }
         xml.close("record");
+        Ok(())
     }
 
     /// Writes Dublin Core: the URI, the types, the media types, and as relations the parent and the other items.
@@ -176,8 +231,8 @@ impl<'a> Record<'a> {
     }
 
     /// Writes the object as a message 0.1 that adds all its items.
-    fn write_message(self, xml: &mut XmlWriter, schema: &str) {
-        let Self { uri, state, time, items, for_public: _ } = self;
+    fn write_message(self, xml: &mut XmlWriter, base_url: &str) {
+        let Self { uri, state, time, items, .. } = self;
         let item = |VisibleItem { uri: item, content, state }| ContentItemModification {
             id: ItemId::from(stable_id(&[uri.as_str(), item.as_str()])),
             uri: item.clone(),
@@ -198,8 +253,16 @@ impl<'a> Record<'a> {
             origin: Origin { source: source_of(state), event_id: None, software_version: None },
             items,
         };
-        content_change::embed(xml, &modification, schema);
+        let description = MetadataFormat::ContentChange.description(base_url);
+        content_change::embed(xml, &modification, &description.map(|known| known.schema).unwrap_or_default());
     }
+}
+
+/// Returns the name of the file if content is a copy in the file store.
+fn copy_of(content: &ContentLocation) -> Option<FileDigest> {
+    let digest = content.digest.as_ref().filter(|digest| digest.algorithm() == DigestAlgorithm::Sha256)?;
+    content.original.as_ref()?;
+    FileDigest::parse(digest.hex())
 }
 
 fn source_of(state: &ObjectState) -> SourceName {

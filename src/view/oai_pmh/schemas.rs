@@ -9,7 +9,7 @@ use crate::web::{CachePolicy, Path, Problem, ProblemCode, Representation, proble
 
 /// The schemas by their names.
 const SCHEMAS: [(&str, &str); 3] = [
-    (super::record::CONTENT_CHANGE_SCHEMA, include_str!("../../../xsd/content-change-message-0.1.xsd")),
+    (super::catalogue::CONTENT_CHANGE_SCHEMA, include_str!("../../../xsd/content-change-message-0.1.xsd")),
     ("content-change-additions.xsd", include_str!("../../../xsd/content-change-additions.xsd")),
     ("model-types.xsd", include_str!("../../../xsd/model-types.xsd")),
 ];

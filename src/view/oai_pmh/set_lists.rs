@@ -12,7 +12,7 @@ use std::{
 
 use uuid::Uuid;
 
-use super::{record::Record, set::SetSpec};
+use super::{catalogue::Catalogue, record::Record, set::SetSpec};
 use crate::{
     journal::{
         Journal, JournalError,
@@ -72,11 +72,12 @@ impl SetLists {
         &self,
         journal: &Journal,
         sight: &RegistryView,
+        catalogue: &Catalogue,
         after: Option<SetSpec>,
     ) -> Result<SetPage, JournalError> {
         let list = self.of_view(sight);
         let mut list = list.lock().await;
-        list.refresh(journal, sight).await?;
+        list.refresh(journal, sight, catalogue).await?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut sets: Vec<_> = list.sets.range((from, Bound::Unbounded)).take(PAGE_SETS + 1).cloned().collect();
         let has_more = sets.len() > PAGE_SETS;
@@ -103,7 +104,12 @@ impl SetLists {
 
 impl SetList {
     /// Reads the objects that have changed since the last list. A page that is read stays read if the caller gives up.
-    async fn refresh(&mut self, journal: &Journal, sight: &RegistryView) -> Result<(), JournalError> {
+    async fn refresh(
+        &mut self,
+        journal: &Journal,
+        sight: &RegistryView,
+        catalogue: &Catalogue,
+    ) -> Result<(), JournalError> {
         if self.journal != journal.identity() {
             *self = Self { journal: journal.identity(), ..Self::default() };
         }
@@ -114,14 +120,15 @@ impl SetList {
                 limit: READ_OBJECTS,
                 ..AcceptedQuery::default()
             };
-            let sight = sight.clone();
+            let (sight, catalogue) = (sight.clone(), catalogue.clone());
             let read = journal.query_in_a_row(move |queries| {
                 let page = queries.accepted(&query)?;
                 let mut sets = BTreeSet::new();
                 for object in page.objects.iter().filter(|object| sight.covers(&object.uri)) {
                     let Some(state) = &object.state else { continue };
                     // The sets do not depend on the time.
-                    if let Ok(Some(record)) = Record::of(&object.uri, state, AcceptanceTime::default(), &sight) {
+                    let time = AcceptanceTime::default();
+                    if let Ok(Some(record)) = Record::of(&object.uri, state, time, &sight, &catalogue) {
                         sets.extend(record.sets());
                     }
                 }

@@ -4,6 +4,7 @@ mod clients;
 mod errors;
 mod flow_control;
 mod gateways;
+mod kept_records;
 mod lists;
 mod public;
 mod records;

@@ -8,7 +8,7 @@ use tidings::{
     format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
         Engine, HarvesterContext, HarvesterSettings, HarvestsHandle, Mode, Schedule, SharedClients, Timeouts, Waits,
-        oai_pmh::{ListVerb, OaiPmhSettings},
+        oai_pmh::{ListVerb, OaiPmhSettings, RecordKeeping},
         status::HarvestStatus,
     },
     http_client::{NameResolver, OutboundPolicy, OutboundUrl, ResolveFuture, SystemResolver},
@@ -205,6 +205,7 @@ async fn engine(
         is_configured: true,
         redirects: OutboundPolicy::restricted(Default::default()),
         max_record_bytes,
+        limits: Limits::default(),
         journal: journal.journal.clone(),
         files: FileStoreLocation::Folder(std::env::temp_dir()),
         file_links: FileLinks::Gateway,
@@ -278,6 +279,8 @@ pub(crate) fn settings(url: &str) -> OaiPmhSettings {
         list: ListVerb::Records,
         full_every: None,
         max_deleted_percent: 10,
+        records: RecordKeeping::Registry,
+        total_bytes: 0,
         page_bytes: 1 << 20,
         timeouts: Timeouts { busy: Duration::from_millis(10), ..Timeouts::default() },
     }

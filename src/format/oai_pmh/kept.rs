@@ -1,0 +1,469 @@
+//! Records that a harvest keeps in the file store: each as the response to `GetRecord` that would contain it alone.
+//!
+//! So a stored file is valid by itself, and has the origin of the record: the repository, the identifier there, and the date
+//! of the response. The metadata are those of the repository, with the same names, namespaces, attributes and texts. They are
+//! copied when the record is kept and once more when it is disseminated ([`Document::copy`]), so they are well-formed and need
+//! no declaration around them, whatever wrote the file. The namespace of the protocol is the default one of all responses.
+
+use super::{
+    super::{
+        Limits, Location, Rejection,
+        xml::Document,
+        xml_writer::{XSI, XmlWriter},
+    },
+    CONTENT_CHANGE, NAMESPACE, OaiPmh, PROVENANCE, Record, RecordHeader, SCHEMA_LOCATION, get_record_url,
+    provenance::{OriginDescription, in_form, origins},
+};
+use crate::{
+    model::{ContentLocation, SourceName, Timestamp, Uri},
+    text::is_xml_char,
+};
+
+/// Approximate size of a response without its record, in bytes.
+const ENVELOPE_BYTES: usize = 1024;
+
+/// Maximum number of containers `about` that a copy has. Others are left out.
+const MAX_ABOUTS: usize = 32;
+
+/// Depth of the record in a response.
+const ENVELOPE_DEPTH: usize = 4;
+
+/// Records of a repository with OAI-PMH that the file store has as the repository has sent them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRecords {
+    /// Source of the harvest.
+    pub source: SourceName,
+    /// Base URL in the URIs of the records.
+    pub base_url: String,
+    /// Prefix of their metadata format.
+    pub prefix: String,
+}
+
+/// A record that can be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRecord {
+    /// URI of the record.
+    pub address: Uri,
+    /// The response that contains it.
+    pub document: String,
+    /// SHA-256 of the canonical metadata, by the rules of this version and by those of versions until 0.1.0.
+    digests: [String; 2],
+}
+
+/// Origin of a list of records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordOrigin {
+    /// Base URL of the repository, without credentials.
+    pub base_url: String,
+    /// Prefix of the metadata format.
+    pub prefix: String,
+    /// Date of the response.
+    pub date: Timestamp,
+}
+
+impl KeptRecord {
+    /// Reads the element `record` with the namespaces that it uses. `None` if it has no metadata, cannot be read, which the
+    /// dialect reports, or is the record of an object of another gateway, which the registry has already.
+    ///
+    /// # Errors
+    /// Fails if the metadata cannot be a part of another document.
+    pub fn read(record: &[u8], origin: &RecordOrigin, limits: Limits) -> Result<Option<Self>, Rejection> {
+        let RecordOrigin { base_url, prefix, .. } = origin;
+        let Ok(Record { header: Some(header), digest: Some(digest), .. }) =
+            (OaiPmh { files: None, sets: false, limits }).record(record, false)
+        else {
+            return Ok(None);
+        };
+        if header.is_deleted || prefix == CONTENT_CHANGE {
+            return Ok(None);
+        }
+        let Ok(address) = get_record_url(base_url, prefix, &header.identifier) else { return Ok(None) };
+        let copies = Copies::read(record, limits)?;
+        let document = document(&header, &copies, origin);
+        Ok(Some(Self { address, document, digests: [digest.digest, digest.former] }))
+    }
+
+    /// Returns whether content is a copy of a record with the same metadata.
+    #[must_use]
+    pub fn is_kept_as(&self, content: &ContentLocation) -> bool {
+        let original = content.original.as_deref().and_then(|original| original.digest.as_ref());
+        original.is_some_and(|digest| self.digests.iter().any(|known| known == digest.hex()))
+    }
+}
+
+/// Copies of the parts of a record.
+#[derive(Default)]
+struct Copies {
+    metadata: Option<CopiedMetadata>,
+    /// Contents of the containers `about`, without provenance.
+    abouts: Vec<String>,
+    origins: Vec<OriginDescription>,
+}
+
+/// Copy of the metadata.
+#[derive(Debug)]
+struct CopiedMetadata {
+    xml: String,
+    namespace: String,
+    schema: Option<String>,
+}
+
+impl Copies {
+    /// Reads the element `record`.
+    fn read(record: &[u8], limits: Limits) -> Result<Self, Rejection> {
+        let mut document = Document::open(record, limits)?;
+        document.root()?;
+        Self::of(&mut document).map(|(_, copies)| copies)
+    }
+
+    /// Reads the content of an element `record`, with its header.
+    fn of(document: &mut Document<'_>) -> Result<(RecordHeader, Self), Rejection> {
+        let (mut header, mut copies) = (RecordHeader::default(), Self::default());
+        while let Some(child) = document.child()? {
+            if child.is(NAMESPACE, "header") {
+                header = super::record_header(document, &child)?;
+            } else if child.is(NAMESPACE, "about") {
+                copies.about(document)?;
+            } else if child.is(NAMESPACE, "metadata") {
+                copies.metadata(document)?;
+            } else {
+                document.skip()?;
+            }
+        }
+        Ok((header, copies))
+    }
+
+    /// Copies the metadata, which the schema of the protocol allows in another namespace alone.
+    fn metadata(&mut self, document: &mut Document<'_>) -> Result<(), Rejection> {
+        while let Some(content) = document.child()? {
+            let namespace = content.namespace().filter(|namespace| is_foreign(namespace)).map(ToOwned::to_owned);
+            let namespace =
+                namespace.ok_or_else(|| content.unprocessable("the metadata have no namespace of their own"))?;
+            let schema = content.attribute("xsi:schemaLocation").and_then(|pairs| {
+                let mut words = pairs.split_ascii_whitespace();
+                words.by_ref().find(|word| *word == namespace)?;
+                words.next().filter(|schema| Uri::parse(schema).is_ok()).map(ToOwned::to_owned)
+            });
+            let mut xml = String::new();
+            document.copy(&content, NAMESPACE, &mut xml)?;
+            self.metadata = Some(CopiedMetadata { xml, namespace, schema });
+        }
+        Ok(())
+    }
+
+    /// Copies the content of a container `about`. One that another document cannot have is left out.
+    fn about(&mut self, document: &mut Document<'_>) -> Result<(), Rejection> {
+        while let Some(content) = document.child()? {
+            if content.is(PROVENANCE, "provenance") {
+                origins(document, &mut self.origins)?;
+                continue;
+            }
+            let is_foreign = content.namespace().is_some_and(is_foreign);
+            let mut xml = String::new();
+            document.copy(&content, NAMESPACE, &mut xml)?;
+            if is_foreign && self.abouts.len() < MAX_ABOUTS {
+                self.abouts.push(xml);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_foreign(namespace: &str) -> bool {
+    !namespace.is_empty() && namespace != NAMESPACE
+}
+
+fn document(header: &RecordHeader, copies: &Copies, origin: &RecordOrigin) -> String {
+    let RecordHeader { identifier, datestamp, sets, .. } = header;
+    let RecordOrigin { base_url, prefix, date } = origin;
+    let cleaned = |text: &str| text.chars().filter(|c| is_xml_char(*c)).collect::<String>();
+    let [identifier, datestamp] = [identifier, datestamp].map(|text| cleaned(text));
+    let metadata = copies.metadata.as_ref().map_or("", |metadata| &metadata.xml);
+    let mut xml = XmlWriter::document(metadata.len() + ENVELOPE_BYTES);
+    xml.open("OAI-PMH", &[("xmlns", NAMESPACE), ("xmlns:xsi", XSI), ("xsi:schemaLocation", SCHEMA_LOCATION)]);
+    xml.leaf("responseDate", &[], &datestamp_text(*date));
+    let arguments = [("verb", "GetRecord"), ("identifier", identifier.as_str()), ("metadataPrefix", prefix)];
+    xml.leaf("request", &arguments, base_url);
+    xml.open("GetRecord", &[]);
+    xml.open("record", &[]);
+    xml.open("header", &[]);
+    xml.leaf("identifier", &[], &identifier);
+    xml.leaf("datestamp", &[], &datestamp);
+    for set in sets {
+        xml.leaf("setSpec", &[], &cleaned(set));
+    }
+    xml.close("header");
+    write_copies(&mut xml, metadata, &copies.abouts, &copies.origins);
+    xml.close("record");
+    xml.close("GetRecord");
+    xml.close("OAI-PMH");
+    xml.into_text()
+}
+
+/// Writes the elements `metadata` and `about` of a record. Of several origins, each is within the one before it.
+fn write_copies(xml: &mut XmlWriter, metadata: &str, abouts: &[String], origins: &[OriginDescription]) {
+    xml.open("metadata", &[]);
+    xml.element(metadata);
+    xml.close("metadata");
+    for about in abouts {
+        xml.open("about", &[]);
+        xml.element(about);
+        xml.close("about");
+    }
+    let origins: Vec<_> = origins.iter().cloned().map_while(OriginDescription::valid).collect();
+    if origins.is_empty() {
+        return;
+    }
+    xml.open("about", &[]);
+    xml.open(
+        "provenance",
+        &[("xmlns", PROVENANCE), ("xmlns:xsi", XSI), ("xsi:schemaLocation", PROVENANCE_SCHEMA_LOCATION)],
+    );
+    for origin in &origins {
+        let altered = if origin.is_altered { "true" } else { "false" };
+        xml.open("originDescription", &[("harvestDate", &origin.harvest_date), ("altered", altered)]);
+        xml.leaf("baseURL", &[], &origin.base_url);
+        xml.leaf("identifier", &[], &origin.identifier);
+        xml.leaf("datestamp", &[], &origin.datestamp);
+        xml.leaf("metadataNamespace", &[], &origin.metadata_namespace);
+    }
+    origins.iter().for_each(|_| xml.close("originDescription"));
+    xml.close("provenance");
+    xml.close("about");
+}
+
+/// Namespace and location of the schema of provenance.
+const PROVENANCE_SCHEMA_LOCATION: &str =
+    "http://www.openarchives.org/OAI/2.0/provenance http://www.openarchives.org/OAI/2.0/provenance.xsd";
+
+/// Returns a time in the form of datestamps with seconds (section 3.3).
+#[must_use]
+pub fn datestamp_text(time: Timestamp) -> String {
+    time.datetime().format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A kept record, as its file has it.
+#[derive(Debug)]
+pub struct KeptDocument {
+    /// Base URL of the repository.
+    base_url: String,
+    /// Prefix of the metadata format.
+    prefix: String,
+    /// Identifier in the repository.
+    identifier: String,
+    metadata: CopiedMetadata,
+    abouts: Vec<String>,
+    /// Origins, that of the file first.
+    origins: Vec<OriginDescription>,
+}
+
+impl KeptDocument {
+    /// Parses the file of a kept record.
+    ///
+    /// # Errors
+    /// Fails if it is another document, or its metadata cannot be a part of a response.
+    pub fn parse(file: &[u8], limits: Limits) -> Result<Self, Rejection> {
+        let limits = Limits { xml_depth: limits.xml_depth.saturating_add(ENVELOPE_DEPTH), ..limits };
+        let mut document = Document::open(file, limits)?;
+        let root = document.root()?;
+        let other =
+            |reason: &str| Rejection::unprocessable(Location::Message, format!("this is no kept record: {reason}"));
+        if !root.is(NAMESPACE, "OAI-PMH") {
+            return Err(other("another root"));
+        }
+        let (mut base_url, mut prefix, mut date, mut kept) = (String::new(), String::new(), String::new(), None);
+        while let Some(child) = document.child()? {
+            if child.is(NAMESPACE, "responseDate") {
+                date = document.text()?.into_owned();
+            } else if child.is(NAMESPACE, "request") {
+                prefix = child.attribute("metadataPrefix").unwrap_or_default().into_owned();
+                base_url = document.text()?.into_owned();
+            } else {
+                while let Some(record) = document.child()? {
+                    if record.is(NAMESPACE, "record") {
+                        kept = Some(Copies::of(&mut document)?);
+                    } else {
+                        document.skip()?;
+                    }
+                }
+            }
+        }
+        let (RecordHeader { identifier, datestamp, .. }, Copies { metadata, abouts, mut origins }) =
+            kept.ok_or_else(|| other("no record"))?;
+        let metadata = metadata.ok_or_else(|| other("no metadata"))?;
+        let own = OriginDescription {
+            base_url: base_url.clone(),
+            identifier: identifier.clone(),
+            datestamp: in_form(&datestamp).unwrap_or_else(|| date.clone()),
+            metadata_namespace: metadata.namespace.clone(),
+            harvest_date: date,
+            is_altered: false,
+        };
+        origins.insert(0, own);
+        Ok(Self { base_url, prefix, identifier, metadata, abouts, origins })
+    }
+
+    /// Returns whether the record is that of this repository, format and identifier.
+    #[must_use]
+    pub fn is_of(&self, base_url: &str, prefix: &str, identifier: &str) -> bool {
+        self.base_url == base_url && self.prefix == prefix && self.identifier == identifier
+    }
+
+    /// Returns the namespace of the metadata.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    /// Returns the location of the schema of this namespace, if the metadata name it.
+    #[must_use]
+    pub fn schema(&self) -> Option<&str> {
+        self.metadata.schema.as_deref()
+    }
+
+    /// Writes the elements `metadata` and `about`, the latter also with the provenance.
+    pub(crate) fn write(&self, xml: &mut XmlWriter) {
+        write_copies(xml, &self.metadata.xml, &self.abouts, &self.origins);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeptDocument, KeptRecord, RecordOrigin, XmlWriter};
+    use crate::{
+        format::Limits,
+        model::{ContentLocation, Digest, DigestAlgorithm, OriginalContent, Timestamp, Uri},
+    };
+
+    const DUBLIN_CORE: &str = "<oai_dc:dc xmlns:oai_dc=\"http://www.openarchives.org/OAI/2.0/oai_dc/\" \
+        xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:schemaLocation=\"http://www.openarchives.org/OAI/2.0/oai_dc/ \
+        http://www.openarchives.org/OAI/2.0/oai_dc.xsd\"><t>é</t></oai_dc:dc>";
+
+    fn origin(prefix: &str) -> RecordOrigin {
+        let date = Timestamp::parse("2026-11-29T08:00:00.123Z").unwrap();
+        RecordOrigin { base_url: "http://h/oai".to_owned(), prefix: prefix.to_owned(), date }
+    }
+
+    fn keep(record: &str) -> Option<KeptRecord> {
+        let record =
+            record.replacen("<record", "<record xmlns='http://www.openarchives.org/OAI/2.0/' xmlns:p='urn:p'", 1);
+        KeptRecord::read(record.as_bytes(), &origin("oai_dc"), Limits::default()).unwrap()
+    }
+
+    fn parse(kept: &KeptRecord) -> KeptDocument {
+        KeptDocument::parse(kept.document.as_bytes(), Limits::default()).unwrap()
+    }
+
+    fn record(datestamp: &str, rest: &str) -> String {
+        format!(
+            "<record><header><identifier>oai:h:1</identifier><datestamp>{datestamp}</datestamp><setSpec>a:b</setSpec></header>\
+             <metadata>{DUBLIN_CORE}</metadata>{rest}</record>"
+        )
+    }
+
+    #[test]
+    fn kept_record_has_its_parts_and_its_origin() {
+        let about = "<about><p:rights>&amp;<!-- c --></p:rights></about>\
+            <about><v:provenance xmlns:v='http://www.openarchives.org/OAI/2.0/provenance'><v:originDescription altered='true' harvestDate='2019-12-31'>\
+            <v:baseURL>http://o/oai</v:baseURL><v:identifier>oai:o:1</v:identifier><v:datestamp>2019-12-30T10:00:00.5Z</v:datestamp>\
+            <v:metadataNamespace>urn:o</v:metadataNamespace><v:originDescription harvestDate='soon' altered='no'/>\
+            </v:originDescription></v:provenance></about><about><rights>in the namespace of the protocol</rights></about>";
+        let kept = keep(&record("2026-11-01", about)).unwrap();
+        assert_eq!(kept.address.as_str(), "http://h/oai?verb=GetRecord&metadataPrefix=oai_dc&identifier=oai%3Ah%3A1");
+        let document = parse(&kept);
+        assert!(document.is_of("http://h/oai", "oai_dc", "oai:h:1"));
+        assert_eq!(document.origins[0].harvest_date, "2026-11-29T08:00:00Z");
+        assert_eq!(document.origins[0].datestamp, "2026-11-01");
+        assert_eq!(document.namespace(), "http://www.openarchives.org/OAI/2.0/oai_dc/");
+        assert_eq!(document.schema(), Some("http://www.openarchives.org/OAI/2.0/oai_dc.xsd"));
+        let metadata = DUBLIN_CORE.replacen(" xmlns:oai_dc", " xmlns:p=\"urn:p\" xmlns:oai_dc", 1);
+        assert_eq!(document.metadata.xml, metadata);
+        // The response declares this prefix, and a copy declares all.
+        let xsi = " xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\"";
+        assert_eq!(document.abouts, [format!("<p:rights{xsi} xmlns:p=\"urn:p\">&amp;</p:rights>")]);
+        let mut xml = XmlWriter::document(0);
+        document.write(&mut xml);
+        let written = xml.into_text();
+        assert_eq!(
+            written.matches("<originDescription").count(),
+            2,
+            "an origin without its parts is left out: {written}"
+        );
+        let (own, origin) = written.split_once("<metadataNamespace>").unwrap();
+        assert!(own.contains("altered=\"false\"") && origin.contains("altered=\"true\""), "{written}");
+        assert!(origin.contains("<datestamp>2019-12-30T10:00:00Z</datestamp>"), "{written}");
+    }
+
+    #[test]
+    fn file_of_another_program_is_copied_before_it_is_shown() {
+        let kept = keep(&record("2026-11-01", "")).unwrap();
+        let parse = |file: &str| KeptDocument::parse(file.as_bytes(), Limits::default());
+        // A response as a repository sends it, with the declarations around the record.
+        let raw = kept.document.replacen("<OAI-PMH", "<OAI-PMH xmlns:o='urn:o'", 1).replacen(
+            "<t>",
+            "<?xml version='1.0'?><t>",
+            1,
+        );
+        let document = parse(&raw).unwrap();
+        assert!(document.metadata.xml.contains("xmlns:o=\"urn:o\"") && !document.metadata.xml.contains("<?"));
+        assert!(parse(&raw.replacen("xmlns:o='urn:o'", "xmlns:o=''", 1)).is_err());
+        let deep = format!("{}{}", "<d>".repeat(300), "</d>".repeat(300));
+        assert!(parse(&raw.replacen("<t>é</t>", &deep, 1)).is_err());
+    }
+
+    #[test]
+    fn datestamp_has_a_form_of_the_protocol() {
+        for (sent, expected) in [
+            ("2026-11-01T10:00:00Z", "2026-11-01T10:00:00Z"),
+            ("2026-11-01T10:00:00.5+01:00", "2026-11-01T09:00:00Z"),
+            ("yesterday", "2026-11-29T08:00:00Z"),
+        ] {
+            let kept = keep(&record(sent, "")).unwrap();
+            assert_eq!(parse(&kept).origins[0].datestamp, expected, "{sent}");
+        }
+    }
+
+    #[test]
+    fn copy_of_the_same_metadata_is_known() {
+        let kept = keep(&record("2026-11-01", "")).unwrap();
+        let again = keep(&record("2026-11-02", "")).unwrap();
+        let copy_of = |digest: &str| {
+            let digest = Digest::parse(DigestAlgorithm::Sha256, digest).ok();
+            let original = OriginalContent { url: kept.address.clone(), media_type: None, size: None, digest };
+            ContentLocation {
+                original: Some(Box::new(original)),
+                ..ContentLocation::at(Uri::parse("http://g/files/1").unwrap())
+            }
+        };
+        assert!(kept.digests.iter().all(|digest| again.is_kept_as(&copy_of(digest))));
+        assert!(!kept.is_kept_as(&copy_of(&"0".repeat(64))));
+        assert!(!kept.is_kept_as(&ContentLocation::at(kept.address.clone())), "the registry has no copy");
+    }
+
+    #[test]
+    fn deleted_records_and_those_of_gateways_are_not_kept() {
+        assert_eq!(keep("<record><header status='deleted'><identifier>a</identifier></header></record>"), None);
+        let record =
+            record("2026-11-01", "").replacen("<record", "<record xmlns='http://www.openarchives.org/OAI/2.0/'", 1);
+        assert_eq!(KeptRecord::read(record.as_bytes(), &origin("content-change"), Limits::default()), Ok(None));
+        for file in ["<a/>", "", "<OAI-PMH xmlns='http://www.openarchives.org/OAI/2.0/'/>"] {
+            assert!(KeptDocument::parse(file.as_bytes(), Limits::default()).is_err(), "{file}");
+        }
+    }
+
+    #[test]
+    fn metadata_that_no_response_can_have_are_not_kept() {
+        let read = |metadata: &str| {
+            let record = format!(
+                "<record xmlns='http://www.openarchives.org/OAI/2.0/'><header><identifier>a</identifier></header>\
+                 <metadata>{metadata}</metadata></record>"
+            );
+            KeptRecord::read(record.as_bytes(), &origin("oai_dc"), Limits::default())
+        };
+        assert!(matches!(read("<a xmlns='urn:a'/>"), Ok(Some(_))));
+        for metadata in ["<a xmlns=''/>", "<a/>", "<a xmlns='urn:a' xmlns:b=''/>"] {
+            assert!(read(metadata).is_err(), "{metadata}");
+        }
+        assert_eq!(read("<a"), Ok(None), "the dialect reports it");
+    }
+}
