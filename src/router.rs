@@ -153,6 +153,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(View(&[Surface::Feed]), routes!(feed::style::style), |_| ())
         .add(View(&[]), routes!(websub::http::receive), |all| all.hub.clone())
         .add(View(&[Surface::Changes]), routes!(changes::page), |all| all.changes.clone())
+        .add(View(&[Surface::Changes]), routes!(changes::durable_stream::read), |all| all.changes.clone())
         .add(View(&Surface::ALL), routes!(changes::one::change), |all| all.changes.clone())
         .add(Admin, routes!(deliveries::list), |all| Deliveries {
             changes: all.changes.clone(),
@@ -226,22 +227,24 @@ pub fn router(surfaces: &Surfaces, limits: RequestLimits, access: &Arc<Access>, 
 /// Wraps routes with the policy of all requests. It is one layer, because axum clones each layer and all layers
 /// inside it for each request. The elements are in order from the outermost to the innermost.
 pub fn with_request_policy(routes: Router, limits: RequestLimits, site: OwnSite) -> Router {
-    let policy =
-        RequestPolicy::new(limits.body, limits.held, limits.time, limits.wait).waiting_on(changes::PATH).of_site(site);
+    let policy = RequestPolicy::new(limits.body, limits.held, limits.time, limits.wait)
+        .waiting_on(&[changes::WAITING, changes::durable_stream::WAITING])
+        .of_site(site);
     routes.fallback(web::not_found).method_not_allowed_fallback(web::method_not_allowed).layer((
         from_fn_with_state(policy, web::apply_request_policy),
         CatchPanicLayer::custom(web::panic_response),
         // Compression would delay server-sent events until more data arrives.
-        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(NotForContentType::SSE).and(HasNoEntityTag)),
+        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(NotForContentType::SSE).and(HasNoStrongTag)),
     ))
 }
 
-/// Excludes documents with an entity tag, which are compressed before, because the tag identifies the exact bytes.
+/// Excludes documents with a strong entity tag, which are compressed before, because the tag identifies the exact bytes.
 #[derive(Clone, Copy)]
-struct HasNoEntityTag;
+struct HasNoStrongTag;
 
-impl Predicate for HasNoEntityTag {
+impl Predicate for HasNoStrongTag {
     fn should_compress<B: axum::body::HttpBody>(&self, response: &axum::http::Response<B>) -> bool {
-        !response.headers().contains_key(axum::http::header::ETAG)
+        let tag = response.headers().get(axum::http::header::ETAG);
+        tag.is_none_or(|tag| tag.as_bytes().starts_with(b"W/"))
     }
 }

@@ -1,22 +1,33 @@
-//! The journal: `GET /changes`, page by page, and `GET /changes/{id}`, one change.
+//! The journal: `GET /changes`, page by page, `GET /changes/{id}`, one change, and `GET /streams/changes`, the journal by the
+//! protocol Durable Streams.
 
 mod backwards;
+mod cache_control;
+pub mod durable_stream;
 mod html;
 pub mod one;
 mod page;
 
 use std::time::Duration;
 
-use axum::{extract::State, http::HeaderMap, response::Response};
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::Response,
+};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use self::page::{Order, Page, PageFormat, Selection};
+use self::{
+    cache_control::{CacheScope, Lifetime},
+    page::{Order, Page, PageFormat, Selection},
+};
 use super::{MAX_EXAMINED, journal_problem, live_readers::LiveReaders, parameters::with_filter};
 use crate::{
     journal::{Journal, JournalError},
     model::{Change, Filter, Seq, Timestamp, Uri},
-    web::{Client, Problem, ProblemCode, Query, ReadPermit, problems},
+    web::{Client, Problem, ProblemCode, Query, ReadPermit, WaitingRoute, problems, wait_parameter},
 };
 
 /// Default number of changes on a page.
@@ -126,6 +137,10 @@ with_filter! {
         #[serde(default)]
         #[param(value_type = u64, required = false, maximum = 3600)]
         wait: u64,
+        /// Identity of the journal that `after` is a number of, as `journal` in the page before. Caches may keep a page for
+        /// ever then, if later changes exist. Another identity is `gone`.
+        #[param(value_type = String, required = false)]
+        journal: Option<Uuid>,
     }
 }
 
@@ -148,8 +163,11 @@ struct PageView {
 
 problems!(PageProblems: InvalidQuery, NotAcceptable, Gone, Unavailable, DamagedChange);
 
-/// Path of the pages, whose requests may wait for changes.
+/// Path of the pages.
 pub const PATH: &str = "/changes";
+
+/// The pages, whose requests may wait for changes.
+pub const WAITING: WaitingRoute = WaitingRoute { path: PATH, wait: wait_parameter };
 
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Continuing with `after=next` misses
 /// nothing and repeats nothing. With `before` or `about` and without `after`, the newest change is first. With `wait`, the response is sent as soon as there is a change. The filter parameters
@@ -205,7 +223,30 @@ pub async fn page(
         let page = view.read_backwards(query.before, since, &selection).await?;
         return Ok(page.into_response(&selection));
     }
+    if let Some(journal) = query.journal.filter(|journal| *journal != view.journal.identity()) {
+        return Err(other_journal(journal, view.journal.identity()));
+    }
     let after = view.start(query.after, since).await?;
     let page = view.read_waiting(after, &selection, Duration::from_secs(query.wait), &client).await?;
-    Ok(page.into_response(&selection))
+    let is_fixed = query.journal.is_some() && query.after.is_some() && page.next < view.journal.head();
+    let lifetime = if is_fixed { Lifetime::Fixed } else { Lifetime::Revalidated };
+    let tag = cache_control::tag(view.journal.identity(), (after, page.next), &permit, selection.format.media_type());
+    let mut response = page.into_response(&selection);
+    if cache_control::is_known(&headers, &tag) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        *response.body_mut() = Body::empty();
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    cache_control::add(response.headers_mut(), CacheScope::of(&client, &permit).header(lifetime), tag);
+    Ok(response)
+}
+
+/// Returns the problem of a reader whose journal was replaced by a restore or a failover.
+fn other_journal(asked: Uuid, present: Uuid) -> Problem {
+    let detail = format!(
+        "The journal {asked} is not here any more: a restore or a failover has given it the identity {present}, and some of \
+         its changes may be lost. Start again: read the current registry page by page from /snapshot, then continue with \
+         /changes?after= and the \"head\" of its first page."
+    );
+    Problem::new(ProblemCode::Gone, detail).with("journal", present.to_string()).with("snapshot", "/snapshot")
 }

@@ -37,6 +37,15 @@ const MAX_HEADER_BYTES: usize = 24 * 1024;
 /// Maximum length of a path with its query, in bytes. hyper itself refuses more than 65 534 (`web::hyper_errors`).
 const MAX_TARGET_BYTES: usize = 32 * 1024;
 
+/// Route whose requests may wait for changes.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitingRoute {
+    /// Path of the route.
+    pub path: &'static str,
+    /// Returns for how long a request with this query waits.
+    pub wait: fn(&str) -> Duration,
+}
+
 /// Policy that applies to every request. Clones share its limits and metrics.
 #[derive(Clone)]
 pub struct RequestPolicy(Arc<PolicyState>);
@@ -47,8 +56,8 @@ struct PolicyState {
     body_budget: BodyBudget,
     time_limit: Duration,
     max_wait: Duration,
-    /// Path of the only route whose requests may wait for changes; `None` allows every route.
-    waiting_path: Option<&'static str>,
+    /// The only routes whose requests may wait for changes; `None` allows every route the parameter `wait`.
+    waiting_routes: Option<&'static [WaitingRoute]>,
     metrics: Arc<RequestMetrics>,
     site: OwnSite,
     headers: SecurityHeaders,
@@ -68,17 +77,17 @@ impl RequestPolicy {
             body_budget: BodyBudget::new(body_budget),
             time_limit,
             max_wait,
-            waiting_path: None,
+            waiting_routes: None,
             metrics: Arc::default(),
             site: OwnSite::default(),
             headers: SecurityHeaders::default(),
         }))
     }
 
-    /// Allows only GET requests of the route with this path to wait.
+    /// Allows only GET requests of these routes to wait.
     #[must_use]
-    pub fn waiting_on(self, path: &'static str) -> Self {
-        self.with(|state| state.waiting_path = Some(path))
+    pub fn waiting_on(self, routes: &'static [WaitingRoute]) -> Self {
+        self.with(|state| state.waiting_routes = Some(routes))
     }
 
     /// Refuses requests that a page of another site made a browser send.
@@ -138,12 +147,16 @@ impl PolicyState {
 
     /// Returns the time that a request may wait for changes, in addition to the time limit of all requests.
     fn wait_time(&self, request: &Request) -> Duration {
-        let may_wait = self.waiting_path.is_none_or(|path| {
-            let route = request.extensions().get::<MatchedPath>();
-            request.method() == Method::GET && route.is_some_and(|route| route.as_str() == path)
-        });
-        let wait = || wait(request.uri().query().unwrap_or_default()).min(self.max_wait);
-        if may_wait { wait() } else { Duration::ZERO }
+        let query = request.uri().query().unwrap_or_default();
+        let wait = match self.waiting_routes {
+            None => wait_parameter(query),
+            Some(routes) => {
+                let path = request.extensions().get::<MatchedPath>().filter(|_| request.method() == Method::GET);
+                let route = path.and_then(|path| routes.iter().find(|route| route.path == path.as_str()));
+                route.map_or(Duration::ZERO, |route| (route.wait)(query))
+            }
+        };
+        wait.min(self.max_wait)
     }
 }
 
@@ -159,7 +172,8 @@ async fn refuse_foreign(foreign: &ForeignSite, request: Request, time: Duration)
 }
 
 /// Parses the parameter `wait` of a query; zero if it is missing or invalid.
-fn wait(query: &str) -> Duration {
+#[must_use]
+pub fn wait_parameter(query: &str) -> Duration {
     let wait = query.split('&').find_map(|parameter| parameter.strip_prefix("wait="));
     Duration::from_secs(wait.and_then(|seconds| seconds.parse().ok()).unwrap_or(0))
 }
@@ -194,7 +208,7 @@ fn without_host(version: Version, headers: &HeaderMap) -> Option<Problem> {
 mod tests {
     use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-    use super::{Duration, MAX_HEADER_BYTES, MAX_HEADERS, MAX_TARGET_BYTES, too_large, wait};
+    use super::{Duration, MAX_HEADER_BYTES, MAX_HEADERS, MAX_TARGET_BYTES, too_large, wait_parameter};
     use crate::web::ProblemCode;
 
     fn headers_of(count: usize, value: usize) -> HeaderMap {
@@ -207,10 +221,10 @@ mod tests {
 
     #[test]
     fn wait_parameter_is_parsed() {
-        let seconds =
-            ["", "wait=3", "after=1&wait=30", "await=3", "wait=x", "wait="].map(|query| wait(query).as_secs());
+        let seconds = ["", "wait=3", "after=1&wait=30", "await=3", "wait=x", "wait="]
+            .map(|query| wait_parameter(query).as_secs());
         assert_eq!(seconds, [0, 3, 30, 0, 0, 0]);
-        assert_eq!(wait("wait=18446744073709551615"), Duration::from_secs(u64::MAX));
+        assert_eq!(wait_parameter("wait=18446744073709551615"), Duration::from_secs(u64::MAX));
     }
 
     #[test]

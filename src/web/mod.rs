@@ -43,7 +43,7 @@ pub use decompress::{BodyBudget, Decompression, decompress};
 pub use extract::{Body, BodyLimit, Path};
 pub use fallback::{method_not_allowed, not_found, panic_response};
 pub use limits::{LIMITS_HIT, Limit, limit_hit};
-pub use middleware::{RequestPolicy, apply_request_policy};
+pub use middleware::{RequestPolicy, WaitingRoute, apply_request_policy, wait_parameter};
 pub use page::{Page, page_policy};
 pub use problem::{Problem, ProblemCode};
 pub use problem_responses::problem_responses;

@@ -30,6 +30,7 @@ WALKED = {
     "docs/connect/solr.md": Walk(),
     "docs/compare.md": TRY_IT,
     "docs/due.md": Walk(),
+    "docs/durable-streams.md": TRY_IT,
     "docs/fedora.md": Walk(services=("activemq",)),
     "docs/feed.md": TRY_IT,
     "docs/formats.md": Walk(),

@@ -3,6 +3,7 @@
 use std::{io::Write, sync::Arc};
 
 use axum::{
+    body::Body,
     http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
@@ -120,6 +121,8 @@ impl Selection {
 pub(super) enum PageFormat {
     /// The stored JSON with the cursor of the next page.
     Json,
+    /// The stored JSON as an array.
+    Array,
     /// The stored JSON, a change on each line.
     Lines,
     /// A batch of another format.
@@ -140,9 +143,9 @@ impl PageFormat {
         Ok(formats.into_iter().find(|format| format.media_type() == chosen).unwrap_or(Self::Json))
     }
 
-    fn media_type(self) -> &'static str {
+    pub(super) fn media_type(self) -> &'static str {
         match self {
-            Self::Json => JSON,
+            Self::Json | Self::Array => JSON,
             Self::Lines => LINES,
             Self::Batch(_, batch) => batch.media_type,
         }
@@ -152,6 +155,7 @@ impl PageFormat {
     fn punctuation(self) -> (&'static str, &'static str) {
         match self {
             Self::Json => ("{\"changes\":[", ","),
+            Self::Array => ("[", ","),
             Self::Lines => ("", "\n"),
             Self::Batch(_, batch) => (batch.open, batch.between),
         }
@@ -287,7 +291,7 @@ impl PageWriter<'_> {
             return Ok(None);
         }
         let encoded = match self.selection.format {
-            PageFormat::Json | PageFormat::Lines => change.json().clone(),
+            PageFormat::Json | PageFormat::Array | PageFormat::Lines => change.json().clone(),
             PageFormat::Batch(format, _) if is_large => (format.write)(change.change()?).into(),
             PageFormat::Batch(format, _) => change.encoded(format.name, format.write)?,
         };
@@ -326,6 +330,7 @@ impl Page {
                 let next = if is_last { "null".to_owned() } else { next.to_string() };
                 format!("],\"next\":{next},\"journal\":\"{journal}\"}}")
             }
+            PageFormat::Array => "]".to_owned(),
             PageFormat::Lines if count == 0 => String::new(),
             PageFormat::Lines => "\n".to_owned(),
             PageFormat::Batch(_, batch) => batch.close.to_owned(),
@@ -335,10 +340,18 @@ impl Page {
         Ok(Self { next, is_last, count, examined, content })
     }
 
+    pub(super) fn into_body(self) -> Body {
+        self.content.body()
+    }
+
+    pub(super) fn into_content(self) -> Content {
+        self.content
+    }
+
     pub(super) fn into_response(self, selection: &Selection) -> Response {
         let mut response = uncached_response(selection.format.media_type(), &self.content);
         let headers = response.headers_mut();
-        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept, Authorization"));
         let next = (!self.is_last).then_some(self.next);
         headers.extend(next.and_then(|next| selection.link(next)).map(|link| (header::LINK, link)));
         response

@@ -156,6 +156,9 @@ fn documented(text: &str) -> BTreeSet<String> {
                 ("access", "tokens") => {
                     entries(&value).iter().for_each(|(_, token)| insert("access.tokens.NAME", token));
                 }
+                ("oai_pmh", "sets") => {
+                    entries(&value).iter().for_each(|(_, set)| insert("oai_pmh.sets.NAME", set));
+                }
                 _ if value.is_table() => insert(&format!("{name}.{key}"), &value),
                 _ => {}
             }
@@ -202,6 +205,7 @@ fn defaults_file_documents_every_setting() {
         ("filesets.items", "filesets.items"),
         ("access.tokens.x", "access.tokens.NAME"),
         ("access.public", "access.public"),
+        ("oai_pmh.sets.x", "oai_pmh.sets.NAME"),
         // Without a transport, the settings of all transports are listed.
         ("sources.none", "sources.NAME"),
         ("sources.fedora.signature", "sources.NAME.signature"),

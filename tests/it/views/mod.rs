@@ -1,8 +1,10 @@
 //! Pull views: changes, objects, snapshots, long polls and streams.
 
+mod cached_pages;
 mod changes_and_objects;
 mod cursors;
 mod digests;
+mod durable_streams;
 mod filtered_changes;
 mod long_poll;
 mod memory;
