@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use self::{
-    cache_control::{CacheScope, Lifetime},
+    cache_control::Lifetime,
     page::{Order, Page, PageFormat, Selection},
 };
 use super::{MAX_EXAMINED, journal_problem, live_readers::LiveReaders, parameters::with_filter};
@@ -188,6 +188,7 @@ pub const WAITING: WaitingRoute = WaitingRoute { path: PATH, wait: wait_paramete
             (PageView = "application/json"), (String = "application/x-ndjson"),
             (Vec<Value> = "application/cloudevents-batch+json"),
         )),
+        (status = 304, description = "Not modified."),
         PageProblems,
     ),
 )]
@@ -213,7 +214,11 @@ pub async fn page(
         order: if is_newest_first { Order::NewestFirst } else { Order::OldestFirst { before: query.before } },
         limit,
         format: PageFormat::accepted(&headers)?,
+        journal: query.journal,
     };
+    if let Some(journal) = query.journal.filter(|journal| *journal != view.journal.identity()) {
+        return Err(other_journal(journal, view.journal.identity()));
+    }
     if is_newest_first {
         if query.wait > 0 {
             let detail = "A page with the newest change first does not wait. Give the parameter \"after\" to wait for later \
@@ -223,12 +228,12 @@ pub async fn page(
         let page = view.read_backwards(query.before, since, &selection).await?;
         return Ok(page.into_response(&selection));
     }
-    if let Some(journal) = query.journal.filter(|journal| *journal != view.journal.identity()) {
-        return Err(other_journal(journal, view.journal.identity()));
-    }
     let after = view.start(query.after, since).await?;
+    // A page that ends before this number has ended for another reason than the end of the journal.
+    let head = view.journal.head();
     let page = view.read_waiting(after, &selection, Duration::from_secs(query.wait), &client).await?;
-    let is_fixed = query.journal.is_some() && query.after.is_some() && page.next < view.journal.head();
+    let is_of_journal = query.journal == Some(view.journal.identity());
+    let is_fixed = is_of_journal && query.after.is_some() && page.next > after && page.next < head;
     let lifetime = if is_fixed { Lifetime::Fixed } else { Lifetime::Revalidated };
     let tag = cache_control::tag(view.journal.identity(), (after, page.next), &permit, selection.format.media_type());
     let mut response = page.into_response(&selection);
@@ -237,7 +242,7 @@ pub async fn page(
         *response.body_mut() = Body::empty();
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
-    cache_control::add(response.headers_mut(), CacheScope::of(&client, &permit).header(lifetime), tag);
+    cache_control::add(response.headers_mut(), lifetime.header(&permit), tag);
     Ok(response)
 }
 

@@ -12,14 +12,14 @@ use uuid::Uuid;
 
 use crate::{
     model::Seq,
-    web::{Client, ReadPermit},
+    web::{Access, ReadPermit},
 };
 
 /// Time for which caches may keep a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lifetime {
     /// For ever, if the reader sees the whole journal. What a view shows depends on the configuration, so its pages are
-    /// kept for an hour.
+    /// kept for a minute.
     Fixed,
     /// This number of seconds.
     Seconds(u32),
@@ -27,28 +27,14 @@ pub(super) enum Lifetime {
     Revalidated,
 }
 
-/// Whether shared caches may keep the responses to a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CacheScope {
-    is_private: bool,
-    has_view: bool,
-}
-
-impl CacheScope {
-    /// Returns the scope for a reader. A response to a token is for its owner alone: a shared cache would give it to others
-    /// without a token.
-    pub(super) fn of(client: &Client, permit: &ReadPermit) -> Self {
-        Self { is_private: matches!(client, Client::Token(_)), has_view: permit.view().is_some() }
-    }
-
-    /// Returns the value of `Cache-Control`.
-    pub(super) fn header(self, lifetime: Lifetime) -> HeaderValue {
-        let scope = if self.is_private { "private" } else { "public" };
-        let value = match lifetime {
-            Lifetime::Fixed if self.has_view => format!("{scope}, max-age=3600"),
-            Lifetime::Fixed => format!("{scope}, max-age=31536000, immutable"),
-            Lifetime::Seconds(seconds) => format!("{scope}, max-age={seconds}"),
-            Lifetime::Revalidated => "no-cache".to_owned(),
+impl Lifetime {
+    /// Returns the value of `Cache-Control`. Access control makes the responses to tokens private.
+    pub(super) fn header(self, permit: &ReadPermit) -> HeaderValue {
+        let value = match self {
+            Self::Fixed if permit.view().is_some() => format!("public, max-age={}", Access::PUBLIC_SECONDS),
+            Self::Fixed => "public, max-age=31536000, immutable".to_owned(),
+            Self::Seconds(seconds) => format!("public, max-age={seconds}"),
+            Self::Revalidated => "no-cache".to_owned(),
         };
         #[expect(clippy::expect_used, reason = "only letters, digits and ASCII punctuation")]
         HeaderValue::from_str(&value).expect("a header value")
@@ -83,6 +69,7 @@ pub(super) fn add(headers: &mut HeaderMap, cache: HeaderValue, tag: HeaderValue)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ReaderView;
 
     #[test]
     fn known_tags_are_compared_weakly() {
@@ -99,12 +86,11 @@ mod tests {
     }
 
     #[test]
-    fn responses_to_tokens_are_private() {
-        let scope = |client| CacheScope::of(&client, &ReadPermit::whole());
-        let (token, open) = (scope(Client::Token("a".into())), scope(Client::Local));
-        assert_eq!(token.header(Lifetime::Fixed), "private, max-age=31536000, immutable");
-        assert_eq!(open.header(Lifetime::Fixed), "public, max-age=31536000, immutable");
-        assert_eq!(open.header(Lifetime::Seconds(1)), "public, max-age=1");
-        assert_eq!(token.header(Lifetime::Revalidated), "no-cache");
+    fn what_a_view_shows_is_kept_for_a_minute() {
+        let view = ReadPermit::of_view(Some(std::sync::Arc::new(ReaderView::default())));
+        assert_eq!(Lifetime::Fixed.header(&view), "public, max-age=60");
+        assert_eq!(Lifetime::Fixed.header(&ReadPermit::whole()), "public, max-age=31536000, immutable");
+        assert_eq!(Lifetime::Seconds(1).header(&view), "public, max-age=1");
+        assert_eq!(Lifetime::Revalidated.header(&view), "no-cache");
     }
 }

@@ -17,6 +17,7 @@ mod offset;
 use std::time::Duration;
 
 use axum::{
+    body::Body,
     extract::State,
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
@@ -28,7 +29,7 @@ use utoipa::ToSchema;
 use self::offset::{Offset, StreamPlace};
 use super::{
     Changes,
-    cache_control::{self, CacheScope, Lifetime},
+    cache_control::{self, Lifetime},
     page::{Order, Page, PageFormat, Selection},
 };
 use crate::{
@@ -45,7 +46,8 @@ const PATH: &str = "/streams/changes";
 pub const WAITING: WaitingRoute = WaitingRoute {
     path: PATH,
     wait: |query| {
-        let is_long_poll = query.split('&').any(|parameter| parameter == "live=long-poll");
+        let mut parameters = url::form_urlencoded::parse(query.as_bytes());
+        let is_long_poll = parameters.any(|(name, value)| name == "live" && value == "long-poll");
         if is_long_poll { LONG_POLL } else { Duration::ZERO }
     },
 };
@@ -57,7 +59,7 @@ const SPAN: u64 = 1000;
 const LONG_POLL: Duration = Duration::from_secs(30);
 
 /// Length of the intervals that cursors number, and the begin of the first one (section 5.3).
-const INTERVAL_SECONDS: i64 = 20;
+const INTERVAL_SECONDS: u64 = 20;
 const FIRST_INTERVAL: i64 = 1_728_432_000;
 
 const NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
@@ -85,10 +87,10 @@ with_filter! {
         /// How to follow the head. Without it, the response is a page.
         #[param(inline, required = false)]
         live: Option<Live>,
-        /// `Stream-Cursor` of the response before. It only makes URLs of different times different.
+        /// `Stream-Cursor` of the response before. It makes URLs of different times different.
+        #[serde(default)]
         #[param(required = false)]
-        #[expect(dead_code, reason = "a cache reads it as a part of the URL")]
-        cursor: Option<String>,
+        cursor: Option<u64>,
     }
 }
 
@@ -126,22 +128,26 @@ pub async fn read(
 ) -> Result<Response, Problem> {
     let filter = query.filter(&permit)?;
     let request = StreamRequest {
-        scope: CacheScope::of(&client, &permit),
         filter: Some(filter).filter(|filter| *filter != Filter::default()),
         place: place(&query)?,
         view,
         permit,
         client,
     };
-    let scope = request.scope;
+    let (permit, is_past_head) = (request.permit.clone(), request.is_past_head());
     let response = match query.live {
         _ if method == Method::HEAD => Ok(request.tail()),
         None => request.page(&headers).await,
-        Some(Live::LongPoll) => request.long_poll().await,
+        Some(Live::LongPoll) => request.long_poll(query.cursor).await,
         Some(Live::Sse) => request.events().await,
     };
     match response {
-        Err(problem) if problem.code() == ProblemCode::Gone => Ok(gone_for_a_moment(problem, scope)),
+        // Many readers learn at the same time that their place is gone, but the head may come to it.
+        Err(problem) if problem.code() == ProblemCode::Gone && !is_past_head => {
+            let mut response = problem.into_response();
+            response.headers_mut().insert(header::CACHE_CONTROL, Lifetime::Seconds(10).header(&permit));
+            Ok(response)
+        }
         response => response,
     }
 }
@@ -160,19 +166,11 @@ fn place(query: &StreamQuery) -> Result<StreamPlace, Problem> {
     }
 }
 
-/// Many readers learn at the same time that their place is gone.
-fn gone_for_a_moment(problem: Problem, scope: CacheScope) -> Response {
-    let mut response = problem.into_response();
-    response.headers_mut().insert(header::CACHE_CONTROL, scope.header(Lifetime::Seconds(10)));
-    response
-}
-
 /// A request for a part of the stream.
 struct StreamRequest {
     view: Changes,
     permit: ReadPermit,
     client: Client,
-    scope: CacheScope,
     /// Conditions on the changes; `None` selects all changes.
     filter: Option<Filter>,
     place: StreamPlace,
@@ -196,15 +194,23 @@ impl StreamRequest {
         match self.place {
             StreamPlace::Beginning => Ok(self.view.beginning()),
             StreamPlace::Now => Ok(head),
-            StreamPlace::After(offset) if offset.is_of(journal.identity()) && offset.seq <= head => Ok(offset.seq),
+            // Another node, or a read from disk, can be ahead of this head.
+            StreamPlace::After(offset) if offset.is_of(journal.identity()) => Ok(offset.seq),
             StreamPlace::After(offset) => {
                 Err(journal_problem(JournalError::Gone { after: offset.seq, first: journal.first() }))
             }
         }
     }
 
+    /// Returns whether the place is after the newest change that this node knows.
+    fn is_past_head(&self) -> bool {
+        matches!(self.place, StreamPlace::After(offset) if offset.seq > self.view.journal.head())
+    }
+
     /// Reads the changes after a number, up to the end of their span.
     async fn read(&self, after: Seq) -> Result<StreamPart, Problem> {
+        // A page that ends before this number has ended for another reason than the end of the journal.
+        let head = self.view.journal.head();
         let limit = usize::try_from(SPAN - after.0 % SPAN).unwrap_or(usize::MAX).min(self.view.max_page);
         let selection = Selection {
             filter: self.filter.clone(),
@@ -212,11 +218,12 @@ impl StreamRequest {
             order: Order::OldestFirst { before: None },
             limit,
             format: PageFormat::Array,
+            journal: None,
         };
         let page = self.view.read(after, &selection).await?;
         // Read after the changes, so that no change of a later journal is under the identity of an earlier one.
         let next = Offset::new(page.next, self.view.journal.identity());
-        let is_up_to_date = page.next >= self.view.journal.head();
+        let is_up_to_date = page.next >= head;
         Ok(StreamPart { page, next, is_up_to_date })
     }
 
@@ -235,36 +242,41 @@ impl StreamRequest {
     /// Returns a page (section 5.6).
     async fn page(&self, headers: &HeaderMap) -> Result<Response, Problem> {
         if self.place == StreamPlace::Now {
-            return Ok(self.with_body(b"[]".to_vec().into(), self.offset_of_head(), true, Lifetime::Seconds(1)));
+            return Ok(self.with_body(Body::from("[]"), self.offset_of_head(), true, Lifetime::Seconds(1)));
         }
         let after = self.start()?;
         let StreamPart { page, next, is_up_to_date } = self.read(after).await?;
         let lifetime = match self.place {
-            _ if is_up_to_date => Lifetime::Seconds(1),
+            StreamPlace::After(offset) if !is_up_to_date && next.seq > after && next.is_same_journal(offset) => {
+                Lifetime::Fixed
+            }
             // Its URL does not name the journal.
-            StreamPlace::Beginning => Lifetime::Seconds(60),
-            _ => Lifetime::Fixed,
+            StreamPlace::Beginning if !is_up_to_date => Lifetime::Seconds(60),
+            _ => Lifetime::Seconds(1),
         };
-        let tag = cache_control::tag(self.view.journal.identity(), (after, next.seq), &self.permit, "stream");
+        // A cache keeps a header that a later 304 lacks, so the end of the journal is another representation.
+        let kind = if is_up_to_date { "stream, up to date" } else { "stream" };
+        let tag = cache_control::tag(self.view.journal.identity(), (after, next.seq), &self.permit, kind);
         let mut response = if cache_control::is_known(headers, &tag) {
             self.response(StatusCode::NOT_MODIFIED, next, is_up_to_date)
         } else {
             self.with_body(page.into_body(), next, is_up_to_date, lifetime)
         };
-        cache_control::add(response.headers_mut(), self.scope.header(lifetime), tag);
+        cache_control::add(response.headers_mut(), lifetime.header(&self.permit), tag);
         Ok(response)
     }
 
-    /// Waits until there are changes, and returns them (section 5.7).
-    async fn long_poll(&self) -> Result<Response, Problem> {
+    /// Waits until there are changes, and returns them (section 5.7). `cursor` is that of the client.
+    async fn long_poll(&self, cursor: Option<u64>) -> Result<Response, Problem> {
         let mut after = self.start()?;
         let mut poll = None;
         loop {
             let StreamPart { page, next, is_up_to_date } = self.read(after).await?;
-            // A page without changes that ends before the head continues with the next request.
-            if page.count > 0 || !is_up_to_date {
-                let response = self.with_body(page.into_body(), next, is_up_to_date, Lifetime::Seconds(60));
-                return Ok(with_cursor(response));
+            // A page of excluded changes that ends before the head continues with the next request.
+            if page.count > 0 || (!is_up_to_date && next.seq > after) {
+                let seconds = if self.place == StreamPlace::Now { 1 } else { 60 };
+                let response = self.with_body(page.into_body(), next, is_up_to_date, Lifetime::Seconds(seconds));
+                return Ok(with_cursor(response, interval(Utc::now())));
             }
             after = next.seq;
             let waiting = match &poll {
@@ -274,42 +286,45 @@ impl StreamRequest {
             if !waiting.change_after(after).await {
                 let mut response = self.response(StatusCode::NO_CONTENT, next, true);
                 // It must be cacheable: requests that wait in a cache for this one would go on one after the other.
-                response.headers_mut().insert(header::CACHE_CONTROL, self.scope.header(Lifetime::Seconds(1)));
-                return Ok(with_cursor(response));
+                response.headers_mut().insert(header::CACHE_CONTROL, Lifetime::Seconds(1).header(&self.permit));
+                let is_short = self.view.readers.limits().wait.as_secs() < INTERVAL_SECONDS;
+                // With a shorter wait, the next request would have the same URL.
+                let least = cursor.filter(|_| is_short).map_or(0, |cursor| cursor.saturating_add(1));
+                return Ok(with_cursor(response, interval(Utc::now()).max(least)));
             }
         }
     }
 
-    fn with_body(&self, body: axum::body::Body, next: Offset, is_up_to_date: bool, lifetime: Lifetime) -> Response {
+    fn with_body(&self, body: Body, next: Offset, is_up_to_date: bool, lifetime: Lifetime) -> Response {
         let mut response = self.response(StatusCode::OK, next, is_up_to_date);
         *response.body_mut() = body;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(header::CACHE_CONTROL, self.scope.header(lifetime));
+        headers.insert(header::CACHE_CONTROL, lifetime.header(&self.permit));
         response
     }
 
-    /// Returns a response without a body. A shared cache keeps those of different readers apart.
+    /// Returns a response without a body.
     fn response(&self, status: StatusCode, next: Offset, is_up_to_date: bool) -> Response {
         let mut response = status.into_response();
         let headers = response.headers_mut();
         headers.insert(NEXT_OFFSET, header_value(&next.to_string()));
         // Clients look at its presence alone.
         headers.extend(is_up_to_date.then(|| (UP_TO_DATE, HeaderValue::from_static("true"))));
-        headers.insert(header::VARY, HeaderValue::from_static("Authorization"));
+        // A 304 has no body that would be compressed, and caches keep its headers.
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         response
     }
 }
 
-/// Adds the number of the present interval.
-fn with_cursor(mut response: Response) -> Response {
-    response.headers_mut().insert(CURSOR, header_value(&interval(Utc::now()).to_string()));
+fn with_cursor(mut response: Response, cursor: u64) -> Response {
+    response.headers_mut().insert(CURSOR, header_value(&cursor.to_string()));
     response
 }
 
 /// Returns the number of the interval at a time.
-fn interval(time: DateTime<Utc>) -> i64 {
-    (time.timestamp() - FIRST_INTERVAL).div_euclid(INTERVAL_SECONDS)
+fn interval(time: DateTime<Utc>) -> u64 {
+    u64::try_from(time.timestamp() - FIRST_INTERVAL).unwrap_or(0) / INTERVAL_SECONDS
 }
 
 fn header_value(text: &str) -> HeaderValue {
@@ -326,6 +341,6 @@ mod tests {
         let time = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
         assert_eq!(interval(time("2024-10-09T00:00:00Z")), 0);
         assert_eq!(interval(time("2024-10-09T00:00:39Z")), 1);
-        assert!(LONG_POLL.as_secs().cast_signed() > INTERVAL_SECONDS, "an empty response has a cursor of its own");
+        assert!(LONG_POLL.as_secs() > INTERVAL_SECONDS, "an empty response has a cursor of its own");
     }
 }

@@ -9,6 +9,7 @@ use axum::{
 };
 use memchr::memmem::Finder;
 use url::form_urlencoded;
+use uuid::Uuid;
 
 use super::{
     super::{
@@ -66,6 +67,8 @@ pub(super) struct Selection {
     /// Maximum number of changes on the page.
     pub(super) limit: usize,
     pub(super) format: PageFormat,
+    /// Identity of the journal that the request names.
+    pub(super) journal: Option<Uuid>,
 }
 
 impl Selection {
@@ -112,6 +115,7 @@ impl Selection {
             Order::NewestFirst => _ = query.append_pair("before", &next.to_string()),
         }
         query.append_pair("limit", &self.limit.to_string());
+        query.extend_pairs(self.journal.map(|journal| ("journal", journal.to_string())));
         HeaderValue::try_from(format!("<?{}>; rel=\"next\"", query.finish())).ok()
     }
 }
@@ -351,7 +355,7 @@ impl Page {
     pub(super) fn into_response(self, selection: &Selection) -> Response {
         let mut response = uncached_response(selection.format.media_type(), &self.content);
         let headers = response.headers_mut();
-        headers.insert(header::VARY, HeaderValue::from_static("Accept, Authorization"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
         let next = (!self.is_last).then_some(self.next);
         headers.extend(next.and_then(|next| selection.link(next)).map(|link| (header::LINK, link)));
         response

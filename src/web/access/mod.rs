@@ -76,6 +76,9 @@ enum Denial {
 }
 
 impl Access {
+    /// Maximum time for which caches may keep what the public sees, in seconds. What it sees can change with the configuration.
+    pub const PUBLIC_SECONDS: u32 = 60;
+
     /// Admits requests with one of these tokens, and posts to a hook that are signed by the key of its source.
     #[must_use]
     pub fn new(tokens: Vec<Token>, signatures: BTreeMap<String, SignatureKey>) -> Self {
@@ -274,8 +277,9 @@ pub(super) fn with_probation(request: &Request, change: fn(&Probation)) {
 
 /// Changes `public` to `private` in `Cache-Control`. Otherwise a shared cache could give the response to clients
 /// without access, because `public` allows that in spite of `Authorization` (RFC 9111 section 3.5). With a permit, the
-/// response is valid only as long as the reader has it, so caches revalidate each time. `varies` says that the response
-/// depends on `Authorization`, because readers without a token get another one.
+/// response is valid only as long as the reader has it, so caches revalidate each time; those of readers without a token may
+/// keep it for a minute if it says so. `varies` says that the response depends on `Authorization`, because readers without a
+/// token get another one.
 fn make_private(mut response: Response, permit: Option<&ReadPermit>, varies: bool) -> Response {
     if varies {
         response.headers_mut().append(VARY, HeaderValue::from_static("Authorization"));
@@ -283,6 +287,7 @@ fn make_private(mut response: Response, permit: Option<&ReadPermit>, varies: boo
     if let Some(field) = response.headers_mut().get_mut(CACHE_CONTROL)
         && let Some(rest) = field.to_str().ok().and_then(|field| field.strip_prefix("public"))
         && let Ok(private) = match permit {
+            Some(permit) if permit.is_public() && is_short(rest) => return response,
             Some(permit) if permit.is_public() => Ok(HeaderValue::from_static("no-cache")),
             Some(_) => Ok(HeaderValue::from_static("private, no-cache")),
             None => HeaderValue::try_from(format!("private{rest}")),
@@ -291,6 +296,12 @@ fn make_private(mut response: Response, permit: Option<&ReadPermit>, varies: boo
         *field = private;
     }
     response
+}
+
+/// Returns whether the rest of a field `Cache-Control` allows no longer time than that of the public.
+fn is_short(rest: &str) -> bool {
+    let seconds = rest.split(',').find_map(|directive| directive.trim().strip_prefix("max-age="));
+    seconds.and_then(|seconds| seconds.parse().ok()).is_some_and(|seconds: u32| seconds <= Access::PUBLIC_SECONDS)
 }
 
 async fn deny(denial: &Denial, request: Request) -> Response {

@@ -135,6 +135,7 @@ async fn no_route_and_no_format_shows_a_secret() {
         "/readyz",
         "/snapshot",
         "/stream",
+        "/streams/changes",
     ];
     assert_eq!(shown, expected.map(ToOwned::to_owned).into());
 }

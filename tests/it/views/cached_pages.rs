@@ -32,7 +32,7 @@ async fn page_before_the_head_is_kept_for_ever_if_it_names_the_journal() {
         (format!("after=10&limit=10&journal={journal}"), immutable),
         (format!("after=20&limit=10&journal={journal}"), "no-cache"),
         (format!("after=15&limit=10&journal={journal}"), "no-cache"),
-        (format!("after=0&limit=10&object=http://h.example/objects/1&journal={journal}"), "no-cache"),
+        (format!("after=0&limit=10&object=http://h.example/objects/2&journal={journal}"), "no-cache"),
         (format!("after=0&limit=2&object=http://h.example/objects/1&journal={journal}"), immutable),
         (format!("limit=10&journal={journal}"), "no-cache"),
         ("after=0&limit=10".to_owned(), "no-cache"),

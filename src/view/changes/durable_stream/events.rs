@@ -49,10 +49,14 @@ struct EventWriter {
     request: StreamRequest,
     head: watch::Receiver<Seq>,
     after: Seq,
+    /// The part that was read before the response began.
+    first: Option<StreamPart>,
     /// The array of an event, the number of its bytes that were sent, and what follows it.
     data: Option<(Content, u64, Bytes)>,
     /// Whether the reader knows that there are no later changes.
     has_told: bool,
+    /// Time at which an event was last sent.
+    sent: Instant,
     end: Instant,
     _permit: ReaderPermit,
 }
@@ -62,12 +66,23 @@ impl StreamRequest {
     pub(super) async fn events(self) -> Result<Response, Problem> {
         let permit = self.view.readers.admit("stream", &self.client)?;
         let after = self.start()?;
-        // Reports an error as a status while that is still possible.
-        self.read(after).await?;
         let head = self.view.readers.head();
-        let duration = DURATION.min(self.view.readers.limits().stream);
-        let (end, request) = (Instant::now() + duration, self);
-        let writer = EventWriter { request, head, after, data: None, has_told: false, end, _permit: permit };
+        // An error is a status while that is still possible.
+        let first = Some(self.read(after).await?);
+        // Readers that began together must not all reconnect together.
+        let duration = DURATION.min(self.view.readers.limits().stream).mul_f64(0.9 + 0.1 * fastrand::f64());
+        let (now, request) = (Instant::now(), self);
+        let writer = EventWriter {
+            request,
+            head,
+            after,
+            first,
+            data: None,
+            has_told: false,
+            sent: now,
+            end: now + duration,
+            _permit: permit,
+        };
         let events = stream::unfold(writer, async |mut writer| {
             let piece = writer.next().await?;
             Some((Ok::<_, Infallible>(piece), writer))
@@ -94,21 +109,31 @@ impl EventWriter {
                 return None;
             }
             self.head.borrow_and_update();
-            let StreamPart { page, next, is_up_to_date } = self.request.read(self.after).await.ok()?;
+            let StreamPart { page, next, is_up_to_date } = match self.first.take() {
+                Some(first) => first,
+                None => self.request.read(self.after).await.ok()?,
+            };
             self.after = next.seq;
             let control = control(next, is_up_to_date);
             if page.count > 0 {
-                self.has_told = is_up_to_date;
-                self.data = Some((page.into_content(), 0, [b"\n\n", &control[..]].concat().into()));
-                return Some(Bytes::from_static(b"event: data\ndata: "));
+                (self.sent, self.has_told) = (Instant::now(), is_up_to_date);
+                let (before, after) = (Bytes::from_static(b"event: data\ndata: "), [b"\n\n", &control[..]].concat());
+                // In one piece, if possible: a connection that ends before the offset brings the changes again.
+                return Some(match page.into_content() {
+                    Content::Memory(changes) => [&before[..], &changes, &after].concat().into(),
+                    content => {
+                        self.data = Some((content, 0, after.into()));
+                        before
+                    }
+                });
             }
-            if !is_up_to_date || !std::mem::replace(&mut self.has_told, true) {
+            // A reader with a filter learns how far its changes were looked for.
+            if !is_up_to_date || !self.has_told || Instant::now() >= self.sent + IDLE {
+                (self.sent, self.has_told) = (Instant::now(), is_up_to_date);
                 return Some(control);
             }
-            let wait = (Instant::now() + IDLE).min(self.end);
-            match timeout_at(wait, self.head.changed()).await {
-                Ok(changed) => changed.ok()?,
-                Err(_) => self.has_told = false,
+            if let Ok(changed) = timeout_at((self.sent + IDLE).min(self.end), self.head.changed()).await {
+                changed.ok()?;
             }
         }
     }

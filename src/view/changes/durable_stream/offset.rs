@@ -37,6 +37,11 @@ impl Offset {
         Self { seq, journal: short(journal) }
     }
 
+    /// Returns whether both offsets are of one journal.
+    pub(super) fn is_same_journal(self, other: Self) -> bool {
+        self.journal == other.journal
+    }
+
     /// Returns whether the offset is one of the journal with this identity.
     pub(super) fn is_of(self, journal: Uuid) -> bool {
         self.journal == short(journal)
