@@ -188,9 +188,7 @@ impl HarvestWalk {
     async fn note_difference(&self, draft: Draft, listed: &mut Listed) -> Result<(), WalkError> {
         let registered = self.progress.registered(&draft.object).await?;
         let object = draft.object.clone();
-        let Some(change) = self.progress.source.preview(compare::comparable(draft, &registered), &registered) else {
-            return Ok(());
-        };
+        let Some(change) = self.progress.preview(draft, &registered) else { return Ok(()) };
         let fingerprints = change.items.iter().map(compare::fingerprint);
         listed
             .note_difference(object, compare::state_mark(&registered), fingerprints)
@@ -217,8 +215,7 @@ impl HarvestWalk {
             let is_same = |fingerprint| first.fingerprints.contains(&fingerprint);
             let mut differences = Vec::new();
             for draft in drafts {
-                let compared = compare::comparable(draft.clone(), &registered);
-                let Some(change) = self.progress.source.preview(compared, &registered) else { continue };
+                let Some(change) = self.progress.preview(draft.clone(), &registered) else { continue };
                 let found = compare::differences(&change, &registered, |item| is_same(compare::fingerprint(item)));
                 if !found.is_empty() && self.progress.audit.report.repair {
                     corrections.push(compare::as_correction(self.progress.audit.report.id, draft));

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     audits::{report_row, stored_audit},
-    bound,
+    bound, compare,
     report::{AuditState, StoredAudit},
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     intake::{Corrections, Intake, SeedError, Source},
     journal::{Journal, JournalError, harvest::SourcePosition, registry::ObjectState},
     lookup::crawl::CrawlError,
-    model::{Draft, SourceName, Timestamp, Uri},
+    model::{ContentObjectModification, Draft, SourceName, Timestamp, Uri},
 };
 
 /// Time between two writes of the report.
@@ -77,6 +77,12 @@ impl Progress {
     pub(super) fn new(journal: Journal, source: Arc<Source>, audit: StoredAudit) -> Self {
         let (intake, written) = (Intake::new(journal.clone()), audit.clone());
         Self { intake, journal, source, audit, written, saved: Instant::now(), saved_objects: 0 }
+    }
+
+    /// Returns the change that a draft of a harvest would make; `None` if it would make none. Facts that an audit does not compare
+    /// make none.
+    pub(super) fn preview(&self, draft: Draft, registered: &ObjectState) -> Option<ContentObjectModification> {
+        self.source.preview(compare::comparable(draft, registered), registered)
     }
 
     /// Writes that the audit runs.

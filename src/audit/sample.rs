@@ -84,7 +84,7 @@ impl HarvestWalk {
 
     /// Returns the items of the changes that drafts would make.
     fn items(&self, drafts: Vec<Draft>, registered: &ObjectState) -> Vec<ContentItemModification> {
-        let changes = drafts.into_iter().filter_map(|draft| self.progress.source.preview(draft, registered));
+        let changes = drafts.into_iter().filter_map(|draft| self.progress.preview(draft, registered));
         changes.flat_map(|change| change.items.into_vec()).collect()
     }
 
@@ -92,7 +92,7 @@ impl HarvestWalk {
     async fn count(&mut self, object: &Uri, drafts: Vec<Draft>, first: &HashSet<u64>) -> Result<(), WalkError> {
         let registered = self.progress.registered(object).await?;
         let is_same = |item: &ContentItemModification| first.contains(&compare::fingerprint(item));
-        let changes = drafts.into_iter().filter_map(|draft| self.progress.source.preview(draft, &registered));
+        let changes = drafts.into_iter().filter_map(|draft| self.progress.preview(draft, &registered));
         let differences = changes.flat_map(|change| compare::differences(&change, &registered, is_same)).collect();
         self.progress.audit.report.add(differences);
         Ok(())

@@ -35,12 +35,12 @@ impl JobRunner {
         while !stop.is_cancelled() {
             match self.run_until_paused(&stop).await {
                 Ok(()) => backoff.reset(),
-                Err(Interruption::Stopped) => break,
-                Err(Interruption::Journal(error)) => {
+                Err(interruption) => {
+                    let Some(error) = interruption.failure() else { break };
                     let wait = backoff.next_wait();
                     let again_ms = wait.as_millis();
-                    tracing::warn!(source = %self.source.name(), %error, again_ms, "the jobs of a source of datasets cannot run; retrying");
-                    self.status.fail(error.to_string().into());
+                    tracing::warn!(source = %self.source.name(), error, again_ms, "the jobs of a source of datasets cannot run; retrying");
+                    self.status.fail(error.as_str().into());
                     self.status.set(HarvestState::Retrying, Some(Timestamp::from_datetime(chrono::Utc::now() + wait)));
                     let _ = stop.run_until_cancelled(tokio::time::sleep(wait)).await;
                 }

@@ -94,6 +94,19 @@ pub(super) enum Interruption {
     Stopped,
     /// The journal could not be read or written.
     Journal(JournalError),
+    /// The file store could not be read or written.
+    Files(HarvestError),
+}
+
+impl Interruption {
+    /// Returns the reason why the harvest continues later; `None` if it was asked to stop.
+    pub(super) fn failure(self) -> Option<String> {
+        match self {
+            Self::Stopped => None,
+            Self::Journal(error) => Some(error.to_string()),
+            Self::Files(error) => Some(error.to_string()),
+        }
+    }
 }
 
 impl From<JournalError> for Interruption {
@@ -114,18 +127,17 @@ impl Engine {
         while !stop.is_cancelled() {
             let result = self.run_once(&stop).await;
             self.harvester.rest();
-            match result {
-                Ok(()) => backoff.reset(),
-                Err(Interruption::Stopped) => break,
-                Err(Interruption::Journal(error)) => {
-                    let wait = backoff.next_wait();
-                    let again_ms = wait.as_millis();
-                    tracing::warn!(source = %self.source.name(), %error, again_ms, "cannot harvest the source; retrying");
-                    self.status.fail(error.to_string().into());
-                    self.status.set(HarvestState::Retrying, Some(in_future(wait)));
-                    let _ = stop.run_until_cancelled(tokio::time::sleep(wait)).await;
-                }
-            }
+            let Err(interruption) = result else {
+                backoff.reset();
+                continue;
+            };
+            let Some(error) = interruption.failure() else { break };
+            let wait = backoff.next_wait();
+            let again_ms = wait.as_millis();
+            tracing::warn!(source = %self.source.name(), error, again_ms, "cannot harvest the source; retrying");
+            self.status.fail(error.as_str().into());
+            self.status.set(HarvestState::Retrying, Some(in_future(wait)));
+            let _ = stop.run_until_cancelled(tokio::time::sleep(wait)).await;
         }
         self.status.set(HarvestState::Stopped, None);
     }

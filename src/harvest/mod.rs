@@ -243,6 +243,13 @@ pub trait Harvester: Send + Sync {
         None
     }
 
+    /// Keeps records that were read and count, each with the position of its message. Returns the headers that their dialect
+    /// reads.
+    fn keep(&self, messages: Vec<(usize, Incoming)>) -> BoxFuture<'_, Result<AddedHeaders, HarvestError>> {
+        let _ = messages;
+        Box::pin(std::future::ready(Ok(AddedHeaders::default())))
+    }
+
     /// Returns which records the harvest keeps in the file store, if it does.
     fn kept_records(&self) -> Vec<KeptRecords> {
         Vec::new()
@@ -308,6 +315,17 @@ pub trait Harvester: Send + Sync {
         let _ = position;
         Box::pin(std::future::pending())
     }
+}
+
+/// Headers for messages that were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddedHeaders {
+    /// Name of the header.
+    pub name: &'static str,
+    /// Values by the positions of the messages.
+    pub values: Vec<(usize, String)>,
+    /// Facts that an administrator should know.
+    pub remarks: Vec<String>,
 }
 
 /// An object of the registry that the list of an audit does not have.

@@ -25,8 +25,11 @@ const ENVELOPE_BYTES: usize = 1024;
 /// Maximum number of containers `about` that a copy has. Others are left out.
 const MAX_ABOUTS: usize = 32;
 
-/// Depth of the record in a response.
-const ENVELOPE_DEPTH: usize = 4;
+/// Maximum depth of an element of a response that is not one of a record's metadata: its origins are within each other.
+const ENVELOPE_DEPTH: usize = 16;
+
+/// Number of namespaces that a response declares.
+const ENVELOPE_NAMES: usize = 2;
 
 /// Records of a repository with OAI-PMH that the file store has as the repository has sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +83,12 @@ impl KeptRecord {
         let Ok(address) = get_record_url(base_url, prefix, &header.identifier) else { return Ok(None) };
         let copies = Copies::read(record, limits)?;
         let document = document(&header, &copies, origin);
+        // What cannot be read again is not kept.
+        let is_readable = KeptDocument::parse(document.as_bytes(), limits)?.is_of(base_url, prefix, &header.identifier);
+        if !is_readable {
+            let reason = "its identifier has characters that XML forbids";
+            return Err(Rejection::unprocessable(Location::Message, reason));
+        }
         Ok(Some(Self { address, document, digests: [digest.digest, digest.former] }))
     }
 
@@ -151,7 +160,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Copies the content of a container `about`. One that another document cannot have is left out.
+    /// Copies the content of a container `about`. One in the namespace of the protocol, which its schema forbids, is left out.
     fn about(&mut self, document: &mut Document<'_>) -> Result<(), Rejection> {
         while let Some(content) = document.child()? {
             if content.is(PROVENANCE, "provenance") {
@@ -263,7 +272,12 @@ impl KeptDocument {
     /// # Errors
     /// Fails if it is another document, or its metadata cannot be a part of a response.
     pub fn parse(file: &[u8], limits: Limits) -> Result<Self, Rejection> {
-        let limits = Limits { xml_depth: limits.xml_depth.saturating_add(ENVELOPE_DEPTH), ..limits };
+        // A copy has the declarations around it, and a file the elements around its record.
+        let limits = Limits {
+            xml_depth: limits.xml_depth.saturating_add(ENVELOPE_DEPTH),
+            xml_attributes: limits.xml_attributes.saturating_mul(2).saturating_add(ENVELOPE_NAMES),
+            ..limits
+        };
         let mut document = Document::open(file, limits)?;
         let root = document.root()?;
         let other =

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{BudgetShare, Engine, Interruption, PageEnd, Progress};
 use crate::{
     harvest::{
+        AddedHeaders,
         membership::{Listing, Memberships, Sight, Weight, pending_before},
         oddities::Oddities,
         page::{HarvestedRecord, PagePart, PageRest},
@@ -74,10 +75,23 @@ impl Engine {
         };
         let dropped: BTreeSet<_> = batch.item_digests().into_iter().filter_map(is_dropped).collect();
         batch.drop_readable(&dropped);
+        self.keep(&mut batch).await?;
         listed.present.extend(memberships.into_rows());
         let (unreadable, known) = (unreadable.len() as u64, known.len() as u64);
         let part = ReadPart { records: number, unreadable, known, batch, listed, oddities, _share: share };
         Ok((part, rest))
+    }
+
+    /// Keeps the records of a batch, if the harvest does.
+    async fn keep(&self, batch: &mut Batch) -> Result<(), Interruption> {
+        if self.harvester.kept_records().is_empty() {
+            return Ok(());
+        }
+        let AddedHeaders { name, values, remarks } =
+            self.harvester.keep(batch.readable()).await.map_err(Interruption::Files)?;
+        self.remark(&remarks);
+        batch.add_headers(name, values);
+        Ok(())
     }
 
     /// Returns the end of a run. It fails if it could read none of its records, and either something new is wrong, or nothing

@@ -3,8 +3,7 @@
 use super::{
     harvest::OaiPmhHarvester,
     position::{FormerPlace, FullList, Place, Position, SweepPosition},
-    record_store::PageRecords,
-    response::RawRecord,
+    response::{ListText, RawRecord},
     sweep::end,
 };
 use crate::{
@@ -83,7 +82,7 @@ impl OaiPmhHarvester {
         sweep.asked += identifiers.len() as u64;
         let tombstone = |identifier: &String| (RawRecord::without_metadata(identifier, "", true), None);
         let records = identifiers.iter().map(tombstone).collect();
-        let records = self.records(PageRecords::alone(records), None, &former.place);
+        let records = self.records(records, ListText::none(), Vec::new(), None, &former.place);
         position.sweep = Some(sweep);
         Ok(Page::new(records, position.text(), PageEnd::More))
     }

@@ -1,6 +1,7 @@
 //! The next request of a harvest, and the position after its response.
 
 use std::{
+    future::ready,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -15,12 +16,15 @@ use super::{
     position::{
         DateForm, ListPosition, Position, PositionSettings, RepositoryIdentity, SweepPosition, SweepStage, Window,
     },
-    record_store::{PageRecords, RecordStore},
+    record_store::RecordStore,
     response::{IdentifyFields, ListText, RecordList},
 };
 use crate::{
     format::oai_pmh::{datestamp_of, kept::KeptRecords},
-    harvest::{HarvestError, Harvester, Page, PageEnd, Records, client::RequestError, membership::pending_before},
+    harvest::{
+        AddedHeaders, HarvestError, Harvester, Page, PageEnd, Records, client::RequestError, membership::pending_before,
+    },
+    intake::Incoming,
     journal::{
         Journal,
         harvest::{FormerRecords, ListedRecords},
@@ -69,6 +73,13 @@ impl Harvester for OaiPmhHarvester {
         Box::pin(self.next_page(self.position(position), attempt))
     }
 
+    fn keep(&self, messages: Vec<(usize, Incoming)>) -> BoxFuture<'_, Result<AddedHeaders, HarvestError>> {
+        match &self.record_store {
+            Some(store) => Box::pin(store.keep(&self.journal, self.client.budget(), messages)),
+            None => Box::pin(ready(Ok(AddedHeaders::default()))),
+        }
+    }
+
     fn may_request_ahead(&self, position: &str) -> bool {
         // The search for missing records reads the journal.
         self.position(position).sweep.is_none()
@@ -91,7 +102,7 @@ impl Harvester for OaiPmhHarvester {
     }
 
     fn stored_bytes(&self, position: &str) -> Option<u64> {
-        self.record_store.as_ref().map(|_| self.position(position).stored_bytes)
+        self.record_store.as_ref().map(|store| store.stored_bytes(self.position(position).stored_bytes))
     }
 
     fn kept_records(&self) -> Vec<KeptRecords> {
@@ -108,8 +119,14 @@ impl Harvester for OaiPmhHarvester {
 }
 
 impl OaiPmhHarvester {
+    /// Parses a position. It gets the newest size of the stored records, which are stored while the page after theirs is
+    /// requested.
     fn position(&self, text: &str) -> Position {
-        Position::parse(text, &self.place, &self.source)
+        let mut position = Position::parse(text, &self.place, &self.source);
+        if let Some(store) = &self.record_store {
+            position.stored_bytes = store.stored_bytes(position.stored_bytes);
+        }
+        position
     }
 
     async fn next_page(&self, mut position: Position, attempt: u32) -> Result<Page, HarvestError> {
@@ -162,7 +179,7 @@ impl OaiPmhHarvester {
             remarks.extend(self.empty_list_remark(&position).await);
         }
         let page = ReadPage { list, within, text, date };
-        Ok(Page { is_repaired, ..self.page_of(position, page, remarks).await? })
+        Ok(Page { is_repaired, ..self.page_of(position, page, remarks) })
     }
 
     /// Begins a run: asks the repository for facts about itself. Returns remarks about their changes.
@@ -260,12 +277,7 @@ impl OaiPmhHarvester {
     }
 
     /// Returns a page and the position after it.
-    async fn page_of(
-        &self,
-        mut position: Position,
-        page: ReadPage,
-        mut remarks: Vec<String>,
-    ) -> Result<Page, HarvestError> {
+    fn page_of(&self, mut position: Position, page: ReadPage, mut remarks: Vec<String>) -> Page {
         let ReadPage { list: RecordList { records, namespaces, token, complete_list_size }, within, text, date } = page;
         // A repository without a valid date is trusted less, because its clock is unknown.
         let response_date = date.unwrap_or_else(|| earlier(Timestamp::now(), Duration::from_secs(60 * 60)));
@@ -296,9 +308,7 @@ impl OaiPmhHarvester {
         let former = position.take_new_former().map_or(FormerRecords::Keep, FormerRecords::Rename);
         let records = self.with_listings(newest_of_each(records, &text), &position, &list);
         let place = self.place_of(&position);
-        let records = PageRecords { records, text, namespaces: namespaces.into() };
-        let (records, of_copies) = self.kept_and_read(records, date, &place, &mut position.stored_bytes).await?;
-        remarks.extend(of_copies);
+        let records = self.records(records, text, namespaces, date, &place);
         let listed = ListedRecords { at: list.started, former, ..ListedRecords::default() };
         let end = match endless {
             // The next run begins anew at the mark of the last complete run.
@@ -315,7 +325,7 @@ impl OaiPmhHarvester {
                 PageEnd::More
             }
         };
-        Ok(Page { remarks, listed, ..Page::new(records, position.text(), end) })
+        Page { remarks, listed, ..Page::new(records, position.text(), end) }
     }
 
     /// Moves the position past the end of a list.

@@ -7,41 +7,28 @@ use bytes::Bytes;
 use super::{
     harvest::OaiPmhHarvester,
     position::{ListPosition, Place, Position},
-    record_store::PageRecords,
     response::{ListText, RawRecord},
 };
 use crate::{
     format::{
         Headers, Location, Rejection,
-        oai_pmh::{BASE_URL, COPY, FETCH_URL, METADATA_PREFIX, RESPONSE_DATE, kept::RecordOrigin},
+        oai_pmh::{BASE_URL, FETCH_URL, METADATA_PREFIX, RESPONSE_DATE},
     },
-    harvest::{HarvestError, HarvestedRecord, Listing, Records, Sight},
+    harvest::{HarvestedRecord, Listing, Records, Sight},
     intake::{Incoming, ReceivedMessage},
     model::Timestamp,
 };
 
 impl OaiPmhHarvester {
-    /// Keeps records, and returns them as messages for the dialect. `stored` is the size of all copies of the source. The second
-    /// value are remarks.
-    ///
-    /// # Errors
-    /// Fails if a record cannot be kept.
-    pub(super) async fn kept_and_read(
+    /// Returns records as messages for the dialect, which are made when they are written.
+    pub(super) fn records(
         &self,
-        records: PageRecords,
+        records: Vec<(RawRecord, Option<Listing>)>,
+        text: ListText,
+        namespaces: Vec<(String, String)>,
         date: Option<Timestamp>,
         place: &Place,
-        stored: &mut u64,
-    ) -> Result<(Records, Vec<String>), HarvestError> {
-        let Place { base_url, prefix } = place.clone();
-        let origin = RecordOrigin { base_url, prefix, date: date.unwrap_or_else(Timestamp::now) };
-        let (records, remarks) = self.store_records(records, origin, stored).await?;
-        Ok((self.records(records, date, place), remarks))
-    }
-
-    /// Returns records as messages for the dialect, which are made when they are written.
-    pub(super) fn records(&self, page: PageRecords, date: Option<Timestamp>, place: &Place) -> Records {
-        let PageRecords { records, text, namespaces } = page;
+    ) -> Records {
         let Place { base_url, prefix } = place.clone();
         let fetch_url = self.settings.public_url();
         let fetch = (fetch_url != base_url).then_some((FETCH_URL, fetch_url));
@@ -56,11 +43,7 @@ impl OaiPmhHarvester {
                 return HarvestedRecord { message: None, listing };
             }
             let xml = record.xml(&text, &namespaces, max_bytes);
-            let mut headers = headers.clone();
-            if let Some(copy) = &record.copy {
-                headers.push(COPY, &**copy);
-            }
-            HarvestedRecord { message: Some(message(record, xml, headers, max_bytes)), listing }
+            HarvestedRecord { message: Some(message(record, xml, headers.clone(), max_bytes)), listing }
         }))
     }
 

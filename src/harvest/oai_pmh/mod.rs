@@ -43,7 +43,7 @@ use self::{
     record_store::RecordStore,
     response::PageLimits,
 };
-use super::{Harvester, HarvesterContext, HarvesterSettings, ObjectsDigest, SetupError, Timeouts, request_name, text};
+use super::{Harvester, HarvesterContext, HarvesterSettings, ObjectsDigest, SetupError, Timeouts, text};
 use crate::{http_client::OutboundUrl, model::SourceName, transfer::Cancelled};
 
 named_values! {
@@ -176,16 +176,6 @@ impl HarvesterSettings for OaiPmhSettings {
 
     fn oai_pmh(&self) -> Option<&OaiPmhSettings> {
         Some(self)
-    }
-
-    fn build_reader(
-        &self,
-        source: &SourceName,
-        context: HarvesterContext,
-    ) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
-        let (reader, name) =
-            (Self { records: RecordKeeping::Registry, ..self.clone() }, request_name("reader", source));
-        Box::pin(async move { reader.build(name, context).await })
     }
 
     fn build(

@@ -15,9 +15,8 @@ use super::{
     harvest::OaiPmhHarvester,
     position::{FullList, ListPosition, Place, Position, SweepPosition, SweepStage},
     record::MAX_COMPLETED_BYTES,
-    record_store::PageRecords,
     recovery::ATTEMPTS_BEFORE_RESTART,
-    response::RawRecord,
+    response::{ListText, RawRecord},
 };
 use crate::{
     format::oai_pmh::get_record_url,
@@ -138,7 +137,7 @@ impl OaiPmhHarvester {
             }
         }
         position.sweep = Some(sweep);
-        self.swept(page, position).await
+        Ok(self.swept(page, &position))
     }
 
     /// Continues after the waiting records.
@@ -265,9 +264,7 @@ impl OaiPmhHarvester {
             }
         }
         position.sweep = Some(sweep);
-        let mut page = self.swept(page, position).await?;
-        page.remarks.extend(told);
-        Ok(page)
+        Ok(Page { remarks: Vec::from_iter(told), ..self.swept(page, &position) })
     }
 
     /// Returns the next records that no run since `since` has listed, in order of their identifiers.
@@ -300,10 +297,10 @@ impl OaiPmhHarvester {
         if !record.is_deleted && !record.is_foreign {
             page.confirm(record);
         }
-        Ok(self.swept(page, position).await?.records)
+        Ok(self.swept(page, &position).records)
     }
 
-    pub(super) async fn swept(&self, page: SweptRecords, mut position: Position) -> Result<Page, HarvestError> {
+    pub(super) fn swept(&self, page: SweptRecords, position: &Position) -> Page {
         let SweptRecords { began, records, .. } = page;
         let date = records.iter().filter_map(|(record, _)| record.date()).max();
         let records = records.into_iter().map(|(record, sight)| {
@@ -319,10 +316,10 @@ impl OaiPmhHarvester {
             };
             (record, Some(listing))
         });
-        let (place, records) = (self.place_of(&position), PageRecords::alone(records.collect()));
-        let (records, remarks) = self.kept_and_read(records, date, &place, &mut position.stored_bytes).await?;
+        let place = self.place_of(position);
+        let records = self.records(records.collect(), ListText::none(), Vec::new(), date, &place);
         let listed = ListedRecords { at: Some(began), ..ListedRecords::default() };
-        Ok(Page { listed, remarks, is_listed: false, ..Page::new(records, position.text(), PageEnd::More) })
+        Page { listed, is_listed: false, ..Page::new(records, position.text(), PageEnd::More) }
     }
 }
 

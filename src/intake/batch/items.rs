@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use sha2::{Digest as _, Sha256};
 
-use super::Batch;
+use super::{Batch, Incoming, ReceivedMessage};
 use crate::{
     journal::store::EventKey,
-    model::{Digest, Draft},
+    model::{Digest, Draft, Uri},
 };
 
 impl Batch {
@@ -18,6 +18,27 @@ impl Batch {
         let drafts = self.read.iter().flatten().map(|one| item_digest(&one.message.submission.drafts));
         let unreadable: BTreeSet<_> = self.unreadable.iter().collect();
         (0..self.messages.len()).filter(|position| !unreadable.contains(position)).zip(drafts).collect()
+    }
+
+    /// Returns the messages that could be read, each with its position.
+    #[must_use]
+    pub fn readable(&self) -> Vec<(usize, Incoming)> {
+        let messages = self.messages.iter().enumerate().filter(|(position, _)| !self.unreadable.contains(position));
+        let incoming = |(position, message): (usize, &ReceivedMessage)| match message {
+            ReceivedMessage::Readable(incoming) => Some((position, incoming.clone())),
+            ReceivedMessage::Unreadable { .. } => None,
+        };
+        messages.filter_map(incoming).collect()
+    }
+
+    /// Adds a header to messages at these positions, which are parsed again before they are written.
+    pub fn add_headers(&mut self, name: &str, values: Vec<(usize, String)>) {
+        for (position, value) in values {
+            if let Some(ReceivedMessage::Readable(incoming)) = self.messages.get_mut(position) {
+                incoming.headers.push(name, value);
+                self.read = None;
+            }
+        }
     }
 
     /// Drops the messages at these positions among those that could be read.
@@ -45,17 +66,20 @@ impl Batch {
     }
 }
 
-/// Returns a digest of the items of drafts. The URI of the object itself does not count.
+/// Returns a digest of the items of drafts, and of parent and types. The URI of the object itself does not count.
 fn item_digest(drafts: &[(Option<EventKey>, Draft)]) -> String {
     let mut hash = Sha256::new();
     for (_, draft) in drafts {
         for item in draft.items.listed() {
             let content = item.change.content();
-            // Of a copy the original counts, because the copy is a file of the gateway.
-            let digest = content.and_then(|content| content.reported().digest);
-            let digest = digest.as_ref().map_or("", Digest::hex);
+            let digest = content.and_then(|content| content.digest.as_ref()).map_or("", Digest::hex);
             let uri = if item.uri == draft.object { "" } else { item.uri.as_str() };
             hash.update(format!("{uri}\n{digest}\n"));
+        }
+        // Facts about the object can alternate between two lists, too.
+        let types: BTreeSet<_> = draft.types.iter().map(Uri::as_str).collect();
+        for fact in draft.parent.iter().map(Uri::as_str).chain(types) {
+            hash.update(format!("\n{fact}\n"));
         }
     }
     hex::encode(&hash.finalize()[..8])

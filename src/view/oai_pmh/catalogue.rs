@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use percent_encoding::percent_decode_str;
+use sha2::{Digest, Sha256};
 
 use super::{IdentifierKind, set::ConfiguredSet};
 use crate::{
@@ -175,7 +176,9 @@ impl Catalogue {
     /// # Errors
     /// Fails if the store cannot be read. A record that is left out then would never come to harvesters.
     pub(super) fn kept(&self, copy: FileDigest, place: &RecordPlace<'_>) -> Result<Option<KeptDocument>, Problem> {
-        let Some(file) = self.read(copy).map_err(file_problem)? else { return Ok(None) };
+        let file = self.read(copy).map_err(file_problem)?;
+        let is_intact = |file: &Vec<u8>| hex::encode(Sha256::digest(file)) == copy.to_string();
+        let Some(file) = file.filter(is_intact) else { return Ok(None) };
         let kept = KeptDocument::parse(&file, self.limits).ok();
         Ok(kept.filter(|kept| kept.is_of(place.base_url, place.prefix, &place.identifier)))
     }

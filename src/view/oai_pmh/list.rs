@@ -158,15 +158,15 @@ impl List<'_> {
                         Ok(())
                     }
                 };
+                let is_late = progress.records > 0 && started.elapsed() >= PAGE_TIME;
                 match written {
                     Ok(()) => {}
-                    // It costs only itself.
-                    Err(Unwritable::Missing) => continue,
+                    // It costs only itself, and all others of a store that has lost its files cost the time of a request.
+                    Err(Unwritable::Missing) if !is_late => continue,
+                    Err(Unwritable::Missing) => {}
                     Err(Unwritable::Failed(problem)) => return Err(problem.into()),
                 }
-                let is_full = progress.records >= self.page
-                    || length - begin >= PAGE_BYTES
-                    || (progress.records > 0 && started.elapsed() >= PAGE_TIME);
+                let is_full = progress.records >= self.page || length - begin >= PAGE_BYTES || is_late;
                 if is_full {
                     // A token promises a record, so this one was written to know that there is one.
                     xml.truncate(length);

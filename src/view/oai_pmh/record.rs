@@ -117,7 +117,12 @@ impl<'a> Record<'a> {
     /// Returns whether the record is deleted in a format. So is one in the format of its repository that is not kept any more,
     /// because harvesters would have its former metadata for ever.
     pub(super) fn is_deleted_in(&self, format: &MetadataFormat) -> bool {
-        self.is_deleted() || (matches!(format, MetadataFormat::Harvested(_)) && self.copy.is_none())
+        let is_of_repository = match format {
+            MetadataFormat::Harvested(_) => true,
+            MetadataFormat::DublinCore => self.catalogue.keeps_identifiers() && self.is_of_repository(format),
+            MetadataFormat::ContentChange => false,
+        };
+        self.is_deleted() || (is_of_repository && self.copy.is_none())
     }
 
     /// Returns whether the repository of the record has it in this format.
@@ -145,8 +150,7 @@ impl<'a> Record<'a> {
     /// Returns the identifier of the record in a format. Metadata that the gateway makes must not have the identifier of the
     /// repository (guidelines for aggregators).
     pub(super) fn identifier(&self, format: &MetadataFormat) -> &str {
-        let is_made = *format == MetadataFormat::DublinCore && self.copy.is_none() && !self.is_deleted();
-        let keeps = self.catalogue.keeps_identifiers() && self.is_of_repository(format) && !is_made;
+        let keeps = self.catalogue.keeps_identifiers() && self.is_of_repository(format);
         // Any other one could be that of another object, or no URI.
         let is_safe =
             |place: &&RecordPlace<'_>| place.identifier.starts_with("oai:") && Uri::parse(&place.identifier).is_ok();

@@ -28,8 +28,6 @@ pub(in crate::harvest::oai_pmh) struct RawRecord {
     pub(in crate::harvest::oai_pmh) doubles: u64,
     /// Whether a list has the record, and `GetRecord` says that it does not exist.
     pub(in crate::harvest::oai_pmh) is_undelivered: bool,
-    /// Location of the copy of the record in the file store, as JSON, if the harvest keeps its records.
-    pub(in crate::harvest::oai_pmh) copy: Option<Box<str>>,
     /// Reason why the repository does not deliver the record.
     pub(in crate::harvest::oai_pmh) failure: Option<Box<str>>,
 }
