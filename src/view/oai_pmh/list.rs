@@ -160,11 +160,10 @@ impl List<'_> {
                 };
                 let is_late = progress.records > 0 && started.elapsed() >= PAGE_TIME;
                 match written {
-                    Ok(()) => {}
-                    // It costs only itself, and all others of a store that has lost its files cost the time of a request.
+                    // It costs only itself, and all those of a store that has lost its files cost the time of a page.
                     Err(Unwritable::Missing) if !is_late => continue,
-                    Err(Unwritable::Missing) => {}
                     Err(Unwritable::Failed(problem)) => return Err(problem.into()),
+                    Ok(()) | Err(Unwritable::Missing) => {}
                 }
                 let is_full = progress.records >= self.page || length - begin >= PAGE_BYTES || is_late;
                 if is_full {

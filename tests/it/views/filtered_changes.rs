@@ -114,7 +114,7 @@ async fn pages_are_negotiated_and_linked() {
         loop {
             let page = get(&gateway, &path, accept).await;
             assert_eq!((page.status(), media_type(&page)), (StatusCode::OK, accept));
-            assert_eq!(page.headers()["vary"], "Accept");
+            assert_eq!(page.headers()["vary"], "Accept, Accept-Encoding");
             let following = next(&page);
             let text = page.text().await.unwrap();
             match accept {
