@@ -198,7 +198,7 @@ async fn identical_messages_make_two_changes() {
 }
 
 #[tokio::test]
-async fn full_disk_pauses_the_source_until_there_is_room() {
+async fn full_disk_pauses_the_stomp_source_until_there_is_room() {
     let broker = Broker::shared();
     let queue = format!("/queue/{}", broker.name());
     let (folder, disk) = (tempfile::tempdir().unwrap(), SmallDisk::of(24));
