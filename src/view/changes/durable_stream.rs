@@ -88,9 +88,8 @@ with_filter! {
         #[param(inline, required = false)]
         live: Option<Live>,
         /// `Stream-Cursor` of the response before. It makes URLs of different times different.
-        #[serde(default)]
         #[param(required = false)]
-        cursor: Option<u64>,
+        cursor: Option<String>,
     }
 }
 
@@ -138,7 +137,7 @@ pub async fn read(
     let response = match query.live {
         _ if method == Method::HEAD => Ok(request.tail()),
         None => request.page(&headers).await,
-        Some(Live::LongPoll) => request.long_poll(query.cursor).await,
+        Some(Live::LongPoll) => request.long_poll(query.cursor.as_deref()).await,
         Some(Live::Sse) => request.events().await,
     };
     match response {
@@ -267,7 +266,7 @@ impl StreamRequest {
     }
 
     /// Waits until there are changes, and returns them (section 5.7). `cursor` is that of the client.
-    async fn long_poll(&self, cursor: Option<u64>) -> Result<Response, Problem> {
+    async fn long_poll(&self, cursor: Option<&str>) -> Result<Response, Problem> {
         let mut after = self.start()?;
         let mut poll = None;
         loop {
@@ -289,7 +288,8 @@ impl StreamRequest {
                 response.headers_mut().insert(header::CACHE_CONTROL, Lifetime::Seconds(1).header(&self.permit));
                 let is_short = self.view.readers.limits().wait.as_secs() < INTERVAL_SECONDS;
                 // With a shorter wait, the next request would have the same URL.
-                let least = cursor.filter(|_| is_short).map_or(0, |cursor| cursor.saturating_add(1));
+                let of_client = cursor.filter(|_| is_short).and_then(|cursor| cursor.parse::<u64>().ok());
+                let least = of_client.map_or(0, |cursor| cursor.saturating_add(1));
                 return Ok(with_cursor(response, interval(Utc::now()).max(least)));
             }
         }
