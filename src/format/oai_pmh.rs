@@ -23,7 +23,7 @@
 //! records without a datestamp, and the place of its copy.
 
 mod embargo;
-pub mod kept;
+pub mod kept_record;
 mod provenance;
 mod registered;
 mod sets;

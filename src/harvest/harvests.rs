@@ -28,7 +28,7 @@ use super::{
 use crate::{
     cluster::workers::{WorkerHandle, WorkerLaunch},
     filesets::{FilesetSettings, JobContext, JobLoop},
-    format::oai_pmh::kept::KeptRecords,
+    format::oai_pmh::kept_record::KeptRecords,
     intake::Source,
     journal::{
         Journal, JournalError,

@@ -66,7 +66,7 @@ pub use self::{
 use crate::{
     files::{FileLinks, FileStoreError, FileStoreLocation},
     filesets::JobSetupError,
-    format::{Headers, Limits, oai_pmh::kept::KeptRecords},
+    format::{Headers, Limits, oai_pmh::kept_record::KeptRecords},
     http_client::{ClientError, OutboundPolicy},
     intake::{Incoming, ReceivedMessage},
     journal::{Journal, JournalError},

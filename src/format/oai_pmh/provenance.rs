@@ -1,6 +1,6 @@
 //! Provenance: the origins of a record that its repository has harvested itself (guidelines for aggregators).
 
-use super::{datestamp_of, kept::datestamp_text};
+use super::{datestamp_of, kept_record::datestamp_text};
 use crate::{
     format::{Rejection, xml::Document},
     model::Uri,

@@ -20,7 +20,7 @@ use super::{
     response::{IdentifyFields, ListText, RecordList},
 };
 use crate::{
-    format::oai_pmh::{datestamp_of, kept::KeptRecords},
+    format::oai_pmh::{datestamp_of, kept_record::KeptRecords},
     harvest::{
         AddedHeaders, HarvestError, Harvester, Page, PageEnd, Records, client::RequestError, membership::pending_before,
     },

@@ -20,7 +20,7 @@ use crate::{
         Limits,
         oai_pmh::{
             BASE_URL, COPY, METADATA_PREFIX, RESPONSE_DATE,
-            kept::{KeptRecord, RecordOrigin},
+            kept_record::{KeptRecord, RecordOrigin},
         },
     },
     harvest::{AddedHeaders, HarvestError, HarvesterContext, stored_file},

@@ -39,9 +39,9 @@ impl ChangeName {
     }
 
     /// Returns the change with this name as the reader sees it.
-    fn shown(self, recorded: &Arc<RecordedChange>, filter: &Filter) -> Result<Arc<RecordedChange>, Problem> {
-        let shown = recorded.filtered(filter).map_err(store_problem)?;
-        shown.ok_or_else(|| match self {
+    fn visible_change(self, recorded: &Arc<RecordedChange>, filter: &Filter) -> Result<Arc<RecordedChange>, Problem> {
+        let visible = recorded.filtered(filter).map_err(store_problem)?;
+        visible.ok_or_else(|| match self {
             Self::Id(id) => unknown_id(&id.to_string()),
             Self::Number(seq) => {
                 let detail = format!("You may see no change with the number {seq}.");
@@ -149,15 +149,15 @@ pub async fn change(
     if chosen == html::HTML {
         let head = view.journal.head();
         let write = move || {
-            let shown = name.shown(&recorded, &filter)?;
-            change_html::page(&spool, shown.change().map_err(store_problem)?, head, &permit)
+            let visible = name.visible_change(&recorded, &filter)?;
+            change_html::page(&spool, visible.change().map_err(store_problem)?, head, &permit)
         };
         let page = Spool::blocking(page_permit, write).await?;
         return Ok(html::respond(&page, &method, &headers));
     }
     let write = move || {
-        let shown = name.shown(&recorded, &filter)?;
-        let change = shown.change().map_err(store_problem)?;
+        let visible = name.visible_change(&recorded, &filter)?;
+        let change = visible.change().map_err(store_problem)?;
         let body = format.map(|format| (format.write)(change)).unwrap_or_default();
         let mut document = DocumentWriter::new(&spool);
         document.write_all(&body).map_err(spool_problem)?;

@@ -217,7 +217,7 @@ impl Legal {
         if let Some(made) = format.description(&self.repository.base_url) {
             return Ok(Some(made));
         }
-        match record.kept(format) {
+        match record.kept_document(format) {
             Ok(kept) => Ok(kept.map(|kept| FormatDescription::of_kept(format, &kept))),
             Err(Unwritable::Missing) => Ok(None),
             Err(Unwritable::Failed(problem)) => Err(problem),

@@ -16,7 +16,7 @@ use crate::{
         Limits, content_change,
         oai_pmh::{
             CONTENT_CHANGE, get_record_url,
-            kept::{KeptDocument, KeptRecords},
+            kept_record::{KeptDocument, KeptRecords},
         },
     },
     model::Uri,
@@ -175,7 +175,11 @@ impl Catalogue {
     ///
     /// # Errors
     /// Fails if the store cannot be read. A record that is left out then would never come to harvesters.
-    pub(super) fn kept(&self, copy: FileDigest, place: &RecordPlace<'_>) -> Result<Option<KeptDocument>, Problem> {
+    pub(super) fn kept_document(
+        &self,
+        copy: FileDigest,
+        place: &RecordPlace<'_>,
+    ) -> Result<Option<KeptDocument>, Problem> {
         let file = self.read(copy).map_err(file_problem)?;
         let is_intact = |file: &Vec<u8>| hex::encode(Sha256::digest(file)) == copy.to_string();
         let Some(file) = file.filter(is_intact) else { return Ok(None) };

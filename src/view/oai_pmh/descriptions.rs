@@ -10,7 +10,7 @@ use super::{
     record::{Record, Unwritable},
 };
 use crate::{
-    format::oai_pmh::{get_record_url, kept::KeptRecords},
+    format::oai_pmh::{get_record_url, kept_record::KeptRecords},
     journal::{Journal, acceptance::AcceptanceTime},
     model::Timestamp,
     view::{block_on, journal_problem, registry_view::RegistryView},
@@ -58,7 +58,7 @@ fn find(prefix: &str, journal: &Journal, catalogue: &Catalogue) -> Result<Option
             let Some(state) = block_on(journal.object(uri.clone())).map_err(journal_problem)? else { continue };
             let (time, sight) = (AcceptanceTime::default(), RegistryView::default());
             let Ok(Some(record)) = Record::of(&uri, &state, time, &sight, catalogue) else { continue };
-            match record.kept(&format) {
+            match record.kept_document(&format) {
                 Ok(Some(kept)) => return Ok(Some(FormatDescription::of_kept(&format, &kept))),
                 Ok(None) | Err(Unwritable::Missing) => {}
                 Err(Unwritable::Failed(problem)) => return Err(problem),

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     format::{
-        oai_pmh::{NAMESPACE, SCHEMA_LOCATION, kept::datestamp_text},
+        oai_pmh::{NAMESPACE, SCHEMA_LOCATION, kept_record::datestamp_text},
         xml_writer::{XSI, XmlWriter},
     },
     journal::acceptance::AcceptanceTime,

@@ -62,7 +62,7 @@ struct Selection<'a> {
     list: &'a List<'a>,
 }
 
-/// What a page has read.
+/// Records that a page has read.
 #[derive(Default)]
 struct Progress {
     /// Number of records of the page.

@@ -48,7 +48,7 @@ use self::{
 use super::registry_view::RegistryView;
 use crate::{
     files::FileStore,
-    format::{Limits, oai_pmh::kept::KeptRecords},
+    format::{Limits, oai_pmh::kept_record::KeptRecords},
     journal::Journal,
     web::{Body, Problem, ProblemCode, ReadPermit, Spool, problems},
 };

@@ -17,7 +17,7 @@ use crate::{
     files::FileDigest,
     format::{
         content_change,
-        oai_pmh::kept::KeptDocument,
+        oai_pmh::kept_record::KeptDocument,
         xml_writer::{XSI, XmlWriter},
     },
     journal::{RawContentLocation, acceptance::AcceptanceTime, registry::ObjectState, store::StoreError},
@@ -134,11 +134,11 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     /// [`Unwritable::Missing`] if the file is not there, and [`Unwritable::Failed`] if the store fails.
-    pub(super) fn kept(&self, format: &MetadataFormat) -> Result<Option<KeptDocument>, Unwritable> {
+    pub(super) fn kept_document(&self, format: &MetadataFormat) -> Result<Option<KeptDocument>, Unwritable> {
         let place = self.place.as_ref().filter(|_| self.is_of_repository(format) && !self.is_deleted());
         let Some((place, copy)) = place.zip(self.copy) else { return Ok(None) };
         let is_usable = |kept: &KeptDocument| *format != MetadataFormat::DublinCore || kept.namespace() == OAI_DC;
-        match self.catalogue.kept(copy, place).map_err(Unwritable::Failed)?.filter(is_usable) {
+        match self.catalogue.kept_document(copy, place).map_err(Unwritable::Failed)?.filter(is_usable) {
             Some(kept) => Ok(Some(kept)),
             None => {
                 tracing::warn!(object = %self.uri, file = %copy, "the file of a kept record is missing, damaged or another document");
@@ -183,7 +183,7 @@ impl<'a> Record<'a> {
     /// # Errors
     /// Writes nothing if the metadata cannot be read.
     pub(super) fn write(self, xml: &mut XmlWriter, format: &MetadataFormat, base_url: &str) -> Result<(), Unwritable> {
-        let kept = match self.kept(format) {
+        let kept = match self.kept_document(format) {
             // The gateway can make Dublin Core, but not with the identifier of the repository.
             Err(Unwritable::Missing)
                 if *format == MetadataFormat::DublinCore && self.identifier(format) == self.uri.as_str() =>

@@ -76,7 +76,7 @@ enum Denial {
 }
 
 impl Access {
-    /// Maximum time for which caches may keep what the public sees, in seconds. What it sees can change with the configuration.
+    /// Maximum time for which caches may keep responses to the public, in seconds. The configuration can change its view.
     pub const PUBLIC_SECONDS: u32 = 60;
 
     /// Admits requests with one of these tokens, and posts to a hook that are signed by the key of its source.

@@ -38,7 +38,7 @@ async fn page_shows_flow_deliveries_and_lives() {
     page.until_says("main", "Last week");
     page.click_text("Last week");
     page.browser.until(&format!("{}?.includes('60 in the last week')", box_of("changes")), &json!(true));
-    // What is not known is no bar; the gateway ran in one slot, so there are as many bars as slots since then.
+    // A slot without figures has no bar; the gateway ran in one slot, so there are as many bars as slots since then.
     let bars =
         page.value("document.querySelector('svg a[href=\"#/changes\"] path').getAttribute('d').split('z').length - 1");
     assert!(bars.as_u64().unwrap() <= 2, "{bars}");

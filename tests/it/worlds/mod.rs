@@ -82,7 +82,7 @@ pub(crate) trait World: Sized {
         BTreeSet::new()
     }
 
-    /// Lives one step: changes the truth, and tells the gateway. Returns what the gateway has answered wrongly.
+    /// Does one step: changes the truth, and reports it to the gateway. Fails with the wrong answer of the gateway.
     async fn live(&mut self, step: Self::Step, rig: &mut Rig) -> Result<(), String>;
 
     /// Ends all passing troubles, and waits until the gateway has everything that the source will ever send.

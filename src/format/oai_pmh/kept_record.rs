@@ -83,7 +83,7 @@ impl KeptRecord {
         let Ok(address) = get_record_url(base_url, prefix, &header.identifier) else { return Ok(None) };
         let copies = Copies::read(record, limits)?;
         let document = document(&header, &copies, origin);
-        // What cannot be read again is not kept.
+        // A copy that the dialect cannot read again would be lost to harvesters without a report.
         let is_readable = KeptDocument::parse(document.as_bytes(), limits)?.is_of(base_url, prefix, &header.identifier);
         if !is_readable {
             let reason = "its identifier has characters that XML forbids";
