@@ -5,13 +5,13 @@ use std::{cell::RefCell, fmt};
 use super::{
     kinds::Kind,
     map::{Content, Settings},
-    value::{Element, Value},
+    value::{Element, Value, VariableValue},
 };
 use crate::{
     format::{ExplainedElement, ExplainedMember, Rejection},
     model::{
         ContentLocation, Digest, DigestAlgorithm, Draft, DraftItem, DraftItems, DraftLookup, DraftTime, DroppedPart,
-        EventId, MediaType, NonEmpty, Reading, State, Text, Timestamp, Uri, User,
+        EventId, MediaType, NonEmpty, Reading, State, Text, Timestamp, Uri, User, VisibilityDates,
     },
 };
 
@@ -61,7 +61,7 @@ impl Reader<'_> {
                 }
                 None => self.refuse("state: the kind is a change of state, so the map needs `state`"),
             })?;
-            DraftItems::Listed(NonEmpty::one(DraftItem::new(item, change)))
+            DraftItems::Listed(NonEmpty::one(self.dated(DraftItem::new(item, change), kind)?))
         };
         Ok(Some(Draft {
             id: None,
@@ -176,6 +176,32 @@ impl Reader<'_> {
             self.element.unprocessable("state", value, &reason)
         };
         map.states.find(word).cloned().map(Some).ok_or_else(unknown)
+    }
+
+    /// Adds the announced dates of visibility to an item.
+    ///
+    /// # Errors
+    /// Fails if a date cannot be read, because the item would be public without it.
+    fn dated(&self, item: DraftItem, kind: Kind) -> Result<DraftItem, Rejection> {
+        let map = &self.settings.map;
+        if !kind.has_dates() {
+            return Ok(item);
+        }
+        let from = self.date("visible_from", map.visible_from.as_ref())?;
+        let until = self.date("visible_until", map.visible_until.as_ref())?;
+        let dates =
+            VisibilityDates::new(from, until).map_err(|_| self.refuse("visible_from is not before visible_until"))?;
+        // A record has all dates of its item, and an event may be about something else.
+        let has_all = kind == Kind::Present && (map.visible_from.is_some() || map.visible_until.is_some());
+        Ok(if has_all { item.with_all_dates(dates) } else { item.dated(dates) })
+    }
+
+    /// Returns a date of visibility. Numbers are none: 20300203 would be a day of 1970.
+    fn date(&self, member: &str, value: Option<&VariableValue>) -> Result<Option<Timestamp>, Rejection> {
+        let Some(value) = value.map(|value| &value.0) else { return Ok(None) };
+        let Some(text) = self.text(member, Some(value))? else { return Ok(None) };
+        let date = Timestamp::parse_or_day(&text);
+        date.map(Some).map_err(|error| self.element.unprocessable(member, value, &error.to_string()))
     }
 
     fn required_uri(&self, member: &str, value: &Value) -> Result<Uri, Rejection> {

@@ -43,6 +43,11 @@ impl Kind {
         matches!(self, Self::Content | Self::Add | Self::Update | Self::Present)
     }
 
+    /// Returns whether the change of the item can have dates of visibility.
+    pub(super) fn has_dates(self) -> bool {
+        self.has_content() || matches!(self, Self::State | Self::Metadata)
+    }
+
     /// Returns the change of the item; `None` for a kind that changes no single item, and for a state that is missing.
     pub(super) fn change(self, content: Option<ContentLocation>, state: Option<State>) -> Option<DraftChange> {
         Some(match self {

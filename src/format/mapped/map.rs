@@ -66,6 +66,10 @@ pub(super) struct Map {
     pub(super) state: Option<TextValue>,
     #[serde(default)]
     pub(super) states: Patterns<State>,
+    /// Time from which the public may see the item.
+    pub(super) visible_from: Option<VariableValue>,
+    /// Time until which the public may see the item.
+    pub(super) visible_until: Option<VariableValue>,
 }
 
 /// The map of the content of an item.
@@ -230,6 +234,7 @@ mod tests {
             (json!({ "object": "/a", "states": { "x": "ACTIVE" } }), "states has words of the sender; give state"),
             (json!({ "object": "/a", "content": { "mediaType": "/x" } }), "there is no setting \"mediaType\""),
             (json!({ "object": "/a", "types": "/types" }), "types: give a list"),
+            (json!({ "object": "/a", "visible_from": "2030-02-03" }), "visible_from: give a JSON pointer"),
             (json!({ "object": "/a", "base_url": "h.example" }), "base_url: "),
         ] {
             let error = Settings::read(settings.clone()).err().unwrap().to_string();

@@ -7,7 +7,7 @@
 //! * A member that the message lacks, or that is null or blank, is missing in the draft. Only object, item, kind and the
 //!   state of a change of state are required.
 //! * A time or an optional URI that cannot be read costs itself, as in every dialect; so do a media type, a size and a
-//!   digest. A state that cannot be read refuses the message, because it decides who sees the item.
+//!   digest. A state or a date of visibility that cannot be read refuses the message, because it decides who sees the item.
 //! * A template that fails refuses the message: it is a mistake in the map, and the quarantine keeps the message until that is
 //!   corrected.
 
@@ -47,7 +47,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
             "time": "/time", "id": "/id", "parent": "/parent", "user": "/user", "user_uri": "/userUri",
             "description": "{{ message|length }} {{ headers }}", "kind": "/kind", "skip_if": "element.skip",
             "content": {"url": "/url", "media_type": "/type", "size": "/size", "digest": "sha-256:{{ element.digest }}"},
-            "state": "/state"}"#,
+            "state": "/state", "visible_from": "/from", "visible_until": "/until"}"#,
     ],
     build: |value, limits| Ok(Box::new(Mapped { settings: Settings::read(value)?, limits })),
 };

@@ -42,6 +42,11 @@ impl DraftSettler<'_> {
                 let after = state(Some(after.clone())).unwrap_or(after);
                 DraftChange::Reported(ItemChange::State { before, after })
             }
+            DraftChange::AddOrUpdateWithState { content, state: reported } => {
+                let state = state(Some(reported.clone())).unwrap_or(reported);
+                DraftChange::AddOrUpdateWithState { content, state }
+            }
+            DraftChange::Properties { after } => DraftChange::Properties { after: state(after) },
             // Only a source that says all dates of an item says, without one to come, that none is left.
             DraftChange::Present { content, state: reported } => {
                 let state = state(reported).or_else(|| self.state_without_dates(&uri));
