@@ -16,7 +16,7 @@
 //!   its items.
 //! * A container `about` with provenance becomes part of the description. It does not count as a change.
 //!
-//! * If the harvest keeps its records ([`kept`]), the content of the metadata is the copy in the file store.
+//! * If the harvest keeps its records ([`kept_record`]), the content of the metadata is the copy in the file store.
 //! * With the setting `sets`, the types of the object are the lists of the record's sets.
 //!
 //! Headers give the facts that a record does not contain: the base URL, the metadata prefix, the date of the response, for
