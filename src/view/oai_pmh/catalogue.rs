@@ -1,6 +1,6 @@
 //! What the repository offers: its metadata formats and its configured sets.
 //!
-//! The gateway makes two formats of the registry. A harvest that keeps its records ([`kept`](crate::format::oai_pmh::kept))
+//! The gateway makes two formats of the registry. A harvest that keeps its records ([`kept_record`](crate::format::oai_pmh::kept_record))
 //! adds its own, in which the records are disseminated as their repository has sent them.
 
 use std::sync::Arc;
