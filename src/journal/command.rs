@@ -9,6 +9,7 @@ use super::{
     nodes::Term,
     quarantine::{NewQuarantinedMessage, QuarantineId},
     seed::{CrawlPart, CrawlPartOutcome},
+    segments::SpanWrite,
     settle::SourcePolicy,
     store::{EventKey, StoreError},
     subscriptions::{CursorAdvance, SubscriptionWrite},
@@ -137,6 +138,7 @@ pub(super) enum Command {
         term: Option<Term>,
         reply: Reply<usize>,
     },
+    WriteSpan(SpanWrite, Option<Term>, Reply<()>),
     /// Checks that a message can be written.
     Probe(Reply<()>),
     /// Settles a message and writes nothing.
@@ -185,6 +187,7 @@ pub(super) struct CommandBatch {
     pub(super) advance_replies: Vec<Reply<()>>,
     pub(super) subscription_writes: Vec<SubscriptionWrites>,
     pub(super) harvest_writes: Vec<(SourceName, HarvestWrite, Reply<()>)>,
+    pub(super) span_writes: Vec<(SpanWrite, Option<Term>, Reply<()>)>,
     pub(super) probes: Vec<Reply<()>>,
     pub(super) trials: Vec<(Submission, Reply<TriedSubmission>)>,
     pub(super) prunes: Vec<(Seq, usize, Option<Term>, Reply<usize>)>,
@@ -278,6 +281,7 @@ impl CommandBatch {
                 }
                 Command::WriteHarvest(source, write, reply) => self.harvest_writes.push((source, write, reply)),
                 Command::Prune { before, at_most, term, reply } => self.prunes.push((before, at_most, term, reply)),
+                Command::WriteSpan(write, term, reply) => self.span_writes.push((write, term, reply)),
                 Command::Probe(reply) => self.probes.push(reply),
                 Command::Try(submission, reply) => self.trials.push((submission, reply)),
             }

@@ -27,7 +27,7 @@
 //!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
 //!   `publisher` (committed changes for the readers of this node), `writable` (whether a message can be written at
 //!   present), `outages` (log of failed reads and writes), `threads` (start and end of the threads);
-//! * facts: [`registry`], [`acceptance`] (times of its facts), [`seed`] (facts from crawls), [`harvest`] (positions and runs), [`sources`] (times of events), [`due`] (announced dates), `raw_content` (unparsed content locations);
+//! * facts: [`registry`], [`acceptance`] (times of its facts), [`seed`] (facts from crawls), [`harvest`] (positions and runs), [`sources`] (times of events), [`due`] (announced dates), [`order`] (strictly increasing times), [`segments`] (spans in files), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * several nodes: [`nodes`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
@@ -43,6 +43,7 @@ pub mod ingest;
 pub mod list;
 pub mod metrics;
 pub mod nodes;
+pub mod order;
 mod outages;
 pub mod private_files;
 mod publisher;
@@ -54,6 +55,7 @@ pub mod registry;
 mod registry_position;
 pub mod retention;
 pub mod seed;
+pub mod segments;
 mod settings;
 pub mod settle;
 pub mod sources;

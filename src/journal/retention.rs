@@ -61,6 +61,11 @@ impl Retention {
     pub async fn enforce(&self, journal: &Journal, now: Timestamp) -> Result<usize, JournalError> {
         let before = self.oldest_to_keep(journal, now).await?;
         let mut removed = 0;
+        if before > journal.first() {
+            // The order times of the changes that stay follow from those of the removed ones.
+            let newest_removed = Seq(before.0.saturating_sub(1));
+            journal.note_order_time(newest_removed, newest_removed).await?;
+        }
         while before > journal.first() {
             let began = Instant::now();
             match journal.prune(before, CHANGES_PER_TRANSACTION).await? {

@@ -265,8 +265,17 @@ impl Writer {
 
     /// Executes the commands that have transactions of their own.
     fn execute_others(&self, commands: CommandBatch) {
-        let CommandBatch { quarantines, releases, subscription_writes, harvest_writes, prunes, probes, trials, .. } =
-            commands;
+        let CommandBatch {
+            quarantines,
+            releases,
+            subscription_writes,
+            harvest_writes,
+            span_writes,
+            prunes,
+            probes,
+            trials,
+            ..
+        } = commands;
         for (submission, reply) in trials {
             let _ = reply.send(self.try_submission(submission));
         }
@@ -278,6 +287,9 @@ impl Writer {
         }
         for (source, write, reply) in harvest_writes {
             let _ = reply.send(self.store.write_harvest(&source, &write));
+        }
+        for (write, term, reply) in span_writes {
+            let _ = reply.send(self.store.write_span(&write, term));
         }
         let quarantine_changes = !quarantines.is_empty() || !releases.is_empty();
         for QuarantineGroup { term, messages, replies } in quarantines {

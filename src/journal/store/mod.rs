@@ -41,8 +41,8 @@ pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
 pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
 pub use records::{
-    CrawlStore, DeadLetterStore, DueStore, HarvestStore, IncompleteStore, IngestStore, ListedRecordStore,
-    QuarantineStore, Records, SeedStore, SourceStore, SubscriptionStore,
+    CrawlStore, DeadLetterStore, DueStore, HarvestStore, IncompleteStore, IngestStore, ListedRecordStore, OrderStore,
+    QuarantineStore, Records, SeedStore, SegmentStore, SourceStore, SubscriptionStore,
 };
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
@@ -146,6 +146,8 @@ pub trait Store:
     + HarvestStore
     + SourceStore
     + ListedRecordStore
+    + OrderStore
+    + SegmentStore
     + IngestStore
     + CrawlStore
     + IncompleteStore

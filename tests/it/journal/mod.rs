@@ -14,6 +14,7 @@ mod maintenance_kills;
 mod migration;
 mod offsite_copy;
 mod open_errors;
+mod order_times;
 mod outside_reader_kills;
 mod outside_readers;
 mod postgres;

@@ -26,6 +26,8 @@ const ROWS: &str = "
         SELECT 'pushed', seq, 5, 'refused', 2, seq % 2, json FROM changes;
     DELETE FROM dead_letters WHERE id > 150;
     INSERT INTO incomplete_changes SELECT seq, 's', 'items', json FROM changes WHERE seq % 7 = 0;
+    INSERT INTO order_times SELECT seq, received + 1 FROM changes WHERE seq % 9 = 0;
+    INSERT INTO segments VALUES (1, 10000, '{\"changes\":9}'), (10001, 20000, '{\"changes\":1}');
     INSERT INTO harvests VALUES ('s', '{}', 7, '{\"url\":\"u\"}', 1, 9), ('t', '', NULL, NULL, 0, NULL);
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000001', 's', 1, 2, 'failed', 'r', 3, 4, 5, 6, 7);
     INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000002', 's', 8, 9, 'running', NULL, 0, 0, 0, 0, 0);
@@ -45,7 +47,7 @@ const ROWS: &str = "
 ";
 
 /// Tables with the columns that identify their rows. The keys of events are in runs or in the rows of changes.
-const DUMPED: [&str; 18] = [
+const DUMPED: [&str; 20] = [
     "SELECT * FROM restores ORDER BY head",
     "SELECT seq, id, received, checksum, json, visibility FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
@@ -59,6 +61,8 @@ const DUMPED: [&str; 18] = [
     "SELECT * FROM seeds ORDER BY number",
     "SELECT * FROM crawls ORDER BY source",
     "SELECT * FROM sources ORDER BY source",
+    "SELECT * FROM order_times ORDER BY seq",
+    "SELECT * FROM segments ORDER BY first",
     "SELECT * FROM harvests ORDER BY source",
     "SELECT * FROM harvest_runs ORDER BY id",
     "SELECT * FROM harvest_records ORDER BY source, identifier",

@@ -4,7 +4,7 @@ use super::{PostgresOpenError, PostgresUrl, connection::Session, open_error::Mis
 use crate::journal::store::{StoreContent, StoreError};
 
 /// Version of the tables.
-const VERSION: usize = 13;
+const VERSION: usize = 14;
 
 /// Oldest version that this program opens and converts.
 const OLDEST_VERSION: usize = 9;
@@ -13,11 +13,12 @@ const OLDEST_VERSION: usize = 9;
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// Statements that convert the tables of each older version to those of the next one, from [`OLDEST_VERSION`] on.
-const CONVERSIONS: [&str; 4] = [
+const CONVERSIONS: [&str; 5] = [
     include_str!("convert_version_9.sql"),
     include_str!("convert_version_10.sql"),
     include_str!("convert_version_11.sql"),
     include_str!("convert_version_12.sql"),
+    include_str!("convert_version_13.sql"),
 ];
 
 /// Key of the advisory lock that only one node at a time migrates under: the letters `TDNG`. The lock ends with its

@@ -191,6 +191,20 @@ COMMENT ON COLUMN sources.week IS 'Week of last_event, numbered from 1970.';
 COMMENT ON COLUMN sources.longest_pause IS 'Longest time between two events that ended in that week.';
 COMMENT ON COLUMN sources.earlier_pause IS 'The same of the week before.';
 
+CREATE TABLE order_times (
+    seq bigint PRIMARY KEY,
+    order_time bigint NOT NULL
+);
+COMMENT ON TABLE order_times IS 'Order times: that of the newest change up to each of these numbers, in milliseconds since 1970.';
+
+CREATE TABLE segments (
+    first bigint PRIMARY KEY,
+    last bigint NOT NULL,
+    manifest text NOT NULL
+);
+COMMENT ON TABLE segments IS 'Spans of changes that are sealed in files.';
+COMMENT ON COLUMN segments.manifest IS 'JSON: contents and name of the file.';
+
 CREATE TABLE dead_letters (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     subscription text COLLATE "C" NOT NULL,

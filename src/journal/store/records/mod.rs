@@ -1,5 +1,5 @@
 //! The record tables, for every SQL store: subscriptions, dead letters, harvests, runs, listed records, jobs, results, crawls
-//! and their facts, sources, incomplete changes and the messages of the quarantine.
+//! and their facts, sources, incomplete changes, order times, segments and the messages of the quarantine.
 //!
 //! Each table has one file with its SQL, one function that writes a row and one that reads it. A store executes the
 //! statements ([`Records`]). The SQL is the part of SQLite's and PostgreSQL's language that means the same in both:
@@ -12,8 +12,10 @@ mod harvests;
 mod incomplete;
 mod ingests;
 mod listed;
+mod order;
 pub(super) mod quarantine;
 mod seeds;
+mod segments;
 mod sources;
 mod subscriptions;
 mod value;
@@ -25,8 +27,10 @@ pub use harvests::HarvestStore;
 pub use incomplete::IncompleteStore;
 pub use ingests::IngestStore;
 pub use listed::ListedRecordStore;
+pub use order::OrderStore;
 pub use quarantine::QuarantineStore;
 pub use seeds::SeedStore;
+pub use segments::SegmentStore;
 pub use sources::SourceStore;
 pub use subscriptions::SubscriptionStore;
 pub(super) use value::Value;
@@ -61,7 +65,7 @@ macro_rules! statements {
 use statements;
 
 /// All statements of the record tables.
-pub(super) const TEXTS: [&[Sql]; 11] = [
+pub(super) const TEXTS: [&[Sql]; 13] = [
     crawls::TEXTS,
     dead_letters::TEXTS,
     due::TEXTS,
@@ -69,8 +73,10 @@ pub(super) const TEXTS: [&[Sql]; 11] = [
     incomplete::TEXTS,
     ingests::TEXTS,
     listed::TEXTS,
+    order::TEXTS,
     quarantine::TEXTS,
     seeds::TEXTS,
+    segments::TEXTS,
     sources::TEXTS,
     subscriptions::TEXTS,
 ];

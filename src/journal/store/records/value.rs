@@ -258,7 +258,7 @@ impl<'r> Cells<'r> {
         rows::named(what, self.text(column)?, all, name)
     }
 
-    fn int(self, column: usize) -> Result<i64, StoreError> {
+    pub(super) fn int(self, column: usize) -> Result<i64, StoreError> {
         self.0.int(column)?.ok_or_else(|| unexpected_null(column))
     }
 }

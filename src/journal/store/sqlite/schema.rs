@@ -8,7 +8,7 @@ use crate::journal::store::StoreError;
 pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// Version of the tables (`PRAGMA user_version`).
-pub(super) const VERSION: i64 = 20;
+pub(super) const VERSION: i64 = 21;
 
 /// Oldest version that this program opens and converts.
 pub(super) const OLDEST_VERSION: i64 = 16;
@@ -17,12 +17,19 @@ pub(super) const OLDEST_VERSION: i64 = 16;
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// Statements that convert the tables of each older version to those of the next one, from [`OLDEST_VERSION`] on.
-const CONVERSIONS: [&str; 4] = [
+const CONVERSIONS: [&str; 5] = [
     include_str!("convert_version_16.sql"),
     include_str!("convert_version_17.sql"),
     include_str!("convert_version_18.sql"),
     include_str!("convert_version_19.sql"),
+    include_str!("convert_version_20.sql"),
 ];
+
+/// Views that stand for the tables that versions before 21 lack, for a connection that only reads.
+const VIEWS_OF_VERSION_20: &str = "
+    CREATE TEMP VIEW order_times AS SELECT 0 AS seq, 0 AS order_time WHERE false;
+    CREATE TEMP VIEW segments AS SELECT 0 AS first, 0 AS last, '' AS manifest WHERE false;
+";
 
 /// View that gives the objects of versions before 20 the columns of the current version, for a connection that only reads.
 const OBJECTS_OF_VERSION_19: &str = "
@@ -87,10 +94,11 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), S
 pub(super) fn name_as_current(connection: &Connection, version: i64) -> rusqlite::Result<()> {
     let views: &[&str] = match version {
         VERSION => &[],
-        OLDEST_VERSION => &[VIEWS_OF_VERSION_16, OBJECTS_OF_VERSION_19],
-        17 => &[VIEWS_OF_VERSION_17, ITEMS_OF_VERSION_18, OBJECTS_OF_VERSION_19],
-        18 => &[ITEMS_OF_VERSION_18, OBJECTS_OF_VERSION_19],
-        _ => &[OBJECTS_OF_VERSION_19],
+        OLDEST_VERSION => &[VIEWS_OF_VERSION_16, OBJECTS_OF_VERSION_19, VIEWS_OF_VERSION_20],
+        17 => &[VIEWS_OF_VERSION_17, ITEMS_OF_VERSION_18, OBJECTS_OF_VERSION_19, VIEWS_OF_VERSION_20],
+        18 => &[ITEMS_OF_VERSION_18, OBJECTS_OF_VERSION_19, VIEWS_OF_VERSION_20],
+        19 => &[OBJECTS_OF_VERSION_19, VIEWS_OF_VERSION_20],
+        _ => &[VIEWS_OF_VERSION_20],
     };
     connection.execute_batch(&views.concat())
 }
@@ -105,7 +113,7 @@ pub(super) fn floor(connection: &Connection) -> rusqlite::Result<i64> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Connection, OLDEST_VERSION, migrate};
+    use super::{Connection, OLDEST_VERSION, VERSION, migrate};
 
     /// Returns table, name, type and key of each column, and the indexes.
     fn columns(connection: &Connection) -> BTreeSet<(String, String, String, u32)> {
@@ -114,6 +122,17 @@ mod tests {
         let mut statement = connection.prepare(sql).unwrap();
         let columns = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
         columns.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn documentation_names_the_version_and_all_tables() {
+        let page = include_str!("../../../../docs/journal-file.md");
+        assert!(page.contains(&format!("in SQLite ({VERSION})")));
+        let mut new = Connection::open_in_memory().unwrap();
+        migrate(&mut new, 0).unwrap();
+        let tables: BTreeSet<_> = columns(&new).into_iter().map(|(table, ..)| table).collect();
+        let missing: Vec<_> = tables.iter().filter(|table| !page.contains(&format!("`{table}`"))).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
 
     #[test]

@@ -112,6 +112,19 @@ CREATE TABLE sources (
     earlier_pause INTEGER NOT NULL -- the same of the week before
 ) WITHOUT ROWID;
 
+-- Order times: that of the newest change up to each of these numbers, in milliseconds since 1970.
+CREATE TABLE order_times (
+    seq INTEGER PRIMARY KEY,
+    order_time INTEGER NOT NULL
+);
+
+-- Spans of changes that are sealed in files.
+CREATE TABLE segments (
+    first INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    manifest TEXT NOT NULL -- JSON: contents and name of the file
+);
+
 -- Changes whose repository must be asked again, with a copy of each change.
 CREATE TABLE incomplete_changes (
     seq INTEGER PRIMARY KEY,

@@ -50,6 +50,10 @@ pub(in crate::journal::store) enum Table {
     Crawls,
     /// Times of the events of sources.
     Sources,
+    /// Order times at some numbers.
+    OrderTimes,
+    /// Spans of changes that are sealed in files.
+    Segments,
     /// Positions of harvests.
     Harvests,
     /// Runs of harvests.
@@ -72,7 +76,7 @@ pub(in crate::journal::store) enum Table {
 
 impl Table {
     /// All tables. A table follows those that its rows refer to.
-    pub(in crate::journal::store) const ALL: [Self; 18] = [
+    pub(in crate::journal::store) const ALL: [Self; 20] = [
         Self::Restores,
         Self::Changes,
         Self::EventKeys,
@@ -82,6 +86,8 @@ impl Table {
         Self::Seeds,
         Self::Crawls,
         Self::Sources,
+        Self::OrderTimes,
+        Self::Segments,
         Self::Harvests,
         Self::HarvestRuns,
         Self::HarvestRecords,
@@ -105,6 +111,8 @@ impl Table {
             Self::Seeds => "seeds",
             Self::Crawls => "crawls",
             Self::Sources => "sources",
+            Self::OrderTimes => "order_times",
+            Self::Segments => "segments",
             Self::Harvests => "harvests",
             Self::HarvestRuns => "harvest_runs",
             Self::HarvestRecords => "harvest_records",
@@ -165,6 +173,8 @@ impl Table {
                 ("longest_pause", Integer),
                 ("earlier_pause", Integer),
             ],
+            Self::OrderTimes => &[("seq", Integer), ("order_time", Integer)],
+            Self::Segments => &[("first", Integer), ("last", Integer), ("manifest", Text)],
             Self::Harvests => &[
                 ("source", Text),
                 ("position", Text),

@@ -1,4 +1,5 @@
-//! Checks of the other tables: subscriptions, dead letters, incomplete changes, crawls, sources, harvests, quarantine.
+//! Checks of the other tables: subscriptions, dead letters, incomplete changes, crawls, sources, order times,
+//! segments, harvests, quarantine.
 
 use uuid::Uuid;
 
@@ -25,12 +26,14 @@ pub(super) fn restores(journal: &dyn TableReader) -> Result<Vec<(i64, i64)>, Sto
 /// Checks the rows of each table by themselves. `restores` are the ranges of numbers that restores have skipped.
 pub(super) fn examine(journal: &dyn TableReader, restores: &[(i64, i64)], report: &mut Report) {
     type Check<'c> = &'c dyn Fn(&Row, &mut Report) -> Result<(), StoreError>;
-    let checks: [(Table, &str, Check<'_>); 11] = [
+    let checks: [(Table, &str, Check<'_>); 13] = [
         (Table::Subscriptions, "the subscription", &|row, report| subscription(row, restores, report)),
         (Table::DeadLetters, "the dead letter", &dead_letter),
         (Table::IncompleteChanges, "the incomplete change", &incomplete),
         (Table::Crawls, "the crawl of the repository of", &crawl),
         (Table::Sources, "the times of the source", &source),
+        (Table::OrderTimes, "the order time of the change", &order_time),
+        (Table::Segments, "the segment that begins with the change", &segment),
         (Table::Harvests, "the harvest of", &harvest),
         (Table::HarvestRuns, "the run of a harvest", &harvest_run),
         (Table::HarvestRecords, "a record of the harvest of", &harvest_record),
@@ -138,6 +141,18 @@ fn source(row: &Row, _: &mut Report) -> Result<(), StoreError> {
     row.time("first_event")?;
     row.time("last_event")?;
     ["week", "longest_pause", "earlier_pause"].iter().try_for_each(|name| row.unsigned(name).map(drop))
+}
+
+fn order_time(row: &Row, _: &mut Report) -> Result<(), StoreError> {
+    row.seq("seq")?;
+    row.time("order_time").map(drop)
+}
+
+fn segment(row: &Row, _: &mut Report) -> Result<(), StoreError> {
+    if row.seq("first")? > row.seq("last")? {
+        return Err(rows::damaged("it ends before it begins"));
+    }
+    rows::json::<JsonDocument>(row.text("manifest")?).map(drop)
 }
 
 fn harvest(row: &Row, _: &mut Report) -> Result<(), StoreError> {

@@ -1,0 +1,89 @@
+//! Order times: a time for each change that increases strictly in whole milliseconds, for readers who order changes by time.
+//!
+//! All changes of a batch have the same time of receipt, and several batches can fall into a millisecond. The order time of
+//! a change is its time of receipt, or the millisecond after the order time of the change before it, whichever is later. It
+//! depends on the journal alone. In a burst of more than a thousand changes per second it runs ahead of the clock, and
+//! returns to it afterwards.
+//!
+//! The journal notes the order time at some numbers ([`Journal::note_order_time`]), so that the time of any change needs no
+//! pass over the whole journal, and stays when retention removes the changes before.
+
+use super::{
+    Journal, JournalError,
+    command::Command,
+    segments::SpanWrite,
+    store::{OrderStore, StoreError},
+};
+use crate::model::{Seq, Timestamp};
+
+/// Number of times of receipt that are read at once.
+const TIMES_AT_ONCE: usize = 10_000;
+
+/// Order time, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrderTime(pub i64);
+
+impl OrderTime {
+    /// Returns the order time of the next change, which was received at this time.
+    #[must_use]
+    pub fn following(self, received: Timestamp) -> Self {
+        Self(received.millis().max(self.0.saturating_add(1)))
+    }
+
+    /// Returns the time; `None` if it is outside of the years 0 to 9999.
+    #[must_use]
+    pub fn timestamp(self) -> Option<Timestamp> {
+        Timestamp::from_millis(self.0)
+    }
+}
+
+impl Journal {
+    /// Returns the order time of the newest change whose number is at most `seq`; zero if there is none.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn order_time(&self, seq: Seq) -> Result<OrderTime, JournalError> {
+        self.read(move |store| order_time(store, seq)).await
+    }
+
+    /// Notes the order time of the newest change whose number is at most `seq`, and forgets those that were noted before
+    /// `oldest`.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn note_order_time(&self, seq: Seq, oldest: Seq) -> Result<(), JournalError> {
+        let time = self.order_time(seq).await?;
+        let write = SpanWrite::OrderTime { seq, time, oldest };
+        self.send(|reply| Command::WriteSpan(write, self.term, reply)).await
+    }
+}
+
+/// Computes an order time from the newest one that was noted before it.
+fn order_time(store: &(impl OrderStore + ?Sized), seq: Seq) -> Result<OrderTime, StoreError> {
+    let (mut after, mut time) = store.noted_order_time(seq)?.unwrap_or_default();
+    while after < seq {
+        let received = store.times_of_receipt(after, seq, TIMES_AT_ONCE)?;
+        time = received.iter().fold(time, |time, (_, received)| time.following(*received));
+        match received.last() {
+            Some((last, _)) => after = *last,
+            None => break,
+        }
+    }
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_times_increase_and_return_to_the_clock() {
+        let received = [5, 5, 5, 6, 4, 100].map(|millis| Timestamp::from_millis(millis).unwrap());
+        let mut newest = OrderTime::default();
+        let times = received.map(|received| {
+            newest = newest.following(received);
+            newest.0
+        });
+        assert_eq!(times, [5, 6, 7, 8, 9, 100]);
+    }
+}
