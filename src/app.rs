@@ -14,6 +14,7 @@ mod journal;
 mod nodes;
 mod process;
 mod reload;
+mod segments;
 mod signals;
 mod sources;
 mod surfaces;
@@ -164,6 +165,9 @@ impl Gateway {
         let mut follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);
         let due = nodes::run_due(shared.clone(), stop_accepting.clone());
         follow_ups.spawn(supervisor.clone().run(Worker::Due, None, due));
+        let segments = segments::open(config, &journal)?;
+        let sealing = nodes::run_sealing(shared.clone(), segments.clone(), stop_accepting.clone());
+        follow_ups.spawn(supervisor.clone().run(Worker::Segments, None, sealing));
         let audits = audits::open(config, &journal, &sources, &harvests);
         let run_audits = AuditRunner::new(audits.clone(), shared.cluster.clone()).run(stop_accepting.clone());
         consumers.spawn(supervisor.clone().run(Worker::Audits, None, run_audits));
@@ -184,6 +188,7 @@ impl Gateway {
             readers,
             feed,
             files: Files { store: harvests::file_store(config)? },
+            segments,
             ingests,
             hub: hub.as_ref().map(|(hub, _)| hub.clone()),
             crawlers: target.as_ref().map(|(crawlers, _)| crawlers.clone()),

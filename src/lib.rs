@@ -32,6 +32,7 @@
 //!   [`stomp::StompSettings::open`], [`kafka::ClusterSettings::connect`].
 //! - [`dbus`], a connection to a message bus: [`dbus::Connection::open`].
 //! - [`files`], the store of downloaded files: [`files::FileStore::create`].
+//! - [`segments`], the journal as immutable files: [`segments::seal_spans`].
 //! - [`transfer`], documents and files of other servers, within limits: [`transfer::HarvestBudget::work`].
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
 //! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
@@ -88,6 +89,7 @@ pub mod http_client;
 pub mod kafka;
 pub mod message_rate;
 pub mod retry;
+pub mod segments;
 pub mod settings;
 pub mod stomp;
 mod suggestion;

@@ -57,6 +57,7 @@ use crate::{
         live_readers::LiveReaders,
         oai_pmh::{self, OaiPmh},
         objects,
+        segments::{self, SegmentsView},
         service::{self, Service},
         snapshot, stream,
     },
@@ -87,6 +88,8 @@ pub struct Surfaces {
     pub readers: LiveReaders,
     /// The stored files.
     pub files: Files,
+    /// The sealed segments.
+    pub segments: SegmentsView,
     /// The AtomPub service document.
     pub service: Service,
     /// The quarantine.
@@ -168,6 +171,8 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Open, routes!(oai_pmh::schemas::one), |_| ())
         .add(View(&[]), routes!(digests::get, digests::post), |all| all.digests.clone())
         .add(Read, routes!(files::one), |all| all.files.clone())
+        .add(Read, routes!(segments::list), |all| all.segments.clone())
+        .add(Read, routes!(segments::one), |all| all.segments.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(view::show), |all| all.status.clone())
         .add(Admin, routes!(flow::show), |all| all.flow.clone())

@@ -41,6 +41,8 @@ named_values! {
         Audits = "audits",
         /// Task that appends the changes that come due.
         Due = "due",
+        /// Task that seals segments of the journal.
+        Segments = "segments",
         /// Task that removes expired changes.
         Retention = "retention",
         /// Task that starts the engines and writes their cursors.

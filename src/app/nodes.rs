@@ -12,6 +12,7 @@ use crate::{
     config::Config,
     intake::due::append_due_changes,
     journal::{Journal, nodes::DutyName, retention::Retention},
+    segments::{Segments, seal_spans},
     supervision::Supervisor,
 };
 
@@ -45,6 +46,7 @@ fn offers(config: &Config, sources: &BTreeMap<String, ConfiguredSource>) -> Vec<
     duties.push(DutyName::audits());
     duties.extend(config.subscriptions.keys().map(DutyName::subscription));
     duties.extend((retention(config) != Retention::default()).then(DutyName::retention));
+    duties.push(DutyName::segments());
     duties.push(DutyName::due());
     duties.extend(config.hub.enabled.then(DutyName::hub));
     duties.extend(config.dbus.enabled.then(DutyName::dbus));
@@ -66,6 +68,16 @@ pub(super) async fn run_retention(retention: Retention, journal: Journal, cluste
 pub(super) async fn run_due(SharedJournal { journal, cluster }: SharedJournal, stop: CancellationToken) {
     let work = |tenure: Tenure| append_due_changes(journal.under(tenure.term()), tenure.stop().clone());
     cluster.run_duty(DutyName::due(), &stop, work).await;
+}
+
+/// Seals the closed spans of the journal whenever this node has that duty.
+pub(super) async fn run_sealing(
+    SharedJournal { journal, cluster }: SharedJournal,
+    segments: Option<Segments>,
+    stop: CancellationToken,
+) {
+    let work = |tenure: Tenure| seal_spans(journal.under(tenure.term()), segments.clone(), tenure.stop().clone());
+    cluster.run_duty(DutyName::segments(), &stop, work).await;
 }
 
 /// Leaves the other nodes. All duties of this node have ended.

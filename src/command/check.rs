@@ -125,6 +125,10 @@ fn summary(
     if let location @ FileStoreLocation::S3(_) = config.files.location(&config.journal.data) {
         writeln!(summary, "files         {location}")?;
     }
+    match config.segments.location(&config.store, &config.journal.data) {
+        Some(location @ FileStoreLocation::S3(_)) => writeln!(summary, "segments      {location}")?,
+        Some(FileStoreLocation::Folder(_)) | None => {}
+    }
     writeln!(summary, "access        {}", access(config))?;
     if config.sources.is_empty() {
         writeln!(summary, "sources       none enabled")?;
@@ -239,12 +243,14 @@ fn unusable_ca_certificates(config: &Config) -> Vec<String> {
     let subscription_files = config.subscriptions.iter().filter_map(|(name, definition)| {
         subscription_ca_certificate(definition).map(|path| (format!("subscriptions.{name}.ca"), path))
     });
-    let bucket = match config.files.location(&config.journal.data) {
-        FileStoreLocation::S3(settings) => settings.ca.map(|path| ("files.s3.ca".to_owned(), path)),
-        FileStoreLocation::Folder(_) => None,
-    };
+    let files = Some(config.files.location(&config.journal.data));
+    let segments = config.segments.location(&config.store, &config.journal.data);
+    let buckets = [("files.s3.ca", files), ("segments.s3.ca", segments)].map(|(key, location)| match location {
+        Some(FileStoreLocation::S3(settings)) => settings.ca.map(|path| (key.to_owned(), path)),
+        Some(FileStoreLocation::Folder(_)) | None => None,
+    });
     let problem = |(key, path): (String, PathBuf)| Some(format!("{key}: {}", check_ca_certificates(&path).err()?));
-    source_files.chain(subscription_files).chain(bucket).filter_map(problem).collect()
+    source_files.chain(subscription_files).chain(buckets.into_iter().flatten()).filter_map(problem).collect()
 }
 
 /// Returns the CA certificate files of a source, each with the key of its setting.

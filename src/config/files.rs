@@ -94,11 +94,20 @@ pub(super) fn read(
     if folder.is_some() && s3.is_some() {
         return Err(table.at("folder").invalid("the files are in a bucket (files.s3); leave the folder out").into());
     }
+    let s3 = location_in_bucket(s3.as_ref(), table, environment)?;
+    Ok(FilesConfig { folder: folder.clone(), s3, links: *links })
+}
+
+/// Reads the table `s3` of a table.
+pub(super) fn location_in_bucket(
+    s3: Option<&S3Table>,
+    table: &Setting,
+    environment: &[(OsString, OsString)],
+) -> Result<Option<S3Settings>, ConfigErrors> {
     if let (Some(_), Some(reason)) = (s3, missing("s3")) {
         return Err(table.at("s3").invalid(reason).into());
     }
-    let s3 = s3.as_ref().map(|s3| bucket(s3, &table.at("s3"), environment)).transpose()?;
-    Ok(FilesConfig { folder: folder.clone(), s3, links: *links })
+    Ok(s3.map(|s3| bucket(s3, &table.at("s3"), environment)).transpose()?)
 }
 
 fn bucket(s3: &S3Table, table: &Setting, environment: &[(OsString, OsString)]) -> Result<S3Settings, SettingErrors> {

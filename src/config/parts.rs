@@ -21,6 +21,7 @@ use super::{
     own_feed::OwnFeedConfig,
     own_oai_pmh::OwnOaiPmhConfig,
     page::PageConfig,
+    segments::{self, SegmentsConfig, SegmentsTable},
     server::{DeliveryTable, ServerConfig},
     source::{self, SourceConfig},
     source_names, subscription,
@@ -67,6 +68,8 @@ pub struct Config {
     pub dbus: DbusConfig,
     /// `[files]`
     pub files: FilesConfig,
+    /// `[segments]`
+    pub segments: SegmentsConfig,
     /// `[filesets]`
     pub filesets: IngestSettings,
     /// `[access]` and the signature keys of the sources.
@@ -135,6 +138,8 @@ settings! {
         dbus: DbusConfig,
         /// `[files]`
         files: FilesTable,
+        /// `[segments]`
+        segments: SegmentsTable,
         /// `[filesets]`
         filesets: FilesetsTable,
         /// `[access]`
@@ -231,6 +236,14 @@ impl ConfigParts {
         files::read(&self.tables.files, &self.root.at("files"), &self.environment)
     }
 
+    /// Reads `[segments]`, with the keys of a bucket.
+    ///
+    /// # Errors
+    /// Fails if a setting is wrong, or a key cannot be read.
+    pub fn segments(&self) -> Result<SegmentsConfig, ConfigErrors> {
+        segments::read(&self.tables.segments, &self.root.at("segments"), &self.environment)
+    }
+
     /// Reads `[filesets]`, with the tokens of platforms.
     ///
     /// # Errors
@@ -279,6 +292,7 @@ impl ConfigParts {
         let mut errors = ConfigErrors::default();
         let (store, files, filesets) =
             (errors.keep(self.store()), errors.keep(self.files()), errors.keep(self.filesets()));
+        let segments = errors.keep(self.segments());
         let Self { root, tables, environment } = self;
         let Tables { server, journal, node, limits, log, delivery, page, feed, oai_pmh, hub, dbus, access, .. } =
             tables;
@@ -320,7 +334,9 @@ impl ConfigParts {
         if let Some(public) = public {
             access = access.with_public(public);
         }
-        let (Some(store), Some(files), Some(filesets)) = (store, files, filesets) else { return Err(errors) };
+        let (Some(store), Some(files), Some(filesets), Some(segments)) = (store, files, filesets, segments) else {
+            return Err(errors);
+        };
         errors.or(())?;
         access::refuse_open(&server, &access)?;
         Ok(Config {
@@ -338,6 +354,7 @@ impl ConfigParts {
             hub,
             dbus,
             files,
+            segments,
             filesets,
             access,
             sources,

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use object_store::path::Path;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use sha2::{Digest, Sha256};
 
 use super::STORED;
 
@@ -13,6 +15,12 @@ pub struct FileDigest([u8; 32]);
 impl FileDigest {
     pub(super) fn new(digest: [u8; 32]) -> Self {
         Self(digest)
+    }
+
+    /// Returns the digest of the bytes that a hash has read.
+    #[must_use]
+    pub fn of_hash(hash: Sha256) -> Self {
+        Self(hash.finalize().into())
     }
 
     /// Parses 64 hexadecimal digits in lower case; `None` for any other text, because each file has one name.
@@ -32,6 +40,19 @@ impl FileDigest {
     /// Parses a path of the store.
     pub(super) fn of_path(path: &Path) -> Option<Self> {
         Self::parse(path.filename()?).filter(|digest| digest.path() == *path)
+    }
+}
+
+impl Serialize for FileDigest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for FileDigest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| D::Error::custom("not 64 hexadecimal digits in lower case"))
     }
 }
 

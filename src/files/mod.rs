@@ -257,6 +257,14 @@ impl FileStore {
         Ok(Some(FileContent { size, range, pieces }))
     }
 
+    /// Removes a file. It may be missing already.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    pub async fn remove(&self, digest: FileDigest) -> Result<(), FileStoreError> {
+        self.found(self.objects.delete(&digest.path()).await).map(drop)
+    }
+
     /// Replaces the error for an absent file by `None`.
     fn found<T>(&self, result: Result<T, object_store::Error>) -> Result<Option<T>, FileStoreError> {
         match result {

@@ -59,6 +59,12 @@ impl DutyName {
         Self("audits".into())
     }
 
+    /// Returns the duty of sealing segments.
+    #[must_use]
+    pub fn segments() -> Self {
+        Self("segments".into())
+    }
+
     /// Returns the duty of appending the changes that come due.
     #[must_use]
     pub fn due() -> Self {

@@ -46,6 +46,16 @@ impl Journal {
         self.read(move |store| order_time(store, seq)).await
     }
 
+    /// Returns the number of the first change after `after`, whether or not changes between the two were removed.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn first_after(&self, after: Seq) -> Result<Option<Seq>, JournalError> {
+        let newest = Seq(i64::MAX.unsigned_abs());
+        let next = self.read(move |store| store.times_of_receipt(after, newest, 1)).await?;
+        Ok(next.first().map(|(seq, _)| *seq))
+    }
+
     /// Notes the order time of the newest change whose number is at most `seq`, and forgets those that were noted before
     /// `oldest`.
     ///

@@ -27,6 +27,7 @@ use super::{MAX_EXAMINED, journal_problem, live_readers::LiveReaders, parameters
 use crate::{
     journal::{Journal, JournalError},
     model::{Change, Filter, Seq, Timestamp, Uri},
+    segments::Segments,
     web::{Client, Problem, ProblemCode, Query, ReadPermit, WaitingRoute, problems, wait_parameter},
 };
 
@@ -43,6 +44,8 @@ pub struct Changes {
     pub journal: Journal,
     /// The readers that wait for changes.
     pub readers: LiveReaders,
+    /// The sealed segments, which have what retention has removed, and say which changes a filter cannot select.
+    pub segments: Option<Segments>,
     /// Maximum number of changes on a page.
     pub max_page: usize,
 }

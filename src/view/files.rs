@@ -65,14 +65,36 @@ pub async fn one(
         Problem::new(ProblemCode::NotFound, detail)
     };
     let (store, name) = files.store.zip(FileDigest::parse(&digest)).ok_or_else(absent)?;
-    let size = store.size(name).await.map_err(store_problem)?.ok_or_else(absent)?;
-    let tag = format!("\"{digest}\"");
+    respond(&store, name, &headers, FileKind::Foreign).await?.ok_or_else(absent)
+}
+
+/// Kind of a file, which decides about the headers of responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileKind {
+    /// Bytes of other people's servers.
+    Foreign,
+    /// Bytes of the gateway, with their media type, which readers with the same rights share.
+    Own(&'static str),
+}
+
+/// Responds with a file or a range of it; `None` if the store does not have it.
+///
+/// # Errors
+/// `unavailable` if the store cannot be read; `range-not-satisfiable`.
+pub(super) async fn respond(
+    store: &FileStore,
+    name: FileDigest,
+    headers: &HeaderMap,
+    kind: FileKind,
+) -> Result<Option<Response>, Problem> {
+    let Some(size) = store.size(name).await.map_err(store_problem)? else { return Ok(None) };
+    let tag = format!("\"{name}\"");
     let lists_tag = |value: &HeaderValue| {
         let mut tags = value.to_str().unwrap_or_default().split(',').map(|tag| tag.trim().trim_start_matches("W/"));
         tags.any(|listed| listed == tag || listed == "*")
     };
     if headers.get_all(IF_NONE_MATCH).iter().any(lists_tag) {
-        return response(StatusCode::NOT_MODIFIED, &tag, Body::empty());
+        return response(StatusCode::NOT_MODIFIED, &tag, kind, Body::empty()).map(Some);
     }
     let is_range_valid = headers.get(IF_RANGE).is_none_or(|condition| condition.as_bytes() == tag.as_bytes());
     let range = headers.get(RANGE).filter(|_| is_range_valid).and_then(|range| range.to_str().ok());
@@ -84,16 +106,18 @@ pub async fn one(
             return Err(Problem::new(ProblemCode::RangeNotSatisfiable, detail).with("size", size));
         }
     };
-    let start = store.read(name, Some(0..SNIFFED_BYTES)).await;
-    let media_type = match start {
-        Ok(Some(start)) => media_type(start).await.map_err(store_problem)?,
-        // An empty file has no range.
-        Ok(None) | Err(_) => None,
+    let media_type = match kind {
+        FileKind::Own(media_type) => Some(media_type),
+        FileKind::Foreign => match store.read(name, Some(0..SNIFFED_BYTES)).await {
+            Ok(Some(start)) => media_type(start).await.map_err(store_problem)?,
+            // An empty file has no range.
+            Ok(None) | Err(_) => None,
+        },
     };
-    let content = store.read(name, range.clone()).await.map_err(store_problem)?.ok_or_else(absent)?;
+    let Some(content) = store.read(name, range.clone()).await.map_err(store_problem)? else { return Ok(None) };
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let FileContent { size, range, pieces } = content;
-    let mut response = response(status, &tag, Body::from_stream(pieces))?;
+    let mut response = response(status, &tag, kind, Body::from_stream(pieces))?;
     let headers = response.headers_mut();
     headers.insert(CONTENT_LENGTH, (range.end - range.start).into());
     if status == StatusCode::PARTIAL_CONTENT {
@@ -107,7 +131,7 @@ pub async fn one(
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))
         }
     };
-    Ok(response)
+    Ok(Some(response))
 }
 
 /// Number of first bytes that the media type is recognized from.
@@ -138,13 +162,17 @@ fn requested_range(text: &str, size: u64) -> RequestedRange {
 }
 
 /// Creates a response with the headers that all have.
-fn response(status: StatusCode, tag: &str, body: Body) -> Result<Response, Problem> {
+fn response(status: StatusCode, tag: &str, kind: FileKind, body: Body) -> Result<Response, Problem> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(ETAG, header(tag)?);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable"));
+    let cache = match kind {
+        FileKind::Foreign => "private, max-age=31536000, immutable",
+        FileKind::Own(_) => "public, max-age=31536000, immutable",
+    };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     Ok(response)
 }

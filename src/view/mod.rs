@@ -20,6 +20,7 @@ pub mod oai_pmh;
 pub mod objects;
 mod parameters;
 mod registry_view;
+pub mod segments;
 pub mod service;
 pub mod snapshot;
 pub mod stream;

@@ -23,6 +23,7 @@ mod monitoring;
 mod oai_pmh;
 mod page;
 mod project;
+mod segments;
 mod shutdown;
 mod sources;
 mod status;

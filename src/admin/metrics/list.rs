@@ -12,12 +12,13 @@ use crate::{
     intake,
     journal::metrics as journal,
     lookup,
+    segments::metrics as segments,
     view::metrics as view,
     web,
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 60] = [
+pub const METRICS: [Metric; 63] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -211,6 +212,19 @@ pub const METRICS: [Metric; 60] = [
         kind: Kind::Gauge,
         labels: &["subscription"],
         about: "Number of messages that a subscription's receiver has refused permanently.",
+    },
+    Metric {
+        name: segments::NEWEST,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "Last number of the newest segment that this node has sealed.",
+    },
+    Metric { name: segments::SEALED, kind: Kind::Counter, labels: &[], about: "Sealed segments of the journal." },
+    Metric {
+        name: segments::FAILURES,
+        kind: Kind::Counter,
+        labels: &[],
+        about: "Segments that could not be sealed, read or removed; the log has the reason.",
     },
     Metric {
         name: view::OPEN_STREAMS,

@@ -20,8 +20,9 @@ use super::{
 };
 use crate::{
     format::{Batch, FORMATS, FormatKind},
-    journal::{Journal, JournalError, RecordedChange, metrics::tail_read, store::StoreError},
-    model::{Filter, Seq, Uri},
+    journal::{JournalError, RecordedChange, metrics::tail_read, segments::end_of_span, store::StoreError},
+    model::{Filter, Rendition, Seq, Uri},
+    segments,
     web::{Content, Problem, Spool, SpoolWriter, negotiated_media_type, spool_problem},
 };
 
@@ -193,7 +194,7 @@ impl Changes {
         }
         let permit = self.readers.spool().page_permit().await;
         let (view, selection) = (self.clone(), selection.clone());
-        Spool::blocking(permit, move || Page::write(&view, after, &selection, |page| page.fill(&view.journal))).await
+        Spool::blocking(permit, move || Page::write(&view, after, &selection, |page| page.fill(&view))).await
     }
 }
 
@@ -237,12 +238,20 @@ impl PageWriter<'_> {
     }
 
     /// Reads the journal until the page is full, or has examined as many changes as it may.
-    fn fill(&mut self, journal: &Journal) -> Result<(), Problem> {
+    fn fill(&mut self, view: &Changes) -> Result<(), Problem> {
+        let mut span_end = Seq::ZERO;
         while self.may_read() {
+            if self.next >= span_end {
+                self.next = self.after_excluded(view);
+                span_end = end_of_span(self.next.next());
+            }
             let (count, bytes) = self.next_piece();
-            let read = match block_on(journal.after_within(self.next, count, bytes)) {
+            let read = match block_on(view.journal.after_within(self.next, count, bytes)) {
                 // The page ends before the damaged change, and the next one reports it.
                 Err(JournalError::Store(StoreError::DamagedChange { .. })) if self.examined > 0 => break,
+                Err(error @ JournalError::Gone { .. }) => {
+                    self.removed(view, count).ok_or_else(|| journal_problem(error))?
+                }
                 read => read.map_err(journal_problem)?,
             };
             if read.is_empty() || !self.add(&read)? {
@@ -250,6 +259,36 @@ impl PageWriter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the number after which the next selected change can be: segments say which sources, types and hosts they have.
+    /// The changes themselves decide where segments cannot be read.
+    fn after_excluded(&self, view: &Changes) -> Seq {
+        let (Some(segments), Some(filter)) = (&view.segments, &self.selection.filter) else { return self.next };
+        let skipped = block_on(segments.skip(self.next, filter));
+        let reached = skipped.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a page is read without the help of the sealed segments");
+            self.next
+        });
+        match self.selection.order {
+            Order::OldestFirst { before: Some(before) } => reached.min(Seq(before.0.saturating_sub(1))).max(self.next),
+            _ => reached,
+        }
+    }
+
+    /// Returns the next changes from a segment that is kept although retention has removed its changes from the journal;
+    /// `None` if there is none. A segment does not say what the public sees.
+    fn removed(&self, view: &Changes, count: usize) -> Option<Vec<Arc<RecordedChange>>> {
+        let segments = view.segments.as_ref()?;
+        let is_recorded = |filter: &Filter| filter.rendition() == Rendition::Recorded;
+        if !self.selection.filter.as_ref().is_none_or(is_recorded) {
+            return None;
+        }
+        block_on(segments.changes_after(self.next, count)).unwrap_or_else(|error| {
+            segments::metrics::failed();
+            tracing::error!(%error, "changes that retention has removed cannot be read");
+            None
+        })
     }
 
     /// Adds the selected changes that fit, and returns `true` if more may follow. The first change of a page always

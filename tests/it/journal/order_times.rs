@@ -5,7 +5,7 @@ use tidings::{
         order::OrderTime,
         retention::Retention,
         segments::{SegmentRecord, SpanWrite},
-        store::{OrderStore, SegmentStore, StoreLimits},
+        store::StoreLimits,
     },
     model::{Seq, Timestamp},
 };

@@ -58,7 +58,7 @@ impl Gateway {
             heartbeat: Duration::MAX,
         };
         let (readers, _) = LiveReaders::new(journal.clone(), spool.clone(), limits);
-        let changes = Changes { journal: journal.clone(), readers, max_page: 1000 };
+        let changes = Changes { journal: journal.clone(), readers, segments: None, max_page: 1000 };
         let view = FeedView::new(journal.clone(), public, folder, None, spool, FeedLabels::default());
         let routes = Router::new()
             .route("/feed", get(feed::newest))

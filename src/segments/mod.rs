@@ -1,0 +1,183 @@
+//! Sealed segments: the closed spans of the journal as immutable files.
+//!
+//! A span has [`SPAN`](crate::journal::segments::SPAN) numbers. Once the head has passed its end, the node with the duty
+//! writes its changes to a file, reads the file back, and then notes it in the journal. So a segment that the journal knows
+//! was complete on the disk or in the bucket at least once. Readers get whole files, which no database and no rendering
+//! slows down, and what retention has removed can stay in them.
+//!
+//! * [`manifest`] says what is in a segment;
+//! * `encoder` writes its bytes, `decoder` reads changes from them;
+//! * `sealing` is the duty: seal, read back, note, and remove old ones;
+//! * [`metrics`] counts.
+
+mod decoder;
+mod encoder;
+pub mod manifest;
+pub mod metrics;
+mod sealing;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+
+use self::manifest::{InvalidManifest, Manifest};
+pub use self::sealing::seal_spans;
+use crate::{
+    files::{FileContent, FileDigest, FileStore, FileStoreError},
+    journal::{Journal, JournalError, RecordedChange},
+    model::{Filter, Seq},
+};
+
+/// Number of segments whose manifests are read at once.
+const AT_ONCE: usize = 50;
+
+named_values! {
+    /// Segments that stay when retention has removed their changes from the journal.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum KeptSegments {
+        /// Those with changes that the journal still has.
+        #[default]
+        Changes = "changes",
+        /// All.
+        All = "all",
+    }
+}
+
+/// Reasons why a segment could not be sealed or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The store of the files failed.
+    #[error(transparent)]
+    Files(#[from] FileStoreError),
+    /// The manifest in the journal cannot be read.
+    #[error(transparent)]
+    Manifest(#[from] InvalidManifest),
+    /// The file is not there.
+    #[error("the file {file} of the segment that begins with the change {first} is missing")]
+    Missing {
+        /// First number of the span.
+        first: Seq,
+        /// The file.
+        file: FileDigest,
+    },
+    /// The bytes of the file are not those that were written.
+    #[error("the file {file} of the segment that begins with the change {first} is damaged: {reason}")]
+    Damaged {
+        /// First number of the span.
+        first: Seq,
+        /// The file.
+        file: FileDigest,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The bytes could not be compressed or decompressed.
+    #[error("the segment cannot be compressed: {0}")]
+    Compression(#[from] std::io::Error),
+}
+
+/// The segments of a journal. Clones share them.
+#[derive(Clone)]
+pub struct Segments {
+    journal: Journal,
+    files: FileStore,
+    kept: KeptSegments,
+}
+
+impl Segments {
+    /// Returns the segments of a journal in this store, which has nothing else.
+    #[must_use]
+    pub fn new(journal: Journal, files: FileStore, kept: KeptSegments) -> Self {
+        Self { journal, files, kept }
+    }
+
+    /// Returns the manifests of up to `limit` segments that end after `after`, oldest first.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read, or has a manifest that cannot.
+    pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Manifest>, SegmentError> {
+        let records = self.journal.segments_after(after, limit).await?;
+        Ok(records.iter().map(Manifest::of_record).collect::<Result<_, _>>()?)
+    }
+
+    /// Returns the manifest of the segment that begins with a number; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Segments::after`].
+    pub async fn beginning_with(&self, first: Seq) -> Result<Option<Manifest>, SegmentError> {
+        let before = Seq(first.0.saturating_sub(1));
+        Ok(self.after(before, 1).await?.pop().filter(|segment| segment.first == first))
+    }
+
+    /// Returns the store of the files.
+    #[must_use]
+    pub fn files(&self) -> &FileStore {
+        &self.files
+    }
+
+    /// Opens the file of a segment.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read or lacks the file.
+    pub async fn open(&self, segment: &Manifest) -> Result<FileContent, SegmentError> {
+        let missing = SegmentError::Missing { first: segment.first, file: segment.file };
+        self.files.read(segment.file, None).await?.ok_or(missing)
+    }
+
+    /// Returns the number after which a reader can continue who has everything up to `after`: the end of the segments that
+    /// follow and have no change that the filter selects.
+    ///
+    /// # Errors
+    /// As [`Segments::after`].
+    pub async fn skip(&self, after: Seq, filter: &Filter) -> Result<Seq, SegmentError> {
+        let mut reached = after;
+        loop {
+            let segments = self.after(reached, AT_ONCE).await?;
+            for segment in &segments {
+                // A gap between two segments can have changes.
+                let is_next = segment.first.0 <= reached.0 + 1;
+                if !is_next || segment.may_match(filter) {
+                    return Ok(reached);
+                }
+                reached = segment.last_change;
+            }
+            if segments.len() < AT_ONCE {
+                return Ok(reached);
+            }
+        }
+    }
+
+    /// Returns changes after `after` from the segment that has the next one: those of one frame, at most `limit`. `None` if
+    /// no segment has it.
+    ///
+    /// # Errors
+    /// As [`Segments::after`], or if the file cannot be read or is damaged.
+    pub async fn changes_after(
+        &self,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Option<Vec<Arc<RecordedChange>>>, SegmentError> {
+        let Some(segment) = self.after(after, 1).await?.pop() else { return Ok(None) };
+        let Some(frame) = segment.frames.iter().find(|frame| frame.last > after) else { return Ok(None) };
+        // The next change can be before the segment.
+        if segment.first > after.next() && self.journal.number_before(frame.first).await? != Some(after) {
+            return Ok(None);
+        }
+        let bytes = self.bytes(&segment, frame.offset..frame.offset + frame.size).await?;
+        let (first, file) = (segment.first, segment.file);
+        let decoded = tokio::task::spawn_blocking(move || decoder::changes(&bytes, after, limit));
+        let decoded = decoded.await.map_err(|_| JournalError::Closed)?;
+        decoded.map(Some).map_err(|reason| SegmentError::Damaged { first, file, reason: reason.to_string() })
+    }
+
+    /// Reads a range of the file of a segment.
+    async fn bytes(&self, segment: &Manifest, range: std::ops::Range<u64>) -> Result<Bytes, SegmentError> {
+        let missing = SegmentError::Missing { first: segment.first, file: segment.file };
+        let content = self.files.read(segment.file, Some(range)).await?.ok_or(missing)?;
+        let pieces: Vec<Bytes> = content.pieces.try_collect().await?;
+        Ok(pieces.concat().into())
+    }
+}

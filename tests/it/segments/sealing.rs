@@ -1,0 +1,114 @@
+//! Closed spans are sealed once, with bytes that depend on the changes alone, also when the gateway is killed meanwhile.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidings::{
+    files::{FileStore, FileStoreLocation},
+    segments::{KeptSegments, Segments, seal_spans},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{content, fill, segments, until};
+use crate::support::{
+    gateway::{Gateway, command},
+    journal_fixture::{OpenJournal, journal_file, verify_ok},
+};
+
+#[tokio::test]
+async fn sealed_spans_have_the_changes_of_the_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(folder.path(), 25_000).await;
+    let gateway = Gateway::start(folder.path());
+    let sealed = segments(&gateway, 2).await;
+    let numbers: Vec<_> =
+        sealed.iter().map(|segment| (&segment["first"], &segment["last"], &segment["changes"])).collect();
+    assert_eq!(json!(numbers), json!([[1, 10_000, 10_000], [10_001, 20_000, 10_000]]));
+    let changes = gateway.changes().await;
+    assert_eq!(changes.len(), 25_000);
+    assert_eq!(content(&gateway, &sealed[0]).await, changes[..10_000]);
+    assert_eq!(content(&gateway, &sealed[1]).await, changes[10_000..20_000]);
+    let facts = &sealed[0];
+    assert_eq!(
+        (&facts["sources"], &facts["hosts"], &facts["parents"]),
+        (&json!(["s"]), &json!(["http://localhost"]), &json!([]))
+    );
+    assert_eq!(facts["frames"].as_array().unwrap().len(), 10);
+    assert_eq!(facts["journal"], gateway.json("/segments").await["journal"]);
+
+    // The file: fixed, in parts, and not compressed once more.
+    let url = format!("{}{}", gateway.url, facts["url"].as_str().unwrap());
+    let head = gateway.http.head(&url).header("accept-encoding", "gzip").send().await.unwrap();
+    let header = |name: &str| head.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header("cache-control"), "public, max-age=31536000, immutable");
+    assert_eq!(
+        (header("content-type"), header("content-length")),
+        ("application/zstd".into(), facts["size"].to_string())
+    );
+    assert!(!head.headers().contains_key("content-encoding"));
+    let known = gateway.http.get(&url).header("if-none-match", header("etag")).send().await.unwrap();
+    assert_eq!(known.status(), 304);
+    let frame = &facts["frames"][3];
+    let (offset, size) = (frame["offset"].as_u64().unwrap(), frame["size"].as_u64().unwrap());
+    let part =
+        gateway.http.get(&url).header("range", format!("bytes={offset}-{}", offset + size - 1)).send().await.unwrap();
+    assert_eq!(part.status(), 206);
+    let lines = zstd::decode_all(&part.bytes().await.unwrap()[..]).unwrap();
+    assert!(lines.starts_with(b"{\"seq\":3001,"), "a frame can be read alone");
+    for absent in ["/segments/1.ndjson.zst", "/segments/x", &facts["url"].as_str().unwrap().replace("0001-", "0002-")] {
+        let answer = gateway.http.get(format!("{}{absent}", gateway.url)).send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{absent}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_depend_on_the_changes_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(folder.path(), 12_000).await;
+    let mut files = Vec::new();
+    for _ in 0..2 {
+        let place = tempfile::tempdir().unwrap();
+        let opened = OpenJournal::at(folder.path());
+        // What the attempt before has noted.
+        let sealed = opened.journal.clone();
+        let location = FileStoreLocation::Folder(place.path().to_owned());
+        let store = FileStore::open(&location).unwrap();
+        let segments = Segments::new(sealed.clone(), store.clone(), KeptSegments::Changes);
+        let stop = CancellationToken::new();
+        let worker = tokio::spawn(seal_spans(sealed.clone(), Some(segments.clone()), stop.clone()));
+        let manifest = until("sealed", async || segments.after(tidings::model::Seq(0), 1).await.unwrap().pop()).await;
+        stop.cancel();
+        worker.await.unwrap();
+        files.push((manifest.file, manifest.digest, manifest.changes));
+        sealed
+            .write_span(tidings::journal::segments::SpanWrite::RemoveSegments { before: tidings::model::Seq(20_000) })
+            .await
+            .unwrap();
+        drop((sealed, segments));
+        opened.close();
+    }
+    assert_eq!(files[0], files[1]);
+    assert_eq!(files[0].2, 10_000);
+}
+
+#[tokio::test]
+async fn a_kill_at_any_step_loses_and_repeats_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(folder.path(), 41_000).await;
+    for _ in 0..6 {
+        let mut gateway = Gateway::start_as(command(), folder.path(), &["--listen", "127.0.0.1:0"]);
+        // Random times: the steps are not visible from outside.
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..1500))).await;
+        gateway.kill();
+    }
+    let gateway = Gateway::start(folder.path());
+    let sealed = segments(&gateway, 4).await;
+    let changes = gateway.changes().await;
+    let mut read = Vec::new();
+    for segment in &sealed {
+        read.extend(content(&gateway, segment).await);
+    }
+    assert_eq!(read, changes[..40_000]);
+    drop(gateway);
+    verify_ok(&journal_file(folder.path()));
+}
