@@ -165,7 +165,7 @@ impl Gateway {
         let mut follow_ups = sources::follow_up(&shared, &sources, stop_accepting, &supervisor);
         let due = nodes::run_due(shared.clone(), stop_accepting.clone());
         follow_ups.spawn(supervisor.clone().run(Worker::Due, None, due));
-        let segments = segments::open(config, &journal)?;
+        let segments = segments::of(config, &journal);
         let sealing = nodes::run_sealing(shared.clone(), segments.clone(), stop_accepting.clone());
         follow_ups.spawn(supervisor.clone().run(Worker::Segments, None, sealing));
         let audits = audits::open(config, &journal, &sources, &harvests);

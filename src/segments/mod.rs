@@ -20,12 +20,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use tokio::sync::OnceCell;
 
 use self::manifest::{InvalidManifest, Manifest};
 pub use self::sealing::seal_spans;
 use crate::{
-    files::{FileContent, FileDigest, FileStore, FileStoreError},
-    journal::{Journal, JournalError, RecordedChange},
+    files::{FileContent, FileDigest, FileStore, FileStoreError, FileStoreLocation},
+    journal::{Journal, JournalError, RecordedChange, private_files},
     model::{Filter, Seq},
 };
 
@@ -74,24 +75,26 @@ pub enum SegmentError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The bytes could not be compressed or decompressed.
-    #[error("the segment cannot be compressed: {0}")]
-    Compression(#[from] std::io::Error),
+    /// The folder cannot be created, or the bytes cannot be compressed.
+    #[error("the segment cannot be written: {0}")]
+    Io(#[from] std::io::Error),
 }
 
 /// The segments of a journal. Clones share them.
 #[derive(Clone)]
 pub struct Segments {
     journal: Journal,
-    files: FileStore,
+    location: FileStoreLocation,
+    /// Opened when the first segment is sealed or read, so that a small journal has no folder for them.
+    files: Arc<OnceCell<FileStore>>,
     kept: KeptSegments,
 }
 
 impl Segments {
-    /// Returns the segments of a journal in this store, which has nothing else.
+    /// Returns the segments of a journal at this location, which has nothing else.
     #[must_use]
-    pub fn new(journal: Journal, files: FileStore, kept: KeptSegments) -> Self {
-        Self { journal, files, kept }
+    pub fn new(journal: Journal, location: FileStoreLocation, kept: KeptSegments) -> Self {
+        Self { journal, location, files: Arc::default(), kept }
     }
 
     /// Returns the manifests of up to `limit` segments that end after `after`, oldest first.
@@ -112,10 +115,23 @@ impl Segments {
         Ok(self.after(before, 1).await?.pop().filter(|segment| segment.first == first))
     }
 
-    /// Returns the store of the files.
-    #[must_use]
-    pub fn files(&self) -> &FileStore {
-        &self.files
+    /// Returns the store of the files. Only its owner may read a folder, as the journal itself.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be opened.
+    pub async fn files(&self) -> Result<&FileStore, SegmentError> {
+        let location = &self.location;
+        let open = || async {
+            let location = location.clone();
+            let opening = tokio::task::spawn_blocking(move || {
+                if let FileStoreLocation::Folder(folder) = &location {
+                    private_files::create_folder(folder)?;
+                }
+                Ok::<_, SegmentError>(FileStore::open(&location)?)
+            });
+            opening.await.map_err(|_| JournalError::Closed)?
+        };
+        self.files.get_or_try_init(open).await
     }
 
     /// Opens the file of a segment.
@@ -124,7 +140,7 @@ impl Segments {
     /// Fails if the store cannot be read or lacks the file.
     pub async fn open(&self, segment: &Manifest) -> Result<FileContent, SegmentError> {
         let missing = SegmentError::Missing { first: segment.first, file: segment.file };
-        self.files.read(segment.file, None).await?.ok_or(missing)
+        self.files().await?.read(segment.file, None).await?.ok_or(missing)
     }
 
     /// Returns the number after which a reader can continue who has everything up to `after`: the end of the segments that
@@ -176,7 +192,7 @@ impl Segments {
     /// Reads a range of the file of a segment.
     async fn bytes(&self, segment: &Manifest, range: std::ops::Range<u64>) -> Result<Bytes, SegmentError> {
         let missing = SegmentError::Missing { first: segment.first, file: segment.file };
-        let content = self.files.read(segment.file, Some(range)).await?.ok_or(missing)?;
+        let content = self.files().await?.read(segment.file, Some(range)).await?.ok_or(missing)?;
         let pieces: Vec<Bytes> = content.pieces.try_collect().await?;
         Ok(pieces.concat().into())
     }

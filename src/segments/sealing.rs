@@ -35,7 +35,7 @@ const PIECE_CHANGES: usize = 1000;
 const PIECE_BYTES: usize = 4 << 20;
 
 /// Maximum time between two looks, because retention removes changes without a new one.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Pause after a look, and after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -115,7 +115,9 @@ impl Segments {
             after = newest.last;
             referenced.extend(segments.iter().map(|segment| segment.file));
         }
-        self.files.collect_garbage(&referenced, GARBAGE_AGE).await?;
+        if !referenced.is_empty() {
+            self.files().await?.collect_garbage(&referenced, GARBAGE_AGE).await?;
+        }
         Ok(())
     }
 
@@ -144,7 +146,7 @@ impl Segments {
     async fn seal(&self, ClosedSpan { after, last }: ClosedSpan) -> Result<Option<Manifest>, SegmentError> {
         // Read before the changes: a failover meanwhile gives them another one.
         let journal = self.journal.identity();
-        let (mut encoder, mut file) = (SegmentEncoder::default(), self.files.create().await?);
+        let (mut encoder, mut file) = (SegmentEncoder::default(), self.files().await?.create().await?);
         let (mut cursor, mut damaged) = (after, Vec::new());
         while cursor < last {
             let changes = match self.journal.after_within(cursor, PIECE_CHANGES, PIECE_BYTES).await {
@@ -204,7 +206,7 @@ impl Segments {
             return Ok(());
         }
         // The next attempt writes it again.
-        self.files.remove(segment.file).await?;
+        self.files().await?.remove(segment.file).await?;
         let reason = "its bytes have another digest".to_owned();
         Err(SegmentError::Damaged { first: segment.first, file: segment.file, reason })
     }
@@ -222,7 +224,7 @@ impl Segments {
             // First the note, so that no reader is sent to a file that is gone.
             self.journal.write_span(SpanWrite::RemoveSegments { before: newest.last.next() }).await?;
             for segment in &old {
-                self.files.remove(segment.file).await?;
+                self.files().await?.remove(segment.file).await?;
             }
         }
     }
@@ -238,8 +240,8 @@ async fn write(file: &mut NewFile, bytes: bytes::Bytes) -> Result<(), SegmentErr
 impl From<EncodingError> for SegmentError {
     fn from(error: EncodingError) -> Self {
         match error {
-            EncodingError::Compression(error) => Self::Compression(error),
-            EncodingError::Json(error) => Self::Compression(error.into()),
+            EncodingError::Compression(error) => Self::Io(error),
+            EncodingError::Json(error) => Self::Io(error.into()),
         }
     }
 }

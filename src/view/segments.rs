@@ -144,7 +144,7 @@ pub async fn one(
     let (first, digest) = parse_name(&name).ok_or_else(absent)?;
     let segment = segments.beginning_with(first).await.map_err(segment_problem)?;
     let segment = segment.filter(|segment| segment.file == digest).ok_or_else(absent)?;
-    respond(segments.files(), segment.file, &headers, FileKind::Own(MEDIA_TYPE))
+    respond(segments.files().await.map_err(segment_problem)?, segment.file, &headers, FileKind::Own(MEDIA_TYPE))
         .await?
         .ok_or_else(|| segment_problem(SegmentError::Missing { first: segment.first, file: segment.file }))
 }

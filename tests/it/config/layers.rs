@@ -178,7 +178,10 @@ fn defaults_file_documents_every_setting() {
     // The example of a token has no digest, because readers would copy it.
     let with_examples = with_examples.replace("sha256 = \"…\"", &format!("sha256 = \"{}\"", "5f".repeat(32)));
     // The files are in a folder or in a bucket.
-    let config = load(&with_examples.replace("folder = \"/var/lib/tidings/files\"", ""), &[]).unwrap();
+    let in_buckets = ["files", "segments"].iter().fold(with_examples.clone(), |examples, name| {
+        examples.replace(&format!("folder = \"/var/lib/tidings/{name}\""), "")
+    });
+    let config = load(&in_buckets, &[]).unwrap();
     assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://tidings.example.org");
     let staging = &config.sources[&SourceName::parse("staging").unwrap()];
     assert!(staging.signature.is_some() && staging.lookup == Mode::BestEffort);

@@ -47,6 +47,8 @@ const VERSION_16: &str = "
         began INTEGER NOT NULL, moved INTEGER NOT NULL, done INTEGER NOT NULL
     ) WITHOUT ROWID;
     DROP TABLE sources;
+    DROP TABLE order_times;
+    DROP TABLE segments;
     DROP INDEX quarantine_by_source;
     DROP INDEX ingest_jobs_by_state;
     ALTER TABLE subscriptions DROP COLUMN paused_by;

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 38] = [
+const TABLE: [(&str, &[&str]); 39] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
@@ -35,6 +35,7 @@ const TABLE: [(&str, &[&str]); 38] = [
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "message_rate", "retry"]),
     ("files", &["features", "http_client", "web"]),
+    ("segments", &["files", "journal", "model"]),
     ("transfer", &["files", "format", "http_client", "model"]),
     ("filesets", &["transfer", "files", "http_client", "intake", "format", "journal", "model", "retry", "text", "web"]),
     (
@@ -81,12 +82,12 @@ const TABLE: [(&str, &[&str]); 38] = [
         ],
     ),
     ("source", &["amqp", "kafka", "stomp", "broker", "intake", "format", "retry", "web"]),
-    ("view", &["cache", "files", "journal", "model", "format", "text", "web"]),
+    ("view", &["cache", "files", "journal", "model", "format", "segments", "text", "web"]),
     (
         "admin",
         &[
             "audit", "broker", "cluster", "delivery", "filesets", "harvest", "intake", "journal", "lookup", "model",
-            "format", "text", "view", "web",
+            "format", "segments", "text", "view", "web",
         ],
     ),
     (
@@ -107,6 +108,7 @@ const TABLE: [(&str, &[&str]); 38] = [
             "lookup",
             "model",
             "format",
+            "segments",
             "settings",
             "source",
             "suggestion",
@@ -136,6 +138,7 @@ const TABLE: [(&str, &[&str]); 38] = [
             "model",
             "openapi",
             "router",
+            "segments",
             "source",
             "supervision",
             "transfer",
@@ -165,6 +168,7 @@ const TABLE: [(&str, &[&str]); 38] = [
             "model",
             "openapi",
             "router",
+            "segments",
             "settings",
             "source",
             "supervision",

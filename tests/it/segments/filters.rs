@@ -7,6 +7,7 @@ use crate::support::{gateway::Gateway, journal_fixture::configuration};
 
 #[tokio::test]
 async fn rare_changes_are_found_in_few_pages() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 41_000).await;
     let lines = "[sources.rare]\ntransport = \"http\"\ndialect = \"content-change\"\n";

@@ -28,6 +28,7 @@ fn files(folder: &Path) -> usize {
 
 #[tokio::test]
 async fn segments_go_with_their_changes() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 31_000).await;
     let gateway = start(folder.path(), "changes").await;
@@ -43,6 +44,7 @@ async fn segments_go_with_their_changes() {
 
 #[tokio::test]
 async fn kept_segments_have_the_removed_changes() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 31_000).await;
     let gateway = start(folder.path(), "all").await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidings::{
-    files::{FileStore, FileStoreLocation},
+    files::FileStoreLocation,
     segments::{KeptSegments, Segments, seal_spans},
 };
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use crate::support::{
 
 #[tokio::test]
 async fn sealed_spans_have_the_changes_of_the_pages() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 25_000).await;
     let gateway = Gateway::start(folder.path());
@@ -63,6 +64,7 @@ async fn sealed_spans_have_the_changes_of_the_pages() {
 
 #[tokio::test]
 async fn bytes_depend_on_the_changes_alone() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 12_000).await;
     let mut files = Vec::new();
@@ -72,8 +74,7 @@ async fn bytes_depend_on_the_changes_alone() {
         // What the attempt before has noted.
         let sealed = opened.journal.clone();
         let location = FileStoreLocation::Folder(place.path().to_owned());
-        let store = FileStore::open(&location).unwrap();
-        let segments = Segments::new(sealed.clone(), store.clone(), KeptSegments::Changes);
+        let segments = Segments::new(sealed.clone(), location, KeptSegments::Changes);
         let stop = CancellationToken::new();
         let worker = tokio::spawn(seal_spans(sealed.clone(), Some(segments.clone()), stop.clone()));
         let manifest = until("sealed", async || segments.after(tidings::model::Seq(0), 1).await.unwrap().pop()).await;
@@ -93,6 +94,7 @@ async fn bytes_depend_on_the_changes_alone() {
 
 #[tokio::test]
 async fn a_kill_at_any_step_loses_and_repeats_nothing() {
+    crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 41_000).await;
     for _ in 0..6 {
