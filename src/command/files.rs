@@ -1,4 +1,4 @@
-//! `tidings files`: checks the store of downloaded files, and removes files that no item has.
+//! `tidings files`: checks the store of downloaded files and that of sealed segments, and removes files that no item has.
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
 
@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::Value;
 use tidings::files::{
     FileDigest, FileStore, FileStoreLocation,
-    maintenance::{FileReport, Removal},
+    maintenance::{FileFault, FileReport, Removal},
 };
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
 const EXAMPLES: &str = "\
 Examples:
   tidings files verify
+  tidings files verify --segments
   tidings files gc
   tidings files gc --older-than 30
 
@@ -47,9 +48,17 @@ pub(super) struct Files {
 #[derive(Subcommand)]
 enum Action {
     /// Compare each file with its digest, and find missing files.
-    Verify,
+    Verify(VerificationArgs),
     /// Remove files that no item has any more, and the remains of interrupted downloads.
     Gc(GarbageArgs),
+}
+
+/// Arguments of the comparison.
+#[derive(Args)]
+struct VerificationArgs {
+    /// The sealed segments of the journal instead of the downloaded files.
+    #[arg(long)]
+    segments: bool,
 }
 
 /// Arguments of the removal.
@@ -63,25 +72,30 @@ struct GarbageArgs {
 impl Files {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = self.gateway.config()?;
+        let of_segments = matches!(self.action, Action::Verify(VerificationArgs { segments: true }));
         let location = match self.folder {
             Some(folder) => FileStoreLocation::Folder(folder),
+            None if of_segments => {
+                let none = "the gateway seals no segments: give the table [segments] a folder or a bucket";
+                let location = config.segments()?.location(&config.store()?, &config.journal().data);
+                location.ok_or_else(|| Failure::Failed(none.to_owned()))?
+            }
             None => config.files()?.location(&config.journal().data),
         };
         if let FileStoreLocation::Folder(folder) = &location
             && !folder.is_dir()
         {
-            let folder = folder.display();
-            return Err(Failure::Failed(format!(
-                "{folder} is no folder: no file has been downloaded, or give --folder"
-            )));
+            let nothing = if of_segments { "no segment has been sealed" } else { "no file has been downloaded" };
+            return Err(Failure::Failed(format!("{} is no folder: {nothing}, or give --folder", folder.display())));
         }
         let store = FileStore::open(&location).map_err(|error| Failure::Failed(error.to_string()))?;
         let (at, gateway) = self.gateway.connect_with(&config)?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let work = async {
-            let referenced = referenced_files(&gateway).await.map_err(|error| format!("{at}: {error}"))?;
+            let referenced = if of_segments { sealed_files(&gateway).await } else { referenced_files(&gateway).await };
+            let referenced = referenced.map_err(|error| format!("{at}: {error}"))?;
             match self.action {
-                Action::Verify => verify(&store, referenced).await,
+                Action::Verify(_) => verify(&store, referenced, of_segments).await,
                 Action::Gc(GarbageArgs { older_than }) => {
                     let grace = Duration::from_secs(older_than * 24 * 60 * 60);
                     let removal = store.collect_garbage(&referenced, grace).await.map_err(|error| error.to_string())?;
@@ -96,7 +110,7 @@ impl Files {
     }
 }
 
-async fn verify(store: &FileStore, referenced: HashSet<FileDigest>) -> Result<String, String> {
+async fn verify(store: &FileStore, referenced: HashSet<FileDigest>, of_segments: bool) -> Result<String, String> {
     let mut next = STEP;
     let mut progress = |bytes: u64| {
         if bytes >= next {
@@ -106,11 +120,36 @@ async fn verify(store: &FileStore, referenced: HashSet<FileDigest>) -> Result<St
     };
     let report = store.verify(referenced, &mut progress).await.map_err(|error| error.to_string())?;
     let FileReport { files, bytes, faults } = report;
-    faults.iter().for_each(|fault| say(&fault.to_string()));
+    for fault in &faults {
+        match fault {
+            FileFault::Damaged(file) if of_segments => say(&format!("the segment {file} is damaged; {REMEDY}")),
+            FileFault::Missing(file) if of_segments => say(&format!("the segment {file} is missing; {REMEDY}")),
+            fault => say(&fault.to_string()),
+        }
+    }
     match faults.len() {
         0 => Ok(format!("{files} files ({bytes} bytes) are intact\n")),
         1 => Err("1 problem found".to_owned()),
         problems => Err(format!("{problems} problems found")),
+    }
+}
+
+/// What to do about a segment.
+const REMEDY: &str = "copy it from a backup, or remove it and restart the \
+                      gateway, which seals it again while the journal has its changes";
+
+/// Reads the list of segments of the gateway, and returns their files.
+async fn sealed_files(gateway: &Gateway) -> Result<HashSet<FileDigest>, String> {
+    let (mut files, mut after) = (HashSet::new(), 0);
+    loop {
+        let path = format!("/segments?limit=1000&after={after}");
+        let list = gateway.request(Method::GET, &path, None).await.map_err(|error| error.reason)?;
+        let segments = list["segments"].as_array().ok_or("the response is not from a Tidings gateway")?;
+        if segments.is_empty() {
+            return Ok(files);
+        }
+        files.extend(segments.iter().filter_map(|segment| FileDigest::parse(segment["file"].as_str()?)));
+        after = list["next"].as_u64().ok_or("the response is not from a Tidings gateway")?;
     }
 }
 

@@ -86,6 +86,16 @@ impl FileStore {
         Ok(report)
     }
 
+    /// Returns the names of all files.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub async fn names(&self) -> Result<HashSet<FileDigest>, FileStoreError> {
+        let files = self.objects.list(Some(&Path::from(STORED)));
+        let names = files.try_filter_map(|file| std::future::ready(Ok(FileDigest::of_path(&file.location))));
+        names.try_collect().await.map_err(|error| self.failed(&error))
+    }
+
     /// Returns whether the store has a file, with the bytes of its name. A damaged one is removed: a crash of the machine may
     /// leave one that was not on disk yet.
     pub(super) async fn is_intact(&self, digest: FileDigest) -> Result<bool, FileStoreError> {

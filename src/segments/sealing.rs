@@ -5,7 +5,7 @@
 //! After each segment the worker rests for as long as it took, so that sealing has at most half a processor.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     time::{Duration, Instant},
 };
 
@@ -62,9 +62,9 @@ pub async fn seal_spans(journal: Journal, segments: Option<Segments>, stop: Canc
 async fn run(journal: &Journal, segments: Option<&Segments>) {
     let mut head = journal.watch();
     if let Some(segments) = segments
-        && let Err(error) = segments.collect_garbage().await
+        && let Err(error) = segments.tidy().await
     {
-        tracing::warn!(%error, "what interrupted attempts to seal have left cannot be removed; the next start tries again");
+        tracing::warn!(%error, "the files of the segments cannot be compared with the journal; the next start tries again");
     }
     loop {
         head.mark_unchanged();
@@ -106,19 +106,40 @@ async fn look(journal: &Journal, segments: Option<&Segments>) -> Result<(), Segm
 }
 
 impl Segments {
-    /// Removes what interrupted attempts and lost changes have left.
-    async fn collect_garbage(&self) -> Result<(), SegmentError> {
-        let (mut referenced, mut after) = (HashSet::new(), Seq::ZERO);
+    /// Removes what interrupted attempts and lost changes have left, and seals missing files again whose changes the journal
+    /// still has.
+    async fn tidy(&self) -> Result<(), SegmentError> {
+        let (mut noted, mut after) = (HashMap::new(), Seq::ZERO);
         loop {
             let segments = self.after(after, super::AT_ONCE).await?;
             let Some(newest) = segments.last() else { break };
             after = newest.last;
-            referenced.extend(segments.iter().map(|segment| segment.file));
+            noted.extend(segments.iter().map(|segment| (segment.file, segment.first)));
         }
-        if !referenced.is_empty() {
-            self.files().await?.collect_garbage(&referenced, GARBAGE_AGE).await?;
+        if noted.is_empty() {
+            return Ok(());
+        }
+        let files = self.files().await?;
+        files.collect_garbage(&noted.keys().copied().collect(), GARBAGE_AGE).await?;
+        let present = files.names().await?;
+        for first in noted.iter().filter(|(file, _)| !present.contains(*file)).map(|(_, first)| *first) {
+            if self.journal.first() <= first
+                && let Some(manifest) = self.seal(self.span_of(first).await?).await?
+            {
+                tracing::warn!(%first, "the file of a segment was missing, and is sealed again");
+                self.journal.write_span(SpanWrite::Segment(manifest.to_record()?)).await?;
+            } else {
+                metrics::failed();
+                tracing::error!(%first, "the file of a segment is missing, and the journal no longer has its changes");
+            }
         }
         Ok(())
+    }
+
+    /// Returns the span that has this number.
+    async fn span_of(&self, seq: Seq) -> Result<ClosedSpan, SegmentError> {
+        let after = self.journal.number_before(seq).await?.unwrap_or_default();
+        Ok(ClosedSpan { after, last: end_of_span(seq) })
     }
 
     /// Returns the first closed span after the newest segment of which the journal has all changes.
@@ -134,12 +155,8 @@ impl Segments {
             let Some(following) = self.journal.first_after(end_of_span(next)).await? else { return Ok(None) };
             next = following;
         }
-        let last = end_of_span(next);
-        if self.journal.head() < last {
-            return Ok(None);
-        }
-        let after = self.journal.number_before(next).await?.unwrap_or_default();
-        Ok(Some(ClosedSpan { after, last }))
+        let span = self.span_of(next).await?;
+        Ok(Some(span).filter(|span| span.last <= self.journal.head()))
     }
 
     /// Writes the file of a span and reads it back; `None` if retention was faster.

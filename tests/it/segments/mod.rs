@@ -13,6 +13,7 @@ use crate::support::{
 };
 
 mod filters;
+mod nodes;
 mod retention;
 mod sealing;
 

@@ -1,6 +1,6 @@
 //! Closed spans are sealed once, with bytes that depend on the changes alone, also when the gateway is killed meanwhile.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use serde_json::json;
 use tidings::{
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{content, fill, segments, until};
 use crate::support::{
     gateway::{Gateway, command},
-    journal_fixture::{OpenJournal, journal_file, verify_ok},
+    journal_fixture::{OpenJournal, journal_file, stderr, verify_ok},
 };
 
 #[tokio::test]
@@ -113,4 +113,40 @@ async fn a_kill_at_any_step_loses_and_repeats_nothing() {
     assert_eq!(read, changes[..40_000]);
     drop(gateway);
     verify_ok(&journal_file(folder.path()));
+}
+
+#[tokio::test]
+async fn a_missing_or_damaged_file_is_said_and_sealed_again() {
+    crate::support::needs_sqlite();
+    let folder = tempfile::tempdir().unwrap();
+    fill(folder.path(), 11_000).await;
+    let gateway = Gateway::start(folder.path());
+    let sealed = segments(&gateway, 1).await;
+    let place = folder.path().join("segments");
+    let verify = |gateway: &Gateway| {
+        let mut verify = command();
+        verify.args(["files", "verify", "--segments", "--gateway", &gateway.url, "--folder"]).arg(&place);
+        let verified = verify.output().unwrap();
+        (verified.status.code(), String::from_utf8(verified.stdout.clone()).unwrap(), stderr(&verified))
+    };
+    let name = sealed[0]["file"].as_str().unwrap();
+    let path = folder.path().join("segments/sha256").join(&name[..2]).join(name);
+    let (code, output, errors) = verify(&gateway);
+    assert_eq!((code, output.starts_with("1 files (")), (Some(0), true), "{output}{errors}");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[7000] ^= 4;
+    fs::write(&path, bytes).unwrap();
+    let (code, _, errors) = verify(&gateway);
+    assert!(code == Some(1) && errors.contains(&format!("the segment {name} is damaged; copy it")), "{errors}");
+    fs::remove_file(&path).unwrap();
+    let (code, _, errors) = verify(&gateway);
+    assert!(code == Some(1) && errors.contains(&format!("the segment {name} is missing")), "{errors}");
+    let absent =
+        gateway.http.get(format!("{}{}", gateway.url, sealed[0]["url"].as_str().unwrap())).send().await.unwrap();
+    assert_eq!(absent.status(), 503);
+    drop(gateway);
+    let gateway = Gateway::start(folder.path());
+    until("the file is sealed again", async || path.exists().then_some(())).await;
+    assert_eq!(segments(&gateway, 1).await, sealed);
+    assert_eq!(content(&gateway, &sealed[0]).await, gateway.changes().await[..10_000]);
 }

@@ -1,7 +1,7 @@
 //! Gateways that share a journal in a PostgreSQL database.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -20,8 +20,8 @@ use crate::support::{
 /// Lease of the nodes.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// Number of the duties that every journal has: the hub, the audits, and the changes that come due.
-pub(crate) const COMMON_DUTIES: usize = 3;
+/// Number of the duties that every journal has: the hub, the audits, the segments, and the changes that come due.
+pub(crate) const COMMON_DUTIES: usize = 4;
 
 /// A database, and the configuration that all nodes share.
 pub(crate) struct SharedJournal {
@@ -47,6 +47,12 @@ impl SharedJournal {
         let lines = format!("[node]\nlease_seconds = {}\n{lines}", lease.as_secs());
         let config = configuration(folder.path(), &lines);
         Self { folder, database, store, config }
+    }
+
+    /// Fills the empty database with the journal of a folder.
+    pub(crate) fn migrate(&self, from: &Path) {
+        let migrated = command().arg("migrate").arg("--from").arg(from).args(["--to", &self.store]).output().unwrap();
+        assert!(migrated.status.success(), "{}", String::from_utf8_lossy(&migrated.stderr));
     }
 
     /// Returns the command of a node.
