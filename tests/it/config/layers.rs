@@ -203,6 +203,7 @@ fn defaults_file_documents_every_setting() {
     for (table, documented) in [
         ("server.tls", "server.tls"),
         ("files.s3", "files.s3"),
+        ("segments.s3", "segments.s3"),
         ("filesets.platforms", "filesets.platforms"),
         ("filesets.wayback", "filesets.wayback"),
         ("filesets.items", "filesets.items"),

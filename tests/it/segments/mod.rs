@@ -14,6 +14,7 @@ use crate::support::{
 
 mod filters;
 mod nodes;
+mod readers;
 mod retention;
 mod sealing;
 
