@@ -57,9 +57,8 @@ fn present(item: CrawledItem, registered: &ObjectState) -> Option<DraftItem> {
             Some(known) => contradicts(known, content) || (is_newer && !is_same_version(known, content)),
             None => is_newer,
         });
-        // A repository that does not know the dates of an item says that it is active before they come, and after they end.
-        let schedule = registered.schedule(&uri);
-        let is_of_dates = !schedule.dates.is_empty() || schedule.came.is_some();
+        // A list has no dates, so it says that an item is active before they come, and after they end.
+        let is_of_dates = registered.is_decided_by_dates(&uri);
         let is_other = |state: &State, known: &State| known != state && !(is_of_dates && is_public(Some(state)));
         let state = state.filter(|state| registered.state(&uri).is_some_and(|known| is_other(state, known)));
         // The content is newer, although the registry has the same facts about it.

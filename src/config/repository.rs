@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use super::{certificate::ca_certificate, error::ConfigErrors, secret};
 use crate::{
-    format::{DialectKind, RepositoryApi, dialects_with_repository},
+    format::{DialectKind, RepositoryApi, dialects_with_repository, stated_dates::DatePredicates},
     lookup::{BaseUrl, Credentials, Mode, RepositorySettings},
+    model::Uri,
     settings::{Choose, List, Seconds, SecretText, Setting, SettingErrors, Text, Whole, settings},
     web::Secret,
 };
@@ -29,6 +30,10 @@ settings! {
         in_flight: Whole<usize, 1, 1024> = RepositorySettings::IN_FLIGHT,
         /// Number of responses that are cached for messages that need the same facts, 0 to 100000.
         cached_answers: Whole<usize, 0, 100_000> = RepositorySettings::CACHED_ANSWERS,
+        /// Predicates of RDF whose values are the date from which the public may see a resource.
+        visible_from: List<Text> = Vec::new(),
+        /// Predicates of RDF whose values are the date until which the public may see a resource.
+        visible_until: List<Text> = Vec::new(),
     }
 }
 
@@ -81,11 +86,29 @@ fn repository(
     table: &Setting,
     environment: &[(OsString, OsString)],
 ) -> Result<RepositorySettings, SettingErrors> {
-    let RepositoryTable { url, public_urls, username, password, ca, timeout, in_flight, cached_answers } =
-        repository_table;
+    let RepositoryTable {
+        url,
+        public_urls,
+        username,
+        password,
+        ca,
+        timeout,
+        in_flight,
+        cached_answers,
+        visible_from,
+        visible_until,
+    } = repository_table;
     let base = |text: &str, key| BaseUrl::parse(text).map_err(|error| table.at(key).invalid(error.to_string()));
     let url = base(&url, "url")?;
     let mut public_urls = public_urls.iter().map(|text| base(text, "public_urls")).collect::<Result<Vec<_>, _>>()?;
+    let predicates = |texts: Vec<String>, key| {
+        let predicate = |text: &String| Uri::parse(text).map_err(|error| table.at(key).invalid(error.to_string()));
+        texts.iter().map(predicate).collect::<Result<Vec<_>, _>>()
+    };
+    let dates = DatePredicates {
+        from: predicates(visible_from, "visible_from")?,
+        until: predicates(visible_until, "visible_until")?,
+    };
     // The base URL that the dialect prepends to identifiers is another name of this repository.
     if let Some(named) = settings.get("base_url").and_then(serde_json::Value::as_str)
         && let Ok(base) = BaseUrl::parse(named)
@@ -100,6 +123,7 @@ fn repository(
         timeout,
         in_flight,
         cached_answers,
+        dates,
         ..RepositorySettings::new(api, url)
     })
 }

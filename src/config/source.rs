@@ -95,8 +95,9 @@ settings! {
         /// each given by value, as { file = "PATH" } or as { env = "NAME" }. `ca`: PEM file with the CA
         /// certificate for https. `timeout_seconds`: maximum time of a request, 1 to 300. `in_flight`:
         /// maximum number of concurrent requests, 1 to 1024. `cached_answers`: number of responses that are
-        /// cached for messages that need the same facts, 0 to 100000. Defaults: no other URLs, no
-        /// credentials, 10, 64, 1000.
+        /// cached for messages that need the same facts, 0 to 100000. `visible_from` and `visible_until`: predicates
+        /// of RDF whose values are the dates from which and until which the public may see a resource
+        /// (docs/due.md). Defaults: no other URLs, no credentials, 10, 64, 1000, no predicates.
         repository: Option<RepositoryTable>,
         /// Whether events about sources make, pause and remove harvests (docs/harvesting.md), for the dialect
         /// hoarder. Default: false.

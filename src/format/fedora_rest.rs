@@ -9,6 +9,7 @@ use std::collections::HashSet;
 
 use super::{
     Limits, Rejection,
+    stated_dates::{DatePredicates, DateStatements},
     xml::{Document, Element},
 };
 use crate::model::{Digest, DigestAlgorithm, MediaType, State, Timestamp, Uri};
@@ -58,6 +59,8 @@ pub struct Relations {
     pub models: Vec<Uri>,
     /// Object that this one belongs to, from the closest relationship.
     pub parent: Option<Uri>,
+    /// Dates of the object.
+    pub dates: DateStatements,
 }
 
 /// Relationships to a parent, closest first.
@@ -136,11 +139,12 @@ pub fn datastreams(body: &[u8], limits: Limits) -> Result<Vec<ListedDatastream>,
     Ok(listed)
 }
 
-/// Parses RELS-EXT: RDF/XML with one `rdf:Description`, one level deep, as Fedora enforces.
+/// Parses RELS-EXT: RDF/XML with one `rdf:Description`, one level deep, as Fedora enforces. The values of `predicates` are
+/// dates of the object.
 ///
 /// # Errors
 /// Rejects any other document.
-pub fn relations(body: &[u8], limits: Limits) -> Result<Relations, Rejection> {
+pub fn relations(body: &[u8], predicates: &DatePredicates, limits: Limits) -> Result<Relations, Rejection> {
     let mut document = Document::open(body, limits)?;
     let root = document.root()?;
     if local_name(&root) != "RDF" {
@@ -156,9 +160,16 @@ pub fn relations(body: &[u8], limits: Limits) -> Result<Relations, Rejection> {
         }
         while let Some(relation) = document.child()? {
             let object = relation.attribute("rdf:resource").and_then(|object| Uri::parse(&object).ok());
-            document.skip()?;
-            let Some(object) = object else { continue };
             let name = local_name(&relation);
+            let text = document.text()?;
+            if let Some(role) = predicates.role(&format!("{}{name}", relation.namespace().unwrap_or_default())) {
+                match object {
+                    Some(_) => relations.dates.add_unreadable(),
+                    None => relations.dates.add(role, &text),
+                }
+                continue;
+            }
+            let Some(object) = object else { continue };
             if relation.is(MODEL, name) && name == "hasModel" && models.insert(object.clone()) {
                 relations.models.push(object);
             } else if relation.is(RELATIONS, name)
@@ -230,8 +241,10 @@ pub(super) fn local_name<'a>(element: &Element<'a>) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::{
-        Limits, ListedDatastream, Relations, Uri, datastream_history, datastream_profile, datastreams, relations,
+        DatePredicates, DateStatements, Limits, ListedDatastream, Relations, Uri, datastream_history,
+        datastream_profile, datastreams, relations,
     };
+    use crate::format::stated_dates::DateRole;
 
     const FIELDS: &str = "<dsLabel>Dublin Core</dsLabel><dsVersionID>DC.2</dsVersionID>\
         <dsCreateDate>2013-04-05T06:07:08.9Z</dsCreateDate><dsState>I</dsState><dsMIME>text/xml</dsMIME>\
@@ -319,9 +332,35 @@ mod tests {
             <own:hasModel rdf:resource="info:fedora/demo:NotAModel"/>
             </rdf:Description></rdf:RDF>"#;
         let uri = |text| Uri::parse(text).unwrap();
-        let expected =
-            Relations { models: vec![uri("info:fedora/demo:Image")], parent: Some(uri("info:fedora/demo:whole")) };
-        assert_eq!(relations(rdf.as_bytes(), Limits::default()).unwrap(), expected);
+        let read = relations(rdf.as_bytes(), &DatePredicates::default(), Limits::default()).unwrap();
+        let expected = Relations {
+            models: vec![uri("info:fedora/demo:Image")],
+            parent: Some(uri("info:fedora/demo:whole")),
+            dates: DateStatements::default(),
+        };
+        assert_eq!(read, expected);
+    }
+
+    /// RELS-EXT as the module Scholar Embargo of Islandora 7 writes it.
+    #[test]
+    fn relations_give_the_dates_of_the_configured_predicates() {
+        let namespace = "info:islandora/islandora-system:def/scholar#";
+        let from = vec![Uri::parse(&format!("{namespace}embargo-until")).unwrap()];
+        let predicates = DatePredicates { from, until: Vec::new() };
+        for (value, readable) in [("2030-02-03T00:00:00Z", true), ("indefinite", true), ("in spring", false)] {
+            let rdf = format!(
+                r#"<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="{namespace}" xmlns:o="http://h/">
+                <rdf:Description rdf:about="info:fedora/demo:5">
+                <e:embargo-until rdf:datatype="http://www.w3.org/2001/XMLSchema#dateTime">{value}</e:embargo-until>
+                <e:embargo-expiry-notification-date>2029-01-01</e:embargo-expiry-notification-date>
+                <o:embargo-until>2040-01-01</o:embargo-until>
+                </rdf:Description></rdf:RDF>"#
+            );
+            let read = relations(rdf.as_bytes(), &predicates, Limits::default()).unwrap().dates;
+            let mut expected = DateStatements::default();
+            expected.add(DateRole::From, value);
+            assert_eq!((&read, read.has_unreadable()), (&expected, !readable), "{value}");
+        }
     }
 
     #[test]
@@ -330,7 +369,7 @@ mod tests {
             let body = body.as_bytes();
             assert!(datastream_profile(body, Limits::default()).is_err());
             assert!(datastreams(body, Limits::default()).is_err());
-            assert!(relations(body, Limits::default()).is_err());
+            assert!(relations(body, &DatePredicates::default(), Limits::default()).is_err());
             assert!(datastream_history(body, Limits::default()).is_err());
         }
     }

@@ -5,11 +5,15 @@ use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, IgnoredAny, SeqAccess, Visitor},
+    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
-use super::{Limits, Location, Rejection, json, utf8::utf8};
+use super::{
+    Limits, Location, Rejection, json,
+    stated_dates::{DatePredicates, DateRole, DateStatements},
+    utf8::utf8,
+};
 use crate::model::Uri;
 
 /// Description of a resource.
@@ -19,6 +23,8 @@ pub struct ResourceDescription {
     pub types: Vec<Uri>,
     /// Container.
     pub parent: Option<Uri>,
+    /// Dates of the resource.
+    pub dates: DateStatements,
 }
 
 /// Members of a node that are used, unparsed. The others are skipped.
@@ -35,13 +41,19 @@ struct Node<'t> {
 }
 
 /// Parses a description in expanded JSON-LD, as Fedora writes it (`[{"@id": …, "@type": […], …}]`). Nodes of
-/// other resources are skipped. Of the types, at most one more than `limits.types` is returned.
+/// other resources are skipped. Of the types, at most one more than `limits.types` is returned. The values of `predicates`
+/// are dates of the resource.
 ///
 /// The memory does not grow with the number of nodes and members, because only the values in use are stored.
 ///
 /// # Errors
 /// Rejects a body that is not JSON or not of that form.
-pub fn parse_description(body: &[u8], resource: &str, limits: Limits) -> Result<ResourceDescription, Rejection> {
+pub fn parse_description(
+    body: &[u8],
+    resource: &str,
+    predicates: &DatePredicates,
+    limits: Limits,
+) -> Result<ResourceDescription, Rejection> {
     let text = utf8(body)?;
     let malformed = |error: serde_json::Error| {
         let reason = json::syntax_reason(text, &error);
@@ -49,7 +61,7 @@ pub fn parse_description(body: &[u8], resource: &str, limits: Limits) -> Result<
     };
     let mut described = ResourceDescription::default();
     let mut add = |node: &RawValue| match is_object(node) {
-        true => described.add(&serde_json::from_str(node.get())?, resource, limits),
+        true => described.add(node, resource, predicates, limits),
         false => Ok(()),
     };
     match text.trim_ascii_start().as_bytes().first() {
@@ -72,7 +84,14 @@ pub fn parse_description(body: &[u8], resource: &str, limits: Limits) -> Result<
 
 impl ResourceDescription {
     /// Adds the facts of a node, if it is about the resource.
-    fn add(&mut self, node: &Node<'_>, resource: &str, limits: Limits) -> serde_json::Result<()> {
+    fn add(
+        &mut self,
+        document: &RawValue,
+        resource: &str,
+        predicates: &DatePredicates,
+        limits: Limits,
+    ) -> serde_json::Result<()> {
+        let node: Node<'_> = serde_json::from_str(document.get())?;
         let is_meant = |id: &str| id.trim_end_matches('/') == resource.trim_end_matches('/');
         if !node.id.and_then(text_of).is_some_and(|id| is_meant(&id)) {
             return Ok(());
@@ -91,6 +110,41 @@ impl ResourceDescription {
             Ok(())
         })?;
         self.parent = parent.or(self.parent.take());
+        if predicates.is_empty() {
+            return Ok(());
+        }
+        each_member(document.get(), |name, values| match predicates.role(name) {
+            Some(role) => each_or_only(Some(values), |value| self.add_date(role, value)),
+            None => Ok(()),
+        })
+    }
+}
+
+/// Members of a value of JSON-LD: a literal, or a reference to a resource.
+#[derive(Deserialize)]
+struct Value<'t> {
+    #[serde(rename = "@id", borrow, default)]
+    id: Option<&'t RawValue>,
+    #[serde(rename = "@value", borrow, default)]
+    value: Option<&'t RawValue>,
+}
+
+impl ResourceDescription {
+    /// Adds a date, or a reference to the resource that has it.
+    fn add_date(&mut self, role: DateRole, value: &RawValue) -> serde_json::Result<()> {
+        let (literal, reference) = match is_object(value) {
+            true => {
+                let Value { id, value } = serde_json::from_str(value.get())?;
+                (value, id)
+            }
+            false => (Some(value), None),
+        };
+        let place = reference.and_then(text_of).and_then(|place| Uri::parse(&place).ok());
+        match (literal.and_then(text_of), place) {
+            (Some(date), _) => self.dates.add(role, &date),
+            (None, Some(place)) => self.dates.add_place(place),
+            (None, None) => self.dates.add_unreadable(),
+        }
         Ok(())
     }
 }
@@ -144,6 +198,26 @@ fn each(list: &str, entry: impl FnMut(&RawValue) -> serde_json::Result<()>) -> s
     let mut document = serde_json::Deserializer::from_str(list);
     document.deserialize_seq(Entries(entry))?;
     document.end()
+}
+
+/// Calls a function with each member of an object, which is not stored as a whole.
+fn each_member(object: &str, member: impl FnMut(&str, &RawValue) -> serde_json::Result<()>) -> serde_json::Result<()> {
+    struct Members<F>(F);
+    impl<'de, F: FnMut(&str, &RawValue) -> serde_json::Result<()>> Visitor<'de> for Members<F> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+            while let Some((name, value)) = members.next_entry::<String, &RawValue>()? {
+                (self.0)(&name, value).map_err(A::Error::custom)?;
+            }
+            Ok(())
+        }
+    }
+    serde_json::Deserializer::from_str(object).deserialize_map(Members(member))
 }
 
 /// A link of a `Link` header (RFC 8288 section 3), with the parameters that are used. Their texts are unquoted.
@@ -276,10 +350,13 @@ impl<'h> Parameters<'h> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, ResourceDescription, Uri, link_targets, parse_description, web_links};
+    use super::{
+        DatePredicates, DateRole, DateStatements, Limits, ResourceDescription, Uri, link_targets, parse_description,
+        web_links,
+    };
 
     fn described(body: &str, resource: &str) -> ResourceDescription {
-        parse_description(body.as_bytes(), resource, Limits::default()).unwrap()
+        parse_description(body.as_bytes(), resource, &DatePredicates::default(), Limits::default()).unwrap()
     }
 
     #[test]
@@ -292,13 +369,15 @@ mod tests {
         let expected = ResourceDescription {
             types: vec![uri("http://www.w3.org/ns/ldp#Container"), uri("http://pcdm.org/models#Object")],
             parent: Some(uri("http://h/rest/a")),
+            dates: DateStatements::default(),
         };
         assert_eq!(described(body, "http://h/rest/a/b/"), expected);
         let graph = format!(r#" {{"@context":1,"@graph":{body}}}"#);
         assert_eq!(described(&graph, "http://h/rest/a/b"), expected);
         assert_eq!(described(body, "http://h/rest/a"), ResourceDescription::default());
         for nonsense in ["<html/>", "7", "", "[{]", "[{}", "[]]", r#"{"@graph":[}"#, r#"{"@id":"a"}}"#] {
-            let refused = parse_description(nonsense.as_bytes(), "http://h/rest/a", Limits::default()).unwrap_err();
+            let (body, predicates) = (nonsense.as_bytes(), DatePredicates::default());
+            let refused = parse_description(body, "http://h/rest/a", &predicates, Limits::default()).unwrap_err();
             assert!(refused.to_string().len() < 200, "{nonsense}: {refused}");
         }
     }
@@ -308,18 +387,40 @@ mod tests {
         let uri = |text| Uri::parse(text).unwrap();
         let body = r#"{"@type":"http://h/T","http://fedora.info/definitions/v4/repository#hasParent":
             {"@id":"http:\/\/h\/p"},"@id":"http:\u002f/h/a"}"#;
-        let expected = ResourceDescription { types: vec![uri("http://h/T")], parent: Some(uri("http://h/p")) };
-        assert_eq!(described(body, "http://h/a"), expected);
+        let read = described(body, "http://h/a");
+        assert_eq!((read.types, read.parent), (vec![uri("http://h/T")], Some(uri("http://h/p"))));
         let body = r#"[0,"x",null,{"@id":[1],"@type":[{},7,"http://h/T"]},
             {"@id":"http://h/a","@type":[{},7,"no URI","http://h/T"],"@graph":{}}]"#;
         assert_eq!(described(body, "http://h/a").types, [uri("http://h/T")]);
     }
 
     #[test]
+    fn values_of_date_predicates_are_dates_or_places() {
+        let uri = |text| Uri::parse(text).unwrap();
+        let predicates = DatePredicates { from: vec![uri("p:from"), uri("p:has")], until: vec![uri("p:until")] };
+        let body = r#"[{"@id":"http://h/a","p:from":[{"@value":"2030-01-02","@type":"xsd:date"}],"p:until":"2031",
+            "p:has":{"@id":"http://h/embargo"},"p:other":[{"@value":"2040-01-01"}]},
+            {"@id":"http://h/b","p:from":"2050-01-01"}]"#;
+        let read = |body: &str| {
+            parse_description(body.as_bytes(), "http://h/a", &predicates, Limits::default()).unwrap().dates
+        };
+        let mut expected = DateStatements::default();
+        expected.add(DateRole::From, "2030-01-02");
+        expected.add(DateRole::Until, "2031-01-01");
+        expected.add_place(uri("http://h/embargo"));
+        assert_eq!(read(body), expected);
+        for value in [r#"7"#, r#"{"@value":2030}"#, r#"{"@id":"no URI"}"#, r#"{}"#, r#""soon""#] {
+            let dates = read(&format!(r#"[{{"@id":"http://h/a","p:from":[{value}]}}]"#));
+            assert!(dates.has_unreadable(), "{value}");
+        }
+        assert_eq!(described(body, "http://h/a").dates, DateStatements::default(), "no predicates are configured");
+    }
+
+    #[test]
     fn number_of_types_is_bounded() {
         let body = format!(r#"[{{"@id":"http://h/a","@type":[{}"http://h/T"]}}]"#, r#""http://h/T","#.repeat(10_000));
         let limits = Limits { types: 3, ..Limits::default() };
-        let described = parse_description(body.as_bytes(), "http://h/a", limits).unwrap();
+        let described = parse_description(body.as_bytes(), "http://h/a", &DatePredicates::default(), limits).unwrap();
         // One more than allowed, so that the change is refused.
         assert_eq!(described.types.len(), 4);
     }

@@ -31,6 +31,7 @@ mod position;
 mod rejection;
 mod routing;
 mod sfm;
+pub mod stated_dates;
 mod uri_path;
 mod utf8;
 mod xml;

@@ -1,9 +1,9 @@
-//! Optional parts of messages that could not be read: they cost themselves, and not the event.
+//! Optional parts of messages and lookups that could not be read: they cost themselves, and not the event.
 
 use super::Source;
 use crate::model::{Draft, DroppedPart, SourceName};
 
-/// Metric name: number of optional parts of messages that could not be read.
+/// Metric name: number of optional parts of messages and lookups that could not be read.
 pub const DROPPED_PARTS: &str = "tidings_dropped_parts_total";
 
 /// Shows the series of a source, because a `rate()` query needs the initial zero.
@@ -16,10 +16,14 @@ pub(super) fn register(source: &SourceName) {
 impl Source {
     /// Counts and logs the parts that the dialect has left out of these drafts.
     pub(super) fn note_dropped_parts<'d>(&self, drafts: impl IntoIterator<Item = &'d Draft>) {
-        let parts = drafts.into_iter().flat_map(|draft| draft.reading.dropped.iter().map(move |part| (draft, part)));
-        for (draft, part) in parts {
+        drafts.into_iter().for_each(|draft| self.note_dropped_parts_from(draft, 0));
+    }
+
+    /// Counts and logs the parts that were left out of a draft after the first `before` ones.
+    pub(super) fn note_dropped_parts_from(&self, draft: &Draft, before: usize) {
+        for part in draft.reading.dropped.iter().skip(before) {
             let (name, part, object) = (self.name().to_string(), part.name(), &draft.object);
-            tracing::debug!(source = %self.name(), part, %object, "a part of a message cannot be read and is dropped");
+            tracing::debug!(source = %self.name(), part, %object, "an optional part cannot be read and is dropped");
             metrics::counter!(DROPPED_PARTS, "source" => name, "part" => part).increment(1);
         }
     }

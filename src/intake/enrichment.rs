@@ -186,6 +186,7 @@ impl Source {
     ) -> Result<(), LookupError> {
         let lookup = &enricher.lookup;
         let within = lookup.repository().settings().timeout.min(LONGEST_FOR_A_SENDER);
+        let dropped = draft.reading.dropped.len();
         let result = match (wait_policy, lookup.mode()) {
             (WaitPolicy::Unbounded, Mode::Required) => {
                 self.wait_for_response(enricher, draft, since).await;
@@ -198,6 +199,7 @@ impl Source {
                 Err(_) => Err(lookup.failed(LookupError::Timeout { within })),
             },
         };
+        self.note_dropped_parts_from(draft, dropped);
         match result {
             Err(error) if lookup.mode() == Mode::BestEffort => {
                 tracing::debug!(source = %self.name(), object = %draft.object, %error, "cannot complete an event from the repository; the lookup is repeated later");

@@ -165,6 +165,7 @@ impl FollowUp {
             let mut draft = draft_of(change, incomplete);
             let reported = draft.items.clone();
             enricher.lookup.complete(&mut draft, since).await?;
+            self.source.note_dropped_parts_from(&draft, 0);
             draft.items = mark_as_completions(draft.items);
             if draft.time == DraftTime::Arrival {
                 draft.items = compare_with(&reported, draft.items);
@@ -217,42 +218,44 @@ fn compare_with(reported: &DraftItems, items: DraftItems) -> DraftItems {
     let DraftItems::Listed(items) = items else { return items };
     let each = |item: DraftItem| {
         let mut same = reported.listed().iter().filter(|reported| reported.uri == item.uri);
-        let change = match (item.change, same.next().map(|reported| &reported.change)) {
-            (DraftChange::FollowUp(change), Some(DraftChange::Reported(reported))) => {
-                DraftChange::FollowUpTo { reported: reported.clone(), change }
-            }
-            (change, _) => change,
-        };
-        DraftItem { change, ..item }
+        let Some(DraftChange::Reported(reported)) = same.next().map(|reported| &reported.change) else { return item };
+        DraftItem { change: follow_up_to(reported, item.change), ..item }
     };
     DraftItems::Listed(items.map(each))
 }
 
+fn follow_up_to(reported: &ItemChange, change: DraftChange) -> DraftChange {
+    match change {
+        DraftChange::FollowUp(change) => DraftChange::FollowUpTo { reported: reported.clone(), change },
+        DraftChange::Restricted { change, dates } => {
+            DraftChange::Restricted { change: Box::new(follow_up_to(reported, *change)), dates }
+        }
+        other => other,
+    }
+}
+
 /// Marks the items as completions, so that settling keeps only the facts that are new.
 fn mark_as_completions(items: DraftItems) -> DraftItems {
-    let each = |mut item: DraftItem| {
-        item.change = match item.change {
-            DraftChange::Reported(change) => DraftChange::FollowUp(change),
-            DraftChange::AddOrUpdate { content, .. } => {
-                DraftChange::FollowUp(ItemChange::Update { content, before: None, after: None })
-            }
-            DraftChange::AddOrUpdateWithState { content, state } => {
-                DraftChange::FollowUp(ItemChange::Update { content, before: None, after: Some(state) })
-            }
-            DraftChange::Present { content, state: after } => {
-                DraftChange::FollowUp(ItemChange::Update { content, before: None, after })
-            }
-            DraftChange::Redigested { content, .. } => {
-                DraftChange::FollowUp(ItemChange::Update { content: Some(content), before: None, after: None })
-            }
-            other => other,
-        };
-        item
-    };
+    let each = |item: DraftItem| DraftItem { change: completion(item.change), ..item };
     match items {
         DraftItems::Listed(items) => DraftItems::Listed(items.map(each)),
         DraftItems::Complete(items) => DraftItems::Complete(items.into_iter().map(each).collect()),
         DraftItems::Purge => DraftItems::Purge,
         relayed @ DraftItems::Relayed { .. } => relayed,
+    }
+}
+
+fn completion(change: DraftChange) -> DraftChange {
+    let update = |content, after| DraftChange::FollowUp(ItemChange::Update { content, before: None, after });
+    match change {
+        DraftChange::Reported(change) => DraftChange::FollowUp(change),
+        DraftChange::AddOrUpdate { content, .. } => update(content, None),
+        DraftChange::AddOrUpdateWithState { content, state } => update(content, Some(state)),
+        DraftChange::Present { content, state } => update(content, state),
+        DraftChange::Redigested { content, .. } => update(Some(content), None),
+        DraftChange::Restricted { change, dates } => {
+            DraftChange::Restricted { change: Box::new(completion(*change)), dates }
+        }
+        other => other,
     }
 }

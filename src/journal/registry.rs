@@ -198,6 +198,13 @@ impl ObjectState {
         self.items.get(item).map(|record| record.schedule).unwrap_or_default()
     }
 
+    /// Returns whether dates decide about the state of an item, so that a list that knows no dates says nothing about it.
+    #[must_use]
+    pub fn is_decided_by_dates(&self, item: &Uri) -> bool {
+        let Schedule { dates, came, .. } = self.schedule(item);
+        !dates.is_empty() || came.is_some() || self.state(item).is_some_and(State::is_of_dates)
+    }
+
     /// Returns the earliest time at which a source has announced the dates of one of these items.
     pub(super) fn announced(&self, items: &DraftItems) -> Option<Timestamp> {
         let records = items.listed().iter().filter_map(|item| self.items.get(&item.uri));

@@ -17,7 +17,7 @@ use super::{
     command::DraftOutcome,
     registry::{ItemRecord, ObjectState, Registry, Schedule, ordering_time},
 };
-use crate::model::{Aspect, ContentLocation, CrawledItem, CrawledObject, SourceName, State, Timestamp, Uri};
+use crate::model::{Aspect, ContentLocation, CrawledItem, CrawledObject, SourceName, State, Timestamp, Uri, is_public};
 
 /// One part of a crawl.
 #[derive(Clone, Debug)]
@@ -155,7 +155,8 @@ impl ItemDelta {
             return None;
         }
         let content = content.clone().filter(|_| is_newer(Aspect::Content));
-        let state = state.clone().filter(|_| is_newer(Aspect::State));
+        let says_nothing = |state: &State| is_public(Some(state)) && registered.is_decided_by_dates(uri);
+        let state = state.clone().filter(|state| is_newer(Aspect::State) && !says_nothing(state));
         let announced = state.is_some() && registered.state(uri) == state.as_ref() && !registered.is_unannounced(uri);
         (exists || content.is_some() || state.is_some()).then(|| Self {
             uri: uri.clone(),

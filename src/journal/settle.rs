@@ -7,6 +7,7 @@ mod copied;
 mod due;
 mod follow_up;
 mod object_facts;
+mod restricted;
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
     DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, LookupMark, NonEmpty,
-    Origin, Settlement, SourceName, State, Timestamp, Uri, VisibilityDates,
+    Origin, Settlement, SourceName, State, Timestamp, Uri, VisibilityDates, is_public,
 };
 
 /// Settings of a source that apply to all its drafts.
@@ -188,10 +189,11 @@ impl DraftSettler<'_> {
             DraftChange::Absent => self.absent(id, uri),
             DraftChange::Crawled { content, state, at } => self.crawled(id, uri, content, state, at),
             DraftChange::Copied { original, copy } => self.copied(id, uri, &original, copy),
-            DraftChange::FollowUp(change) => self.follow_up(id, uri, change, None),
-            DraftChange::FollowUpTo { reported, change } => self.follow_up(id, uri, change, Some(&reported)),
+            DraftChange::FollowUp(change) => self.follow_up(id, uri, change, None, None),
+            DraftChange::FollowUpTo { reported, change } => self.follow_up(id, uri, change, Some(&reported), None),
             DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
             DraftChange::Dated { change, dates } => self.dated(id, uri, *change, dates),
+            DraftChange::Restricted { change, dates } => self.restricted(id, uri, *change, dates),
             DraftChange::Due => self.due(id, uri),
             DraftChange::Properties { after } => self.properties(id, uri, after),
         }
@@ -306,7 +308,9 @@ impl DraftSettler<'_> {
             }
             return;
         }
-        let after = state.filter(|state| before.as_ref() != Some(state) && is_newer(Aspect::State));
+        let says_nothing = |state: &State| is_public(Some(state)) && registered.is_decided_by_dates(&uri);
+        let is_news = |state: &State| before.as_ref() != Some(state) && !says_nothing(state);
+        let after = state.filter(|state| is_news(state) && is_newer(Aspect::State));
         let content = content.filter(|content| !self.has_content(&uri, content) && is_newer(Aspect::Content));
         match (content, after) {
             (None, None) => {}

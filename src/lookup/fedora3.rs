@@ -8,7 +8,7 @@
 
 use futures_util::future::join_all;
 
-use super::{cached_requests::CachedRequests, error::LookupError};
+use super::{cached_requests::CachedRequests, error::LookupError, restrict};
 use crate::{
     format::fedora_rest::{
         DatastreamVersion, ListedDatastream, Relations, datastream_history, datastream_profile, datastreams, relations,
@@ -68,7 +68,12 @@ pub(super) async fn complete(
             draft.items = DraftItems::Listed(items);
         }
     })?;
-    relations.map(|_| ())
+    let Relations { dates, .. } = relations?;
+    if !requests.repository.settings().dates.is_empty() {
+        repository.add_restricted(draft).await?;
+        restrict(draft, &dates);
+    }
+    Ok(())
 }
 
 /// An object of the repository.
@@ -83,7 +88,9 @@ struct Object<'a> {
 impl Object<'_> {
     async fn relations(&self) -> Result<Relations, LookupError> {
         let path = format!("{}/datastreams/RELS-EXT/content", self.path);
-        Ok(self.requests.read(&path, ANY, relations).await?.unwrap_or_default())
+        let predicates = self.requests.repository.settings().dates.clone();
+        let read = move |body: &[u8], limits| relations(body, &predicates, limits);
+        Ok(self.requests.read(&path, ANY, read).await?.unwrap_or_default())
     }
 
     async fn items(&self, draft: &Draft) -> Result<ItemFacts, LookupError> {
@@ -102,6 +109,34 @@ impl Object<'_> {
                 Ok(all)
             }
         }
+    }
+
+    /// Adds the other items of the object to a draft about RELS-EXT, because its dates concern them all. A datastream with a
+    /// newer version has a message of its own.
+    async fn add_restricted(&self, draft: &mut Draft) -> Result<(), LookupError> {
+        let relations = format!("{}{}/datastreams/RELS-EXT/content", self.base, self.path);
+        let DraftItems::Listed(items) = &draft.items else { return Ok(()) };
+        if draft.lookup.missing == MissingFacts::Items || !items.iter().any(|item| item.uri.as_str() == relations) {
+            return Ok(());
+        }
+        let time = draft.time.reported();
+        let Ok(object) = Uri::parse(&format!("{}{}", self.base, self.path)) else { return Ok(()) };
+        let mut all = items.to_vec();
+        all.push(DraftItem::new(object, DraftChange::Present { content: None, state: None }));
+        let path = format!("{}/datastreams?format=xml&profiles=true", self.path);
+        let listed = self.requests.read(&path, XML, datastreams).await?.unwrap_or_default();
+        let each = listed.into_iter().map(|listed| self.created_by_ingest(listed, time));
+        for result in join_all(each).await {
+            let (Some(DraftItem { uri, change, .. }), None) = result? else { continue };
+            if !items.iter().any(|item| item.uri == uri) {
+                let content = change.content().cloned();
+                all.push(DraftItem::new(uri, DraftChange::Present { content, state: None }));
+            }
+        }
+        if let Ok(all) = NonEmpty::try_from(all) {
+            draft.items = DraftItems::Listed(all);
+        }
+        Ok(())
     }
 
     /// Completes one item, which is a datastream.

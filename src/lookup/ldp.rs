@@ -12,9 +12,12 @@ use axum::http::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::{cached_requests::CachedRequests, client::Resource, error::LookupError};
+use super::{cached_requests::CachedRequests, client::Resource, error::LookupError, restrict};
 use crate::{
-    format::ldp::{self, ResourceDescription, parse_description},
+    format::{
+        ldp::{self, ResourceDescription, parse_description},
+        stated_dates::DateStatements,
+    },
     http_client::header_text,
     model::{
         ContentLocation, Digest, DigestAlgorithm, Draft, DraftItems, LookupMark, MediaType, MissingFacts, Timestamp,
@@ -109,10 +112,17 @@ async fn complete_object(
     let root = Uri::parse(&format!("{base}/")).ok();
     let mut parent = stated_parent;
     let mut types = Vec::new();
-    if draft.types.is_empty() {
+    let has_dates = !requests.repository.settings().dates.is_empty();
+    if draft.types.is_empty() || has_dates {
         let described = describe(requests, path, &resource.headers).await?;
-        types = described.types;
-        parent = parent.or_else(|| described.parent.map(|parent| public_uri(requests, &parent, &base)));
+        if draft.types.is_empty() {
+            types = described.types;
+            parent = parent.or_else(|| described.parent.map(|parent| public_uri(requests, &parent, &base)));
+        }
+        if has_dates {
+            let dates = dates_with_places(requests, described.dates).await?;
+            restrict(draft, &dates);
+        }
     }
     types.extend(link_targets(&resource.headers, "type").into_iter().filter_map(|name| Uri::parse(&name).ok()));
     let mut type_set: HashSet<_> = draft.types.iter().cloned().collect();
@@ -124,6 +134,20 @@ async fn complete_object(
     draft.parent =
         parent.filter(|parent| parent.as_str().trim_end_matches('/') != draft.object.as_str().trim_end_matches('/'));
     Ok(())
+}
+
+/// Adds the dates of the resources that have dates for others.
+async fn dates_with_places(
+    requests: &CachedRequests<'_>,
+    mut dates: DateStatements,
+) -> Result<DateStatements, LookupError> {
+    for place in dates.places().to_vec() {
+        match requests.repository.settings().path_of(place.as_str()) {
+            Some(path) => dates.add_all(&describe(requests, &path, &HeaderMap::new()).await?.dates),
+            None => dates.add_unreadable(),
+        }
+    }
+    Ok(dates)
 }
 
 /// Requests and parses the description of a resource.
@@ -140,10 +164,11 @@ async fn describe(
     // Fedora uses the base URL that it considers its own for the subject.
     let bases = std::iter::once(&settings.url).chain(&settings.public_urls);
     let subjects: Vec<_> = bases.map(|base| format!("{base}{path}")).collect();
+    let predicates = settings.dates.clone();
     let read = move |body: &[u8], limits| {
         let mut described = ResourceDescription::default();
         for subject in &subjects {
-            described = parse_description(body, subject, limits)?;
+            described = parse_description(body, subject, &predicates, limits)?;
             if !described.types.is_empty() {
                 break;
             }

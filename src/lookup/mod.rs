@@ -32,8 +32,8 @@ pub use settings::{BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySetting
 
 use self::{cache::ResponseCache, cached_requests::CachedRequests};
 use crate::{
-    format::{Limits, RepositoryApi},
-    model::{Draft, LookupMark, MissingFacts, Uri},
+    format::{Limits, RepositoryApi, stated_dates::DateStatements},
+    model::{Draft, DraftItem, DraftItems, DroppedPart, LookupMark, MissingFacts, Uri},
 };
 
 /// Health of a repository, for administrators.
@@ -153,6 +153,17 @@ impl Lookup {
                 Ok(())
             }
         }
+    }
+}
+
+/// Adds the dates that the repository states for a resource to all items of a draft, and notes unreadable ones.
+fn restrict(draft: &mut Draft, dates: &DateStatements) {
+    if dates.has_unreadable() {
+        draft.reading.dropped.push(DroppedPart::VisibilityDate);
+    }
+    if let DraftItems::Listed(items) = &draft.items {
+        let stated = dates.dates();
+        draft.items = DraftItems::Listed(items.clone().map(|item: DraftItem| item.restricted(stated)));
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use url::Url;
 
 use crate::{
-    format::RepositoryApi,
+    format::{RepositoryApi, stated_dates::DatePredicates},
     http_client::{InvalidOutboundUrl, OutboundPolicy, OutboundUrl},
     web::Secret,
 };
@@ -44,6 +44,8 @@ pub struct RepositorySettings {
     pub in_flight: usize,
     /// Maximum number of cached responses.
     pub cached_answers: usize,
+    /// Predicates of dates of visibility; no dates are read if there are none.
+    pub dates: DatePredicates,
 }
 
 impl RepositorySettings {
@@ -68,6 +70,7 @@ impl RepositorySettings {
             timeout: Self::TIMEOUT,
             in_flight: Self::IN_FLIGHT,
             cached_answers: Self::CACHED_ANSWERS,
+            dates: DatePredicates::default(),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::{
     ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Digest, DraftLookup, EventId,
-    ItemChange, ItemId, NonEmpty, OriginalContent, Reading, Report, Settlement, State, Text, Timestamp, Uri, User,
-    VisibilityDates,
+    ItemChange, ItemId, NonEmpty, OriginalContent, Reading, Report, Settlement, State, StatedDates, Text, Timestamp,
+    Uri, User, VisibilityDates,
 };
 
 /// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of
@@ -216,6 +216,14 @@ pub enum DraftChange {
         /// The dates.
         dates: VisibilityDates,
     },
+    /// A change with what the repository states about the dates of the item. They restrict an item that its state shows, and
+    /// say nothing about an item that its state hides.
+    Restricted {
+        /// The change. It has no dates itself.
+        change: Box<Self>,
+        /// The dates.
+        dates: StatedDates,
+    },
     /// Change of visibility that a source has announced for the time of the draft ([`DraftTime::Due`]). No change unless the
     /// registry still has that date for the item.
     Due,
@@ -238,7 +246,7 @@ impl DraftChange {
             | Self::Crawled { content, .. } => content.as_ref(),
             Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_ref(),
-            Self::Dated { change, .. } => change.content(),
+            Self::Dated { change, .. } | Self::Restricted { change, .. } => change.content(),
             Self::Absent | Self::Activity { .. } | Self::Due | Self::Properties { .. } => None,
         }
     }
@@ -257,7 +265,7 @@ impl DraftChange {
             | Self::Crawled { content, .. } => content.as_mut(),
             Self::Redigested { content, .. } => Some(content),
             Self::Copied { copy, .. } => copy.as_mut(),
-            Self::Dated { change, .. } => change.content_mut(),
+            Self::Dated { change, .. } | Self::Restricted { change, .. } => change.content_mut(),
             Self::Reported(_)
             | Self::FollowUp(_)
             | Self::FollowUpTo { .. }
@@ -283,6 +291,12 @@ impl DraftItem {
     #[must_use]
     pub fn with_all_dates(self, dates: VisibilityDates) -> Self {
         Self { change: DraftChange::Dated { change: Box::new(self.change), dates }, ..self }
+    }
+
+    /// Adds what the repository states about the dates of the item.
+    #[must_use]
+    pub fn restricted(self, dates: StatedDates) -> Self {
+        Self { change: DraftChange::Restricted { change: Box::new(self.change), dates }, ..self }
     }
 
     /// Returns an item whose part of the change gets its identifier from the journal.

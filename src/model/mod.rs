@@ -58,4 +58,4 @@ pub use time::{InvalidTimestamp, Timestamp};
 pub use uri::{InvalidUri, Uri};
 pub use url_pattern::{InvalidUrlPattern, UrlPattern};
 pub use visibility::{ItemVisibility, UnlistedItem, VisibilityChange, VisibilityNotes, is_public};
-pub use visibility_dates::{InvalidVisibilityDates, VisibilityDates};
+pub use visibility_dates::{InvalidVisibilityDates, StatedDates, VisibilityDates};

@@ -21,7 +21,7 @@ named_values! {
         Time = "time",
         /// A link, or another optional URI.
         Uri = "uri",
-        /// The end of an embargo in a form that the dialect does not read.
+        /// A date of visibility in a form that the dialect or the lookup does not read.
         VisibilityDate = "visibility-date",
     }
 }

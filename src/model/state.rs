@@ -71,6 +71,12 @@ impl State {
         }
     }
 
+    /// Returns whether the gateway chooses this state by the dates of an item.
+    #[must_use]
+    pub fn is_of_dates(&self) -> bool {
+        [Self::EMBARGOED, Self::EXPIRED].contains(self)
+    }
+
     /// Returns the token.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -11,6 +11,17 @@ pub struct VisibilityDates {
     until: Option<Timestamp>,
 }
 
+/// What a repository states about the dates of an item, beside its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatedDates {
+    /// All dates. Earlier ones that are not among them have lapsed.
+    All(VisibilityDates),
+    /// Some of the dates. Others cannot be read, so an earlier one may still be valid.
+    Partial(VisibilityDates),
+    /// An embargo without an end.
+    Embargo,
+}
+
 /// Error for dates that leave no time in which the item is visible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("visibleFrom is not before visibleUntil")]

@@ -17,9 +17,10 @@
 //! ActivityStreams cannot say that a fact is late, and these consumers delete what a Delete names. So a change of which
 //! nothing is on time has no message, and items that are late do not count in the others.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, io};
 
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
 use super::{agent, jms};
 use crate::{
@@ -235,6 +236,24 @@ const CONTEXT: (&str, Terms) = (
     },
 );
 
+/// Writes JSON in which characters beyond U+FFFF are escaped (RFC 8259 section 7). STOMP then delivers a `TextMessage`:
+/// fcrepo-camel reads no `BytesMessage`, which such a character would need.
+struct BasicPlane;
+
+impl Formatter for BasicPlane {
+    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        for part in fragment.split_inclusive(|c| c > '\u{FFFF}') {
+            let last = part.chars().next_back().filter(|c| *c > '\u{FFFF}');
+            let plain = &part[..part.len() - last.map_or(0, char::len_utf8)];
+            writer.write_all(plain.as_bytes())?;
+            for unit in last.into_iter().flat_map(|c| c.encode_utf16(&mut [0; 2]).to_vec()) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[expect(clippy::expect_used, reason = "there is no map whose keys are not strings, and a Vec takes all")]
 fn write(event: &ResourceEvent<'_>) -> Vec<u8> {
     let description = event.modification.description.as_str();
@@ -247,7 +266,9 @@ fn write(event: &ResourceEvent<'_>) -> Vec<u8> {
         object: Object { types: event.types, id: event.resource, parent: event.parent, links: event.links() },
         context: CONTEXT,
     };
-    serde_json::to_vec(&written).expect("an event has a JSON shape")
+    let mut json = Vec::new();
+    written.serialize(&mut Serializer::with_formatter(&mut json, BasicPlane)).expect("an event has a JSON shape");
+    json
 }
 
 /// Returns the user as Fedora writes it: the identifier, and the name only if it differs. Returns `None` if the

@@ -1,6 +1,6 @@
 //! The end of an embargo in the metadata of a record.
 
-use super::super::xml::TextPlace;
+use super::super::{stated_dates::first_day, xml::TextPlace};
 use crate::model::{Timestamp, VisibilityDates};
 
 /// Begin of a date in OpenAIRE's guidelines up to version 3, in any case. It is the value of a `dc:date`.
@@ -90,17 +90,6 @@ impl Embargo {
             }
         }
     }
-}
-
-/// Parses a date of W3CDTF. A day, a month or a year is its begin in UTC.
-fn first_day(date: &str) -> Option<Timestamp> {
-    let date = date.trim();
-    let day = match date.len() {
-        4 => format!("{date}-01-01"),
-        7 => format!("{date}-01"),
-        _ => date.to_owned(),
-    };
-    Timestamp::parse_or_day(&day).ok()
 }
 
 #[cfg(test)]

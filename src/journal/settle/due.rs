@@ -106,10 +106,9 @@ impl DraftSettler<'_> {
     /// Returns the state of an item whose source says all about it, and neither a state nor dates any more: it is public, if
     /// only dates have decided about that.
     pub(super) fn state_without_dates(&self, uri: &Uri) -> Option<State> {
-        let is_of_dates = |state: &State| [State::EMBARGOED, State::EXPIRED].contains(state);
         let is_scheduled = !self.registered.schedule(uri).dates.is_empty();
         let is_late = self.is_late(uri, Aspect::State);
-        let lapses = is_scheduled || self.registered.state(uri).is_some_and(is_of_dates);
+        let lapses = is_scheduled || self.registered.state(uri).is_some_and(State::is_of_dates);
         (lapses && !is_late).then_some(State::ACTIVE)
     }
 

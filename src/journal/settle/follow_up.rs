@@ -1,18 +1,20 @@
 //! Results of later lookups for events that the journal has already.
 
 use super::DraftSettler;
-use crate::model::{Aspect, ContentLocation, ItemChange, ItemId, ItemNotes, Uri};
+use crate::model::{Aspect, ContentLocation, ItemChange, ItemId, ItemNotes, State, Uri};
 
 impl DraftSettler<'_> {
     /// Drops facts that the registry has already, or has newer. If only facts about the object are left, the first
     /// unchanged item carries them as an UPDATE without content.
     /// `reported` is what an event without a time said: its follow-up is outdated if another event has changed that.
+    /// `state` is the state that the item has by its dates, if they say another one than the registry has.
     pub(super) fn follow_up(
         &mut self,
         id: Option<ItemId>,
         uri: Uri,
         change: ItemChange,
         reported: Option<&ItemChange>,
+        state: Option<State>,
     ) {
         let is_late = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
         let is_outdated = is_late || reported.is_some_and(|reported| !self.still_says(&uri, reported));
@@ -21,19 +23,22 @@ impl DraftSettler<'_> {
         let change = match change {
             ItemChange::Delete { before, after } if !is_outdated => return self.delete(id, uri, before, after),
             _ if is_outdated || is_same || matches!(change, ItemChange::State { .. }) => {
-                if !std::mem::take(&mut self.object_news) {
-                    return;
+                let before = self.state_before(&uri);
+                match (std::mem::take(&mut self.object_news), state) {
+                    (false, None) => return,
+                    (false, Some(after)) => ItemChange::State { before, after },
+                    (true, after) => ItemChange::Update { content: None, before, after },
                 }
-                ItemChange::Update { content: None, before: self.state_before(&uri), after: None }
             }
             ItemChange::Add { content, .. } if exists => {
-                ItemChange::Update { content, before: self.state_before(&uri), after: None }
+                ItemChange::Update { content, before: self.state_before(&uri), after: state }
             }
             ItemChange::Update { content, before, after } => {
                 let before = before.or_else(|| self.state_before(&uri));
-                ItemChange::Update { content, before, after }
+                ItemChange::Update { content, before, after: state.or(after) }
             }
-            add => add,
+            ItemChange::Add { content, after } => ItemChange::Add { content, after: state.or(after) },
+            other => other,
         };
         self.object_news = false;
         self.push(id, uri, change, ItemNotes::default());

@@ -15,6 +15,7 @@ use crate::{
         Limits, Rejection, RestUris,
         fedora_objects::{ListedObject, object_page, object_profile},
         fedora_rest::{DatastreamVersion, ListedDatastream, Relations, datastream_profile, datastreams, relations},
+        stated_dates::DatePredicates,
     },
     lookup::{LookupError, Resource},
     model::{ContentLocation, CrawledItem, CrawledObject, NonEmpty, State, Timestamp, Uri},
@@ -143,7 +144,7 @@ impl Fedora3Crawl {
                 ListedDatastream::IdOnly(id) => self.datastream(&below, &id).await?,
             });
         }
-        let Relations { models, parent } = self.relations(&below, &versions).await?;
+        let Relations { models, parent, .. } = self.relations(&below, &versions).await?;
         let oldest = versions.iter().map(|version| version.created).min();
         let at = entry.created.or(oldest).unwrap_or(Timestamp::EPOCH);
         let items = versions.into_iter().map(|version| self.item(pid, version)).collect::<Result<Vec<_>, _>>()?;
@@ -169,7 +170,8 @@ impl Fedora3Crawl {
         }
         let path = format!("{below}/RELS-EXT/content");
         let response = self.requests.get(&path, "application/rdf+xml, text/xml;q=0.9, */*;q=0.1").await?;
-        Ok(response.and_then(|response| relations(&response.body, limits()).ok()).unwrap_or_default())
+        let predicates = DatePredicates::default();
+        Ok(response.and_then(|response| relations(&response.body, &predicates, limits()).ok()).unwrap_or_default())
     }
 
     fn item(&self, pid: &str, version: DatastreamVersion) -> Result<CrawledItem, CrawlError> {

@@ -14,7 +14,7 @@ use crate::support::{
     subscription_fixture::{event, gateway, post, post_event},
 };
 
-const REST: &str = "http://localhost:8080/rest";
+pub(super) const REST: &str = "http://localhost:8080/rest";
 
 /// Returns a subscription to a destination.
 pub(super) fn subscription(name: &str, url: &str, destination: &str, more: &str) -> String {
@@ -45,7 +45,7 @@ fn assert_in_order(messages: &[Value], last: u64) {
 }
 
 /// A change of a resource of Fedora, which is the object and its only item.
-fn resource(path: &str, change: &str, more: &Value) -> Value {
+pub(super) fn resource(path: &str, change: &str, more: &Value) -> Value {
     let uri = format!("{REST}{path}");
     let mut event =
         json!({ "object": uri, "time": "2026-01-02T03:04:05.678Z", "items": [{ "uri": uri, "change": change }] });
@@ -125,7 +125,7 @@ async fn activemqs_own_client_reads_texts_and_properties() {
     let name = broker.name();
     let folder = tempfile::tempdir().unwrap();
     let queue = format!("/queue/{name}");
-    let more = format!("format = \"activitystreams\"\nbase_url = \"{REST}\"");
+    let more = format!("format = \"json\"\nbase_url = \"{REST}\"");
     let gateway = gateway(folder.path(), &subscription("index", &broker.url(), &queue, &more));
     post_event(&gateway, &resource("/a", "ADD", &json!({ "description": "Skøyen €" }))).await;
     post_event(&gateway, &resource("/b", "DELETE", &json!({}))).await;

@@ -8,6 +8,7 @@ use crate::support::gateway::Gateway;
 mod clocks;
 mod dates;
 mod list;
+mod lookups;
 mod mapped;
 mod nodes;
 

@@ -39,6 +39,7 @@ struct Datastream {
 struct Object {
     datastreams: BTreeMap<String, Datastream>,
     relations: Vec<(&'static str, String)>,
+    embargo: Option<String>,
 }
 
 /// Contents of the repository.
@@ -79,6 +80,12 @@ impl Fedora3 {
         self.objects().get_mut(pid).unwrap().relations.push((name, to.to_owned()));
         self.write(pid, "RELS-EXT", "application/rdf+xml", second);
         self.objects().get_mut(pid).unwrap().datastreams.get_mut("RELS-EXT").unwrap().is_versionable = false;
+    }
+
+    /// Sets or removes the end of the embargo of an object, as Islandora 7 does in RELS-EXT.
+    pub(crate) fn embargo(&self, pid: &str, end: Option<&str>, second: u64) {
+        self.objects().get_mut(pid).unwrap().embargo = end.map(str::to_owned);
+        self.write(pid, "RELS-EXT", "application/rdf+xml", second);
     }
 
     /// Adds a version to a datastream, and creates the datastream with the first version.
@@ -199,6 +206,10 @@ impl Fedora3 {
                 for (name, to) in &object.relations {
                     let prefix = if *name == "hasModel" { "fedora-model" } else { "fedora" };
                     let _ = write!(rdf, r#"<{prefix}:{name} rdf:resource="info:fedora/{to}"></{prefix}:{name}>"#);
+                }
+                if let Some(end) = &object.embargo {
+                    let namespace = "info:islandora/islandora-system:def/scholar#";
+                    let _ = write!(rdf, r#"<e:embargo-until xmlns:e="{namespace}">{end}</e:embargo-until>"#);
                 }
                 Some(rdf + "</rdf:Description></rdf:RDF>")
             }

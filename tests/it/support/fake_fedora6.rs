@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use wiremock::ResponseTemplate;
 
 use crate::support::fake_repository::{FakeRepository, RepositoryApi};
@@ -40,6 +40,7 @@ pub(crate) struct Fedora6 {
     resources: Mutex<BTreeMap<String, (Kind, u64)>>,
     tombstones: Mutex<BTreeSet<String>>,
     knows_no_digests: AtomicBool,
+    statements: Mutex<BTreeMap<String, Map<String, Value>>>,
 }
 
 /// Running fake Fedora 6.
@@ -65,6 +66,12 @@ impl Fedora6 {
 
     pub(crate) fn file_elsewhere(&self, path: &str, media_type: &'static str, second: u64) {
         self.resources().insert(path.to_owned(), (Kind::File { media_type, size: 0, is_elsewhere: true }, second));
+    }
+
+    /// Replaces the statements about a resource besides its types.
+    pub(crate) fn describe(&self, path: &str, statements: &Value) {
+        let statements = statements.as_object().unwrap().clone();
+        self.statements.lock().unwrap().insert(path.to_owned(), statements);
     }
 
     pub(crate) fn delete(&self, path: &str) {
@@ -102,8 +109,10 @@ impl RepositoryApi for Fedora6 {
             // Only descriptions are requested with GET.
             let name = described.unwrap_or(path);
             let types = ["http://pcdm.org/models#Object", "http://fedora.info/definitions/v4/repository#Resource"];
-            let body = json!([{ "@id": format!("{REST}{name}"), "@type": types }]);
-            return answer.set_body_raw(body.to_string(), "application/ld+json");
+            let mut node = json!({ "@id": format!("{REST}{name}"), "@type": types });
+            let statements = self.statements.lock().unwrap().get(name).cloned().unwrap_or_default();
+            node.as_object_mut().unwrap().extend(statements);
+            return answer.set_body_raw(json!([node]).to_string(), "application/ld+json");
         }
         match kind {
             _ if described.is_some() => {

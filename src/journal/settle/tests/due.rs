@@ -1,6 +1,7 @@
 //! Items whose source announces from when or until when the public may see them.
 
 mod histories;
+mod restricted;
 
 use super::{Fixture, at, draft, item, uri};
 use crate::{

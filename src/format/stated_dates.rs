@@ -1,0 +1,176 @@
+//! Dates that a repository states about a resource in RDF: from when and until when the public may see it. No standard names
+//! the predicates, so the configuration does.
+
+use crate::model::{StatedDates, Timestamp, Uri, VisibilityDates};
+
+/// Value of an embargo without an end, as the module Scholar Embargo of Islandora 7 writes it.
+const INDEFINITE: &str = "indefinite";
+
+/// Maximum number of resources that a resource names as the place of its dates.
+const MAX_PLACES: usize = 4;
+
+/// Predicates whose values are dates, or resources that have the dates by the same predicates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DatePredicates {
+    /// Predicates of the date from which the public may see the resource.
+    pub from: Vec<Uri>,
+    /// Predicates of the date until which the public may see the resource.
+    pub until: Vec<Uri>,
+}
+
+/// End of a time that a date limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DateRole {
+    /// The public may see the resource from this date on.
+    From,
+    /// The public may see the resource until this date.
+    Until,
+}
+
+/// Statements about the dates of one resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DateStatements {
+    from: Option<Timestamp>,
+    until: Option<Timestamp>,
+    is_indefinite: bool,
+    has_unreadable: bool,
+    places: Vec<Uri>,
+}
+
+impl DatePredicates {
+    /// Returns whether there are none, so that no dates are read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.from.is_empty() && self.until.is_empty()
+    }
+
+    /// Returns the role of a predicate; `None` for one that has no dates.
+    #[must_use]
+    pub fn role(&self, predicate: &str) -> Option<DateRole> {
+        let is_one_of = |uris: &[Uri]| uris.iter().any(|uri| uri.as_str() == predicate);
+        match (is_one_of(&self.from), is_one_of(&self.until)) {
+            (true, _) => Some(DateRole::From),
+            (false, true) => Some(DateRole::Until),
+            (false, false) => None,
+        }
+    }
+}
+
+impl DateStatements {
+    /// Adds the value of a predicate. Of several dates, those count that leave the shortest time. An empty value is no date.
+    pub fn add(&mut self, role: DateRole, value: &str) {
+        let value = value.trim();
+        match (role, first_day(value)) {
+            _ if value.is_empty() => {}
+            (DateRole::From, _) if value == INDEFINITE => self.is_indefinite = true,
+            (DateRole::From, Some(date)) => self.from = self.from.max(Some(date)),
+            (DateRole::Until, Some(date)) => self.until = Some(self.until.map_or(date, |until| until.min(date))),
+            (_, None) => self.has_unreadable = true,
+        }
+    }
+
+    /// Adds a resource that has the dates.
+    pub fn add_place(&mut self, place: Uri) {
+        if self.places.len() < MAX_PLACES && !self.places.contains(&place) {
+            self.places.push(place);
+        }
+    }
+
+    /// Adds the statements of a resource that has the dates. The resources that it names in turn do not count.
+    pub fn add_all(&mut self, other: &Self) {
+        self.from = self.from.max(other.from);
+        self.until = [self.until, other.until].into_iter().flatten().min();
+        self.is_indefinite |= other.is_indefinite;
+        self.has_unreadable |= other.has_unreadable;
+    }
+
+    /// Notes a value that cannot be read.
+    pub fn add_unreadable(&mut self) {
+        self.has_unreadable = true;
+    }
+
+    /// Returns the resources that have the dates, at most four.
+    #[must_use]
+    pub fn places(&self) -> &[Uri] {
+        &self.places
+    }
+
+    /// Returns whether a value cannot be read, or leaves no time in which the resource is visible.
+    #[must_use]
+    pub fn has_unreadable(&self) -> bool {
+        self.has_unreadable || VisibilityDates::new(self.from, self.until).is_err()
+    }
+
+    /// Returns what the statements say. Of dates that leave no time, the first one counts, which hides the resource.
+    #[must_use]
+    pub fn dates(&self) -> StatedDates {
+        if self.is_indefinite {
+            return StatedDates::Embargo;
+        }
+        let readable = VisibilityDates::new(self.from, self.until).or_else(|_| VisibilityDates::new(self.from, None));
+        let dates = readable.unwrap_or_default();
+        if self.has_unreadable() { StatedDates::Partial(dates) } else { StatedDates::All(dates) }
+    }
+}
+
+/// Parses a date of W3CDTF. A day, a month or a year is its begin in UTC.
+pub(super) fn first_day(date: &str) -> Option<Timestamp> {
+    let date = date.trim();
+    let day = match date.len() {
+        4 => format!("{date}-01-01"),
+        7 => format!("{date}-01"),
+        _ => date.to_owned(),
+    };
+    Timestamp::parse_or_day(&day).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        DateRole::{From, Until},
+        DateStatements, MAX_PLACES, StatedDates, Timestamp, Uri, VisibilityDates,
+    };
+
+    #[test]
+    fn shortest_time_counts() {
+        let day = |text: &str| Some(Timestamp::parse_or_day(text).unwrap());
+        let dates = |from, until| VisibilityDates::new(from, until).unwrap();
+        for (values, expected) in [
+            (&[][..], StatedDates::All(VisibilityDates::NONE)),
+            (&[(From, ""), (Until, " ")], StatedDates::All(VisibilityDates::NONE)),
+            (
+                &[(From, "2030"), (From, " 2031-02 "), (From, "2029-01-01")],
+                StatedDates::All(dates(day("2031-02-01"), None)),
+            ),
+            (
+                &[(Until, "2031-01-01T00:00:00Z"), (Until, "2030-01-01")],
+                StatedDates::All(dates(None, day("2030-01-01"))),
+            ),
+            (
+                &[(From, "2030-01-01"), (Until, "2031-01-01")],
+                StatedDates::All(dates(day("2030-01-01"), day("2031-01-01"))),
+            ),
+            (&[(From, "in spring"), (From, "2030-01-01")], StatedDates::Partial(dates(day("2030-01-01"), None))),
+            (&[(Until, "indefinite")], StatedDates::Partial(VisibilityDates::NONE)),
+            (&[(From, "2031-01-01"), (Until, "2030-01-01")], StatedDates::Partial(dates(day("2031-01-01"), None))),
+            (&[(From, "2030-01-01"), (From, "indefinite")], StatedDates::Embargo),
+        ] {
+            let mut statements = DateStatements::default();
+            values.iter().for_each(|(role, value)| statements.add(*role, value));
+            assert_eq!(statements.dates(), expected, "{values:?}");
+            let mut merged = DateStatements::default();
+            merged.add_all(&statements);
+            assert_eq!(merged, statements, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn number_of_places_is_bounded() {
+        let mut statements = DateStatements::default();
+        for number in 0..100 {
+            let place = Uri::parse(&format!("http://h/{}", number / 2)).unwrap();
+            statements.add_place(place);
+        }
+        assert_eq!(statements.places().len(), MAX_PLACES);
+    }
+}

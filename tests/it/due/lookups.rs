@@ -1,0 +1,236 @@
+//! Dates of visibility that a lookup finds in the repository, because its messages have none.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{due_changes, in_millis};
+use crate::{
+    lookups::fedora3,
+    support::{
+        fake_fedora3::{self, FakeFedora3, Fedora3},
+        fake_fedora6::{FakeFedora6, Fedora6, PATH, REST},
+        fake_repository::{Behaviour, FakeRepository},
+        fedora3_messages::{BASE, Call},
+        gateway::Gateway,
+        journal_fixture::configuration,
+        nodes_fixture::until,
+    },
+};
+
+const AVAILABLE: &str = "http://purl.org/dc/terms/available";
+const VALID: &str = "http://example.org/validUntil";
+/// Predicates of Hyrax with `ActiveFedora` (hydra-access-controls): a work has an embargo, which is a resource of its own.
+const HAS_EMBARGO: &str = "http://projecthydra.org/ns/auth/acl#hasEmbargo";
+const RELEASE_DATE: &str = "http://projecthydra.org/ns/auth/acl#embargoReleaseDate";
+/// Predicate of the module Scholar Embargo of Islandora 7.
+const EMBARGO_UNTIL: &str = "info:islandora/islandora-system:def/scholar#embargo-until";
+
+struct Fixture<R> {
+    _folder: TempDir,
+    repository: R,
+    gateway: Gateway,
+}
+
+type Fedora6Fixture = Fixture<FakeFedora6>;
+type Fedora3Fixture = Fixture<FakeFedora3>;
+
+impl Fedora6Fixture {
+    async fn new(mode: &str) -> Self {
+        let (folder, repository) = (tempfile::tempdir().unwrap(), FakeRepository::start(Fedora6::default()).await);
+        let config = format!(
+            "[sources.fedora]\nlookup = \"{mode}\"\n[sources.fedora.repository]\nurl = \"{}{PATH}\"\n\
+             public_urls = [\"{REST}\"]\nvisible_from = [\"{AVAILABLE}\", \"{HAS_EMBARGO}\", \"{RELEASE_DATE}\"]\n\
+             visible_until = [\"{VALID}\"]\n",
+            repository.url()
+        );
+        let config = configuration(folder.path(), &config);
+        let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+        Self { _folder: folder, repository, gateway }
+    }
+
+    /// Writes a container with these statements, and sends its event. Returns the change.
+    async fn put(&self, second: u64, kind: &str, path: &str, statements: &Value) -> Value {
+        self.repository.api.container(path, second);
+        self.repository.api.describe(path, statements);
+        self.event(second, kind, path).await
+    }
+
+    async fn event(&self, second: u64, kind: &str, path: &str) -> Value {
+        let event = json!({
+            "id": format!("urn:uuid:00000000-0000-4000-8000-{second:012x}"),
+            "type": [kind],
+            "published": format!("2026-03-01T10:00:{second:02}.500Z"),
+            "object": { "id": format!("{REST}{path}"), "type": ["http://www.w3.org/ns/ldp#Resource"], "isPartOf": REST },
+        });
+        let (status, response) = self.gateway.post("fedora", "application/ld+json", event.to_string()).await;
+        assert_eq!(status, 201, "{response}");
+        self.gateway.changes().await.pop().unwrap()
+    }
+
+    /// Returns the state of a resource in the registry.
+    async fn state(&self, path: &str) -> Value {
+        state(&self.gateway, &format!("{REST}{path}"), &format!("{REST}{path}")).await
+    }
+}
+
+async fn state(gateway: &Gateway, object: &str, item: &str) -> Value {
+    let object = gateway.json(&format!("/objects?uri={object}")).await;
+    let items = object["items"].as_array().unwrap_or_else(|| panic!("{object:#}"));
+    items.iter().find(|one| one["uri"] == item).map_or(Value::Null, |item| item["state"].clone())
+}
+
+/// Returns the announced dates by item.
+async fn announced(gateway: &Gateway) -> Vec<(String, String)> {
+    let due = gateway.json("/due").await;
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    due["due"].as_array().unwrap().iter().map(|due| (text(&due["item"]), text(&due["at"]))).collect()
+}
+
+/// Waits until so many dates could not be read.
+async fn until_unreadable(gateway: &Gateway, dates: u64) {
+    let series = "tidings_dropped_parts_total{source=\"fedora\",part=\"visibility-date\"}";
+    gateway.until_metric(&format!("{series} {dates}\n")).await;
+}
+
+fn date(value: &str) -> Value {
+    json!([{ "@value": value, "@type": "http://www.w3.org/2001/XMLSchema#dateTime" }])
+}
+
+#[tokio::test]
+async fn fedora_6_resource_appears_and_disappears_at_its_dates() {
+    let fixture = Fedora6Fixture::new("required").await;
+    let (soon, later) = (in_millis(2000), in_millis(3000));
+    let statements = json!({ AVAILABLE: date(&soon), VALID: date(&later) });
+    let change = fixture.put(1, "Create", "/a", &statements).await;
+    let item = &change["items"][0];
+    assert_eq!(
+        (&item["stateAfter"], &item["visibleFrom"], &item["visibleUntil"]),
+        (&json!("EMBARGOED"), &json!(soon), &json!(later))
+    );
+    // The repository says the same again.
+    let again = fixture.put(2, "Update", "/a", &statements).await;
+    assert_eq!((again["items"][0].get("stateAfter"), again["items"][0].get("visibleFrom")), (None, None));
+    until("both dates have come", async || due_changes(&fixture.gateway).await.len() == 2).await;
+    let moved = |before: &str, after: &str| (format!("{REST}/a"), before.to_owned(), after.to_owned());
+    let expected = [moved("EMBARGOED", "ACTIVE"), moved("ACTIVE", "EXPIRED")];
+    assert_eq!(due_changes(&fixture.gateway).await, expected);
+}
+
+#[tokio::test]
+async fn fedora_6_date_can_be_moved_lifted_and_unreadable() {
+    let fixture = Fedora6Fixture::new("required").await;
+    let at = |path: &str, date: &str| vec![(format!("{REST}{path}"), date.to_owned())];
+    fixture.put(1, "Create", "/a", &json!({ AVAILABLE: date("2097-01-02") })).await;
+    assert_eq!(announced(&fixture.gateway).await, at("/a", "2097-01-02T00:00:00.000Z"));
+    fixture.put(2, "Update", "/a", &json!({ AVAILABLE: date("2098-01-02T03:04:05Z") })).await;
+    assert_eq!(announced(&fixture.gateway).await, at("/a", "2098-01-02T03:04:05.000Z"));
+    fixture.put(3, "Update", "/a", &json!({ AVAILABLE: date("in spring") })).await;
+    assert_eq!(announced(&fixture.gateway).await, at("/a", "2098-01-02T03:04:05.000Z"));
+    until_unreadable(&fixture.gateway, 1).await;
+    fixture.put(4, "Update", "/a", &json!({})).await;
+    assert_eq!((announced(&fixture.gateway).await, fixture.state("/a").await), (Vec::new(), json!("ACTIVE")));
+    fixture.put(5, "Create", "/b", &json!({ AVAILABLE: date("in spring") })).await;
+    assert_eq!(fixture.state("/b").await, Value::Null);
+    // The description of a file is about the file.
+    fixture.repository.api.file("/b/file", "image/jp2", 7, 6);
+    fixture.repository.api.describe("/b/file", &json!({ AVAILABLE: date("2099-01-02") }));
+    let change = fixture.event(6, "Create", "/b/file").await;
+    assert_eq!((&change["items"][0]["content"]["size"], &change["lookup"]), (&json!(7), &Value::Null));
+    assert_eq!(announced(&fixture.gateway).await, at("/b/file", "2099-01-02T00:00:00.000Z"));
+}
+
+/// Hyrax writes an embargo as a resource of its own, and removes its date when the embargo is lifted.
+#[tokio::test]
+async fn embargo_of_hyrax_is_read_from_its_own_resource() {
+    let fixture = Fedora6Fixture::new("required").await;
+    let embargo = |release: &str| json!({ RELEASE_DATE: date(release) });
+    fixture.repository.api.container("/embargo", 1);
+    fixture.repository.api.describe("/embargo", &embargo("2098-01-02T00:00:00Z"));
+    let work = json!({ HAS_EMBARGO: [{ "@id": format!("{REST}/embargo") }] });
+    fixture.put(2, "Create", "/work", &work).await;
+    assert_eq!(announced(&fixture.gateway).await, [(format!("{REST}/work"), "2098-01-02T00:00:00.000Z".to_owned())]);
+    fixture.repository.api.describe("/embargo", &json!({}));
+    fixture.put(3, "Update", "/work", &work).await;
+    assert_eq!((announced(&fixture.gateway).await, fixture.state("/work").await), (Vec::new(), json!("ACTIVE")));
+    // Another repository is not asked.
+    let elsewhere = json!({ HAS_EMBARGO: [{ "@id": "http://evil.example/embargo" }] });
+    let change = fixture.put(4, "Update", "/work", &elsewhere).await;
+    assert_eq!((&change["lookup"], fixture.state("/work").await), (&Value::Null, json!("ACTIVE")));
+    until_unreadable(&fixture.gateway, 1).await;
+}
+
+#[tokio::test]
+async fn dates_that_a_later_lookup_finds_hide_the_resource() {
+    let fixture = Fedora6Fixture::new("best-effort").await;
+    fixture.repository.set_behaviour(Behaviour::Status(503));
+    let change = fixture.put(1, "Create", "/a", &json!({ AVAILABLE: date("2098-01-02") })).await;
+    assert_eq!((&change["lookup"], change["items"][0].get("stateAfter")), (&json!("incomplete"), None));
+    fixture.repository.set_behaviour(Behaviour::Normal);
+    until("the lookup is repeated", async || fixture.state("/a").await == "EMBARGOED").await;
+    assert_eq!(announced(&fixture.gateway).await, [(format!("{REST}/a"), "2098-01-02T00:00:00.000Z".to_owned())]);
+}
+
+impl Fedora3Fixture {
+    async fn new() -> Self {
+        let (folder, repository) = (tempfile::tempdir().unwrap(), FakeRepository::start(Fedora3::default()).await);
+        let url = format!("{}{}", repository.url(), fake_fedora3::PATH);
+        let lines = format!("visible_from = [\"{EMBARGO_UNTIL}\"]");
+        let config = configuration(folder.path(), &fedora3::repository_config("required", &url, &lines));
+        let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+        Self { _folder: folder, repository, gateway }
+    }
+
+    async fn event(&self, second: u64, method: &str, parameters: &[(&str, &str)], returned: Option<&str>) {
+        let call = Call { number: second, method, pid: "demo:1", parameters, returned };
+        let (status, response) = self.gateway.post("fedora3", "application/atom+xml", call.message()).await;
+        assert_eq!(status, 201, "{response}");
+    }
+
+    /// Sets the end of the embargo, and sends the event about RELS-EXT.
+    async fn embargo(&self, second: u64, end: Option<&str>) {
+        self.repository.api.embargo("demo:1", end, second);
+        self.event(second, "modifyDatastreamByValue", &[("dsID", "RELS-EXT"), ("dsContent", "[OMITTED]")], None).await;
+    }
+
+    /// Returns the states of all items.
+    async fn states(&self) -> Vec<(String, Value)> {
+        let object = self.gateway.json(&format!("/objects?uri={BASE}/objects/demo:1")).await;
+        let name = |uri: &str| uri.trim_end_matches("/content").rsplit('/').next().unwrap().to_owned();
+        let items = object["items"].as_array().unwrap().iter();
+        let mut states: Vec<_> =
+            items.map(|item| (name(item["uri"].as_str().unwrap()), item["state"].clone())).collect();
+        states.sort_by(|a, b| a.0.cmp(&b.0));
+        states
+    }
+}
+
+/// The embargo of an object concerns all of its datastreams, and its message only names RELS-EXT.
+#[tokio::test]
+async fn fedora_3_embargo_concerns_all_datastreams_of_its_object() {
+    let fixture = Fedora3Fixture::new().await;
+    fixture.repository.api.ingest("demo:1");
+    for id in ["DC", "OBJ", "RELS-EXT"] {
+        fixture.repository.api.write("demo:1", id, "text/xml", 1);
+    }
+    fixture.event(1, "ingest", &[], Some("demo:1")).await;
+    let states = |states: [Value; 4]| {
+        ["DC", "OBJ", "RELS-EXT", "demo:1"].map(str::to_owned).into_iter().zip(states).collect::<Vec<_>>()
+    };
+    let [active, inactive, embargoed] = ["ACTIVE", "INACTIVE", "EMBARGOED"].map(Value::from);
+    assert_eq!(fixture.states().await, states([active.clone(), active.clone(), active.clone(), Value::Null]));
+    fixture.repository.api.set_state("demo:1", "DC", 'I');
+    fixture.event(2, "setDatastreamState", &[("dsID", "DC"), ("dsState", "I")], None).await;
+    fixture.embargo(3, Some("2098-01-02T00:00:00Z")).await;
+    let under_embargo = states([inactive.clone(), embargoed.clone(), embargoed.clone(), embargoed.clone()]);
+    assert_eq!(fixture.states().await, under_embargo);
+    let names: Vec<_> = announced(&fixture.gateway).await.into_iter().map(|(item, _)| item).collect();
+    assert_eq!((names.len(), names.iter().any(|name| name.contains("/DC/"))), (3, false), "{names:?}");
+    // New content is under the embargo, too.
+    fixture.repository.api.write("demo:1", "OBJ", "text/xml", 4);
+    fixture.event(4, "modifyDatastreamByValue", &[("dsID", "OBJ"), ("dsContent", "[OMITTED]")], None).await;
+    assert_eq!(fixture.states().await, under_embargo);
+    fixture.embargo(5, Some("indefinite")).await;
+    assert_eq!((fixture.states().await, announced(&fixture.gateway).await), (under_embargo, Vec::new()));
+    fixture.embargo(6, None).await;
+    assert_eq!(fixture.states().await, states([inactive, active.clone(), active.clone(), active]));
+}
