@@ -2,9 +2,13 @@
 
 use tidings::{
     filesets::readers,
-    format::{Limits, fedora_objects, fedora_rest, ldp},
+    format::{
+        Limits, fedora_objects, fedora_rest, ldp,
+        stated_dates::{DatePredicates, DateStatements},
+    },
     harvest::{download, feed, folder, gateway, oai_pmh},
     kafka::Batches,
+    model::Uri,
 };
 
 use crate::measure::{MemoryLimit, limited};
@@ -105,13 +109,16 @@ fn check_repository(body: &[u8]) {
     check(&|| fedora_rest::datastream_profile(body, limits).map(|_| 1).map_err(text));
     check(&|| fedora_rest::datastream_history(body, limits).map(|all| all.len()).map_err(text));
     check(&|| fedora_rest::datastreams(body, limits).map(|all| all.len()).map_err(text));
-    check(&|| fedora_rest::relations(body, limits).map(|_| 1).map_err(text));
+    let from = Uri::parse("http://purl.org/dc/terms/available").into_iter().collect();
+    let predicates = DatePredicates { from, until: Vec::new() };
+    let places = |dates: &DateStatements| dates.places().len();
+    check(&|| fedora_rest::relations(body, &predicates, limits).map(|read| places(&read.dates)).map_err(text));
     // Only the size of the response limits a page of objects.
     check(&|| fedora_objects::object_profile(body, limits).map(|_| 1).map_err(text));
     check(&|| fedora_objects::object_page(body, limits).map(|_| 1).map_err(text));
     check(&|| {
-        let described = ldp::parse_description(body, "http://h/rest/a", limits);
-        described.map(|described| described.types.len()).map_err(text)
+        let described = ldp::parse_description(body, "http://h/rest/a", &predicates, limits);
+        described.map(|described| described.types.len().max(places(&described.dates))).map_err(text)
     });
     if let Ok(header) = std::str::from_utf8(body) {
         for target in limited(body.len(), RESPONSE, || ldp::link_targets([header], "type")) {
