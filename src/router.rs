@@ -54,6 +54,7 @@ use crate::{
         digests::{self, RegistryDigests},
         feed::{self, FeedView},
         files::{self, Files},
+        iiif_discovery::{self, IiifDiscovery},
         live_readers::LiveReaders,
         oai_pmh::{self, OaiPmh},
         objects,
@@ -84,6 +85,8 @@ pub struct Surfaces {
     pub feed: FeedView,
     /// The repository with OAI-PMH, if configured.
     pub oai_pmh: Option<OaiPmh>,
+    /// The IIIF Change Discovery API, if enabled.
+    pub iiif_discovery: Option<IiifDiscovery>,
     /// The readers that wait for changes.
     pub readers: LiveReaders,
     /// The stored files.
@@ -169,6 +172,8 @@ pub fn routes() -> Routes<Surfaces> {
         .add(View(&[Surface::Objects]), routes!(objects::one), |all| all.changes.clone())
         .add(View(&[Surface::Oai]), routes!(oai_pmh::get, oai_pmh::post), |all| all.oai_pmh.clone())
         .add(Open, routes!(oai_pmh::schemas::one), |_| ())
+        .add(View(&[Surface::Iiif]), routes!(iiif_discovery::entry), |all| all.iiif_discovery.clone())
+        .add(View(&[Surface::Iiif]), routes!(iiif_discovery::document), |all| all.iiif_discovery.clone())
         .add(View(&[]), routes!(digests::get, digests::post), |all| all.digests.clone())
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(segments::list), |all| all.segments.clone())

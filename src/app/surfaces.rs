@@ -24,7 +24,7 @@ use crate::{
     filesets::IngestMonitor,
     harvest::Harvests,
     intake::Intake,
-    journal::Journal,
+    journal::{Journal, retention::Retention},
     model::{SourceName, Timestamp},
     openapi::Documentation,
     router::{self, Surfaces},
@@ -35,6 +35,7 @@ use crate::{
         digests::RegistryDigests,
         feed::{FeedLabels, FeedView},
         files::Files,
+        iiif_discovery::IiifDiscovery,
         live_readers::LiveReaders,
         oai_pmh::{ListKeptRecords, OaiPmh},
         segments::SegmentsView,
@@ -130,6 +131,10 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         status: status.clone(),
     };
     let oai_pmh = config.oai_pmh.settings(config.limits.message_limits());
+    let retention = super::retention(config);
+    let iiif_discovery = config.iiif_discovery.settings(retention != Retention::default());
+    let iiif_discovery = iiif_discovery
+        .map(|settings| IiifDiscovery::new(journal.clone(), readers.spool().clone(), public_url, settings));
     let kept = {
         let harvests = harvests.clone();
         move || harvests.list().iter().flat_map(|harvest| harvest.kept_records()).collect()
@@ -150,6 +155,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         },
         feed,
         oai_pmh,
+        iiif_discovery,
         readers,
         service: Service { public_url: public_url.into(), feed_title: config.feed.title.as_str().into(), hooks },
         seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),

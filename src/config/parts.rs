@@ -19,6 +19,7 @@ use super::{
     log::LogConfig,
     node::NodeConfig,
     own_feed::OwnFeedConfig,
+    own_iiif_discovery::OwnIiifDiscoveryConfig,
     own_oai_pmh::OwnOaiPmhConfig,
     page::PageConfig,
     segments::{self, SegmentsConfig, SegmentsTable},
@@ -62,6 +63,8 @@ pub struct Config {
     pub feed: OwnFeedConfig,
     /// `[oai_pmh]`
     pub oai_pmh: OwnOaiPmhConfig,
+    /// `[iiif_discovery]`
+    pub iiif_discovery: OwnIiifDiscoveryConfig,
     /// `[hub]`
     pub hub: HubConfig,
     /// `[dbus]`
@@ -132,6 +135,8 @@ settings! {
         feed: OwnFeedConfig,
         /// `[oai_pmh]`
         oai_pmh: OwnOaiPmhConfig,
+        /// `[iiif_discovery]`
+        iiif_discovery: OwnIiifDiscoveryConfig,
         /// `[hub]`
         hub: HubConfig,
         /// `[dbus]`
@@ -294,8 +299,22 @@ impl ConfigParts {
             (errors.keep(self.store()), errors.keep(self.files()), errors.keep(self.filesets()));
         let segments = errors.keep(self.segments());
         let Self { root, tables, environment } = self;
-        let Tables { server, journal, node, limits, log, delivery, page, feed, oai_pmh, hub, dbus, access, .. } =
-            tables;
+        let Tables {
+            server,
+            journal,
+            node,
+            limits,
+            log,
+            delivery,
+            page,
+            feed,
+            oai_pmh,
+            iiif_discovery,
+            hub,
+            dbus,
+            access,
+            ..
+        } = tables;
         errors.keep(limits.refuse_contradictions(&root.at("limits")));
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
@@ -351,6 +370,7 @@ impl ConfigParts {
             page,
             feed,
             oai_pmh,
+            iiif_discovery,
             hub,
             dbus,
             files,

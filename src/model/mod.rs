@@ -20,6 +20,7 @@ mod lookup;
 mod media_range;
 mod names;
 mod object;
+mod object_change;
 mod reader_view;
 mod reading;
 mod report;
@@ -49,6 +50,7 @@ pub use names::{
     ChangeId, EventId, InvalidId, InvalidName, InvalidNodeName, ItemId, NodeName, SourceName, SubscriptionName,
 };
 pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};
+pub use object_change::ObjectChange;
 pub use reader_view::ReaderView;
 pub use reading::{DroppedPart, FormerSpelling, Reading};
 pub use report::{JsonDocument, Report};

@@ -2,7 +2,6 @@
 //! protocol Durable Streams.
 
 mod backwards;
-mod cache_control;
 pub mod durable_stream;
 mod html;
 pub mod one;
@@ -19,11 +18,14 @@ use axum::{
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use self::{
-    cache_control::Lifetime,
-    page::{Order, Page, PageFormat, Selection},
+use self::page::{Order, Page, PageFormat, Selection};
+use super::{
+    MAX_EXAMINED,
+    cache_control::{self, Lifetime},
+    journal_problem,
+    live_readers::LiveReaders,
+    parameters::with_filter,
 };
-use super::{MAX_EXAMINED, journal_problem, live_readers::LiveReaders, parameters::with_filter};
 use crate::{
     journal::{Journal, JournalError},
     model::{Change, Filter, Seq, Timestamp, Uri},

@@ -5,6 +5,7 @@
 
 mod archive_cache;
 mod atom;
+mod cache_control;
 mod catch_up;
 pub mod changes;
 pub mod digests;
@@ -13,9 +14,11 @@ mod feed_document;
 pub mod files;
 mod filtered_feed;
 mod html;
+pub mod iiif_discovery;
 pub mod live_readers;
 pub mod metrics;
 mod newest_first;
+pub mod numbered_pages;
 pub mod oai_pmh;
 pub mod objects;
 mod parameters;

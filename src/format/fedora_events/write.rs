@@ -4,11 +4,8 @@
 //!
 //! An event has one resource, whereas a change has an object and items. The resource is
 //!
-//! * the object, if it is itself an item (as in all changes from Fedora 4 to 6) or is purged;
-//! * else the only item, as a part of the object, so that a deleted datastream is not read as a deleted object;
-//! * else the object, with an Update for all items together. If the object has no web URL (as in Islandora) and
-//!   the items are not below its URI, the items are its representations: if all are new, the object is new; if
-//!   all are deleted, it is deleted.
+//! * the only item, if it is a part of the object, so that a deleted datastream is not read as a deleted object;
+//! * else the object, as the change affects it ([`ObjectChange`]).
 //!
 //! If the content is not at the resource's URL, `url` links to it, as in Islandora. A change of state alone is
 //! an Update, because these consumers know no states. For consumers that need public visibility, use a
@@ -26,7 +23,7 @@ use super::{agent, jms};
 use crate::{
     format::{ExtraHeaders, FormatKind, Header, HeaderProtocol, json_ld},
     model::{
-        Change, ChangeId, ChangeType, ContentItemModification, ContentObjectModification, MediaType, Timestamp, Uri,
+        Change, ChangeId, ContentItemModification, ContentObjectModification, MediaType, ObjectChange, Timestamp, Uri,
         User,
     },
 };
@@ -51,7 +48,7 @@ const MAX_HEADER_BYTES: usize = 2048;
 /// A change as an event of one resource.
 struct ResourceEvent<'a> {
     modification: &'a ContentObjectModification,
-    kind: ActivityType,
+    kind: ObjectChange,
     resource: &'a Uri,
     types: &'a [Uri],
     parent: Option<&'a Uri>,
@@ -59,45 +56,12 @@ struct ResourceEvent<'a> {
     items: Vec<&'a ContentItemModification>,
 }
 
-/// Effect on the resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ActivityType {
-    Create,
-    Update,
-    Delete,
-}
-
-impl ActivityType {
-    fn of(item: &ContentItemModification) -> Self {
-        match item.change.change_type() {
-            Some(ChangeType::Add) => Self::Create,
-            Some(ChangeType::Delete) => Self::Delete,
-            Some(ChangeType::Update) | None => Self::Update,
-        }
-    }
-
-    /// Returns the common effect on all items, or Update if the effects differ.
-    fn of_all(items: &[&ContentItemModification]) -> Self {
-        let mut kinds = items.iter().map(|item| Self::of(item));
-        let first = kinds.next().unwrap_or(Self::Update);
-        if kinds.all(|kind| kind == first) { first } else { Self::Update }
-    }
-
-    fn term(self) -> &'static str {
-        match self {
-            Self::Create => "Create",
-            Self::Update => "Update",
-            Self::Delete => "Delete",
-        }
-    }
-
-    /// Returns Fedora's own description.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Create => "create resource",
-            Self::Update => "update resource",
-            Self::Delete => "delete resource",
-        }
+/// Returns Fedora's own description of an effect on a resource.
+fn fedora_name(effect: ObjectChange) -> &'static str {
+    match effect {
+        ObjectChange::Create => "create resource",
+        ObjectChange::Update => "update resource",
+        ObjectChange::Delete => "delete resource",
     }
 }
 
@@ -111,29 +75,24 @@ impl<'a> ResourceEvent<'a> {
     }
 
     fn new(modification: &'a ContentObjectModification, items: Vec<&'a ContentItemModification>, purge: bool) -> Self {
-        let object = |kind, items| Self {
-            modification,
-            kind,
-            resource: &modification.object,
-            types: &modification.types,
-            parent: modification.parent.as_ref(),
-            items,
-        };
-        let itself = items.iter().find(|item| item.uri == modification.object);
-        match (itself, &items[..]) {
-            (_, []) => object(ActivityType::Update, items),
-            _ if purge => object(ActivityType::Delete, items),
-            (Some(itself), _) => object(ActivityType::of(itself), items),
-            (None, all) if are_representations(all, &modification.object) => object(ActivityType::of_all(all), items),
-            (None, [item]) => Self {
+        let object = &modification.object;
+        match &items[..] {
+            [item] if !purge && item.is_part_of(object) => Self {
                 modification,
-                kind: ActivityType::of(item),
+                kind: ObjectChange::of_item(&item.change),
                 resource: &item.uri,
                 types: &[],
-                parent: Some(&modification.object),
+                parent: Some(object),
                 items,
             },
-            (None, _) => object(ActivityType::Update, items),
+            _ => Self {
+                modification,
+                kind: ObjectChange::of(object, &items, purge),
+                resource: object,
+                types: &modification.types,
+                parent: modification.parent.as_ref(),
+                items,
+            },
         }
     }
 
@@ -141,7 +100,7 @@ impl<'a> ResourceEvent<'a> {
     /// that is deleted.
     fn links(&self) -> Vec<Link<'a>> {
         let is_linked = |item: &&&'a ContentItemModification| {
-            self.kind == ActivityType::Delete || ActivityType::of(item) != ActivityType::Delete
+            self.kind == ObjectChange::Delete || ObjectChange::of_item(&item.change) != ObjectChange::Delete
         };
         let link = |item: &&'a ContentItemModification| {
             let item = *item;
@@ -152,11 +111,6 @@ impl<'a> ResourceEvent<'a> {
         };
         self.items.iter().filter(is_linked).filter_map(link).collect()
     }
-}
-
-fn are_representations(items: &[&ContentItemModification], object: &Uri) -> bool {
-    let is_address = ["http://", "https://"].iter().any(|scheme| object.as_str().starts_with(scheme));
-    !is_address && !items.iter().any(|item| item.uri.as_str().starts_with(object.as_str()))
 }
 
 #[derive(Serialize)]
@@ -259,8 +213,8 @@ fn write(event: &ResourceEvent<'_>) -> Vec<u8> {
     let description = event.modification.description.as_str();
     let written = Event {
         id: event.modification.id,
-        kind: [event.kind.term()],
-        name: if description.is_empty() { event.kind.name() } else { description },
+        kind: [event.kind.activity_type()],
+        name: if description.is_empty() { fedora_name(event.kind) } else { description },
         published: event.modification.time,
         actor: actor(&event.modification.user).map(|actor| [actor]),
         object: Object { types: event.types, id: event.resource, parent: event.parent, links: event.links() },
@@ -304,7 +258,7 @@ fn headers(change: &Change, protocol: HeaderProtocol, base_url: Option<&Uri>) ->
         if has_path { base_and_path(event.resource, base_url, event.parent) } else { Default::default() };
     let user = modification.user.name();
     let values = [
-        (jms::EVENT_TYPE, format!("{}{}", json_ld::ACTIVITY_STREAMS[0], event.kind.term())),
+        (jms::EVENT_TYPE, format!("{}{}", json_ld::ACTIVITY_STREAMS[0], event.kind.activity_type())),
         (jms::EVENT_ID, modification.id.to_string()),
         (jms::TIMESTAMP, modification.time.millis().to_string()),
         (jms::BASE_URL, base.to_owned()),

@@ -29,13 +29,16 @@ use utoipa::ToSchema;
 use self::offset::{Offset, StreamPlace};
 use super::{
     Changes,
-    cache_control::{self, Lifetime},
     page::{Order, Page, PageFormat, Selection},
 };
 use crate::{
     journal::JournalError,
     model::{Change, Filter, Seq},
-    view::{journal_problem, parameters::with_filter},
+    view::{
+        cache_control::{self, Lifetime},
+        journal_problem,
+        parameters::with_filter,
+    },
     web::{Client, Problem, ProblemCode, Query, ReadPermit, WaitingRoute, problems},
 };
 

@@ -34,6 +34,8 @@ named_values! {
         Snapshot = "snapshot",
         /// `/oai`.
         Oai = "oai",
+        /// `/iiif`.
+        Iiif = "iiif",
     }
 }
 

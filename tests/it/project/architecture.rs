@@ -82,7 +82,7 @@ const TABLE: [(&str, &[&str]); 39] = [
         ],
     ),
     ("source", &["amqp", "kafka", "stomp", "broker", "intake", "format", "retry", "web"]),
-    ("view", &["cache", "files", "journal", "model", "format", "segments", "text", "web"]),
+    ("view", &["cache", "files", "journal", "model", "format", "segments", "template", "text", "web"]),
     (
         "admin",
         &[
