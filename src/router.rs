@@ -55,6 +55,7 @@ use crate::{
         feed::{self, FeedView},
         files::{self, Files},
         iiif_discovery::{self, IiifDiscovery},
+        ldes::{self, Ldes},
         live_readers::LiveReaders,
         oai_pmh::{self, OaiPmh},
         objects,
@@ -87,6 +88,8 @@ pub struct Surfaces {
     pub oai_pmh: Option<OaiPmh>,
     /// The IIIF Change Discovery API, if enabled.
     pub iiif_discovery: Option<IiifDiscovery>,
+    /// The Linked Data Event Stream, if enabled.
+    pub ldes: Option<Ldes>,
     /// The readers that wait for changes.
     pub readers: LiveReaders,
     /// The stored files.
@@ -174,6 +177,8 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Open, routes!(oai_pmh::schemas::one), |_| ())
         .add(View(&[Surface::Iiif]), routes!(iiif_discovery::entry), |all| all.iiif_discovery.clone())
         .add(View(&[Surface::Iiif]), routes!(iiif_discovery::document), |all| all.iiif_discovery.clone())
+        .add(View(&[Surface::Ldes]), routes!(ldes::entry), |all| all.ldes.clone())
+        .add(View(&[Surface::Ldes]), routes!(ldes::document), |all| all.ldes.clone())
         .add(View(&[]), routes!(digests::get, digests::post), |all| all.digests.clone())
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(segments::list), |all| all.segments.clone())

@@ -36,6 +36,7 @@ use crate::{
         feed::{FeedLabels, FeedView},
         files::Files,
         iiif_discovery::IiifDiscovery,
+        ldes::Ldes,
         live_readers::LiveReaders,
         oai_pmh::{ListKeptRecords, OaiPmh},
         segments::SegmentsView,
@@ -135,6 +136,8 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     let iiif_discovery = config.iiif_discovery.settings(retention != Retention::default());
     let iiif_discovery = iiif_discovery
         .map(|settings| IiifDiscovery::new(journal.clone(), readers.spool().clone(), public_url, settings));
+    let ldes = config.ldes.settings(retention);
+    let ldes = ldes.map(|settings| Ldes::new(journal.clone(), readers.spool().clone(), public_url, settings));
     let kept = {
         let harvests = harvests.clone();
         move || harvests.list().iter().flat_map(|harvest| harvest.kept_records()).collect()
@@ -156,6 +159,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         feed,
         oai_pmh,
         iiif_discovery,
+        ldes,
         readers,
         service: Service { public_url: public_url.into(), feed_title: config.feed.title.as_str().into(), hooks },
         seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),

@@ -32,8 +32,8 @@ settings! {
 settings! {
     /// `[access.public]`
     pub(super) struct PublicTable {
-        /// Surfaces that need no token: "feed", "changes", "stream", "live", "objects", "snapshot", "oai" and
-        /// "iiif".
+        /// Surfaces that need no token: "feed", "changes", "stream", "live", "objects", "snapshot", "oai",
+        /// "iiif" and "ldes".
         surfaces: List<Choice<Surface>>,
         /// Sources whose changes everybody may see; not with "objects", "snapshot" and "oai". Default: all.
         sources: List<Text<SourceName>> = Vec::new(),

@@ -20,6 +20,7 @@ use super::{
     node::NodeConfig,
     own_feed::OwnFeedConfig,
     own_iiif_discovery::OwnIiifDiscoveryConfig,
+    own_ldes::OwnLdesConfig,
     own_oai_pmh::OwnOaiPmhConfig,
     page::PageConfig,
     segments::{self, SegmentsConfig, SegmentsTable},
@@ -65,6 +66,8 @@ pub struct Config {
     pub oai_pmh: OwnOaiPmhConfig,
     /// `[iiif_discovery]`
     pub iiif_discovery: OwnIiifDiscoveryConfig,
+    /// `[ldes]`
+    pub ldes: OwnLdesConfig,
     /// `[hub]`
     pub hub: HubConfig,
     /// `[dbus]`
@@ -137,6 +140,8 @@ settings! {
         oai_pmh: OwnOaiPmhConfig,
         /// `[iiif_discovery]`
         iiif_discovery: OwnIiifDiscoveryConfig,
+        /// `[ldes]`
+        ldes: OwnLdesConfig,
         /// `[hub]`
         hub: HubConfig,
         /// `[dbus]`
@@ -310,6 +315,7 @@ impl ConfigParts {
             feed,
             oai_pmh,
             iiif_discovery,
+            ldes,
             hub,
             dbus,
             access,
@@ -371,6 +377,7 @@ impl ConfigParts {
             feed,
             oai_pmh,
             iiif_discovery,
+            ldes,
             hub,
             dbus,
             files,

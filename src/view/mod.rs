@@ -15,6 +15,7 @@ pub mod files;
 mod filtered_feed;
 mod html;
 pub mod iiif_discovery;
+pub mod ldes;
 pub mod live_readers;
 pub mod metrics;
 mod newest_first;

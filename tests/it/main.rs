@@ -15,6 +15,7 @@ mod due;
 mod feed;
 mod formats;
 mod harvest;
+mod iiif_discovery;
 mod intake;
 mod journal;
 mod kafka;

@@ -36,6 +36,8 @@ named_values! {
         Oai = "oai",
         /// `/iiif`.
         Iiif = "iiif",
+        /// `/ldes`.
+        Ldes = "ldes",
     }
 }
 

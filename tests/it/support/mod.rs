@@ -31,6 +31,7 @@
 //! | messages | [`fixtures`], [`fedora3_messages`], [`hoarder_sfm_fixture`], [`arbitrary`] (random values), [`unsettled`] |
 //! | a search, a kill loop or a flood that a variable makes longer | [`run_length`] |
 //! | a gateway as a repository with OAI-PMH; clients of others that harvest it | [`oai_pmh_fixture`]; [`oai_pmh_harvester`] |
+//! | a reader of the IIIF Change Discovery API | [`iiif_walk`] |
 //! | a browser, Python, xmllint | [`browser`], [`python`], [`xmllint`] |
 //! | crawlers on D-Bus | [`xesam_fixture`] |
 //! | memory, threads and files of a process | [`resource_watch`] |
@@ -69,6 +70,7 @@ pub(crate) mod gateway_with_auth;
 pub(crate) mod harvest_fixture;
 pub(crate) mod hoarder_sfm_fixture;
 pub(crate) mod http_receiver;
+pub(crate) mod iiif_walk;
 pub(crate) mod ingest_fixture;
 pub(crate) mod journal_fixture;
 pub(crate) mod kafka;

@@ -17,7 +17,8 @@ pub(crate) const SECRET: &str = "s3cret";
 pub(crate) const OPEN: &str = "http://h/open/";
 
 /// Surfaces of the public.
-pub(crate) const SURFACES: &str = r#"["feed", "changes", "stream", "live", "objects", "snapshot", "oai"]"#;
+pub(crate) const SURFACES: &str =
+    r#"["feed", "changes", "stream", "live", "objects", "snapshot", "oai", "iiif", "ldes"]"#;
 
 /// A response, read completely.
 pub(crate) struct Answer {

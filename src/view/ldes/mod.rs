@@ -1,0 +1,364 @@
+//! `GET /ldes`: the journal as a Linked Data Event Stream (LDES 1.0), in JSON-LD.
+//!
+//! The members are activities of ActivityStreams 2, in the same numbered pages as those of `/iiif`
+//! ([`numbered_pages`](super::numbered_pages)). The root links to pages, or to blocks of a thousand pages, each with its window
+//! of time. `docs/ldes.md` has the requirements, each with the test that shows it.
+//!
+//! * Clients order members by `ldes:timestampPath`, and equal times by chance. So that is the order time of a change
+//!   ([`OrderTime`](crate::journal::OrderTime)), which no other has; `as:published` is the true time of receipt.
+//! * Paths are one IRI and never a list, because clients read no lists there. The context is inline, so that a reader
+//!   needs no other server.
+//! * URLs of documents are relative, so a copy reads the same at another place. Members are named by their `urn:uuid:`.
+//! * A page is no longer linked for some time before retention removes it, because a client ends at a page that is gone.
+
+mod context;
+mod member;
+mod transactions;
+mod windows;
+
+use std::io::Write;
+
+use axum::{extract::State, http::HeaderMap, response::Response};
+use serde::Serialize;
+use uuid::Uuid;
+
+use self::{context::CONTEXT, member::MemberPage, windows::Windows};
+use super::{
+    block_on,
+    cache_control::Lifetime,
+    journal_problem,
+    numbered_pages::{DocumentName, Names, NumberedPages, PageProtocol, PagedView, Rendering, page_of, pages_of},
+    parameters::with_filter,
+};
+use crate::{
+    journal::{Journal, retention::Retention},
+    model::{Seq, Timestamp},
+    web::{Path, Problem, ProblemCode, Query, ReadPermit, Spool, problems, spool_problem},
+};
+
+/// Version of the rendering of pages. Increase it with every change that renders the same changes to other bytes, because caches
+/// keep pages.
+const RENDERING: u32 = 1;
+
+/// Media type of all documents.
+const MEDIA_TYPE: &str = "application/ld+json";
+
+/// Maximum number of pages that the root links to itself.
+const MAX_RELATED_PAGES: usize = 1000;
+
+const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
+
+/// Settings of the view.
+#[derive(Clone, Debug)]
+pub struct LdesSettings {
+    /// Title of the stream.
+    pub title: String,
+    /// Time after which a client asks again, in seconds.
+    pub polling_seconds: u32,
+    /// Limits on the changes of the journal.
+    pub retention: Retention,
+}
+
+/// The view.
+pub type Ldes = PagedView<EventStream>;
+
+/// The protocol.
+#[derive(Debug)]
+pub struct EventStream {
+    settings: LdesSettings,
+    windows: Windows,
+}
+
+impl Ldes {
+    /// Creates the view of a journal, as readers see it under `public_url`.
+    #[must_use]
+    pub fn new(journal: Journal, spool: Spool, public_url: &str, settings: LdesSettings) -> Self {
+        Self::of(journal, spool, public_url, EventStream { settings, windows: Windows::default() })
+    }
+}
+
+impl PageProtocol for EventStream {
+    const PATH: &'static str = "/ldes";
+    const NAMES: Names = Names { entry: "root", extension: "jsonld", blocks: true };
+    const MEDIA_TYPES: &'static [&'static str] = &[MEDIA_TYPE];
+
+    fn description(&self) -> String {
+        format!("LDES {RENDERING}")
+    }
+
+    async fn oldest_linked(&self, pages: &NumberedPages, journal: &Journal) -> Result<u64, Problem> {
+        let last = last_unlinked(self.settings.retention, journal, Timestamp::now()).await?;
+        let first_linked = page_of(last) + 1;
+        let linked = if last == Seq::ZERO { pages.oldest() } else { pages.oldest().max(first_linked) };
+        Ok(pages.range(linked, pages.newest()).next().unwrap_or(pages.newest()))
+    }
+
+    fn closed_lifetime(&self) -> Lifetime {
+        Lifetime::Fixed
+    }
+
+    fn write(&self, rendering: &Rendering<'_>, out: &mut dyn Write) -> Result<(), Problem> {
+        match rendering.document {
+            DocumentName::Page(page) => self.write_page(rendering, page, out),
+            DocumentName::Block(block) => self.write_block(rendering, block, out),
+            DocumentName::Entry => self.write_root(rendering, out),
+        }
+    }
+}
+
+/// Returns the last change that retention removes soon: when a tenth of the time or of the number is left, at most a day.
+async fn last_unlinked(retention: Retention, journal: &Journal, now: Timestamp) -> Result<Seq, Problem> {
+    let mut last = Seq::ZERO;
+    let before = |first: Seq| Seq(first.0.saturating_sub(1));
+    if let Some(changes) = retention.changes {
+        let first = journal.first_of_newest(changes - changes / 10).await.map_err(journal_problem)?;
+        last = first.map_or(Seq::ZERO, before);
+    }
+    if let Some(days) = retention.days {
+        let kept = i64::from(days) * MILLIS_PER_DAY;
+        let since = now.millis().saturating_sub(kept - (kept / 10).min(MILLIS_PER_DAY));
+        if let Some(since) = Timestamp::from_millis(since) {
+            let head = journal.head();
+            let first = journal.first_since(since).await.map_err(journal_problem)?;
+            last = last.max(first.map_or(head, before));
+        }
+    }
+    Ok(last)
+}
+
+/// The stream, with the document as its view. Only the root describes the stream.
+#[derive(Serialize)]
+struct Stream<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    description: Option<Description<'a>>,
+    view: View,
+}
+
+/// What readers need to know of the stream. Each path is one IRI.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Description<'a> {
+    title: &'a str,
+    timestamp_path: &'static str,
+    sequence_path: &'static str,
+    version_of_path: &'static str,
+    version_timestamp_path: &'static str,
+    version_create_object: &'static str,
+    version_update_object: &'static str,
+    version_delete_object: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transaction_path: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transaction_finalized_path: Option<&'static str>,
+    polling_interval: u32,
+}
+
+/// The document, a node of the search tree.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct View {
+    /// The document itself, whatever its URL is.
+    id: &'static str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    immutable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention_policy: Option<RetentionPolicy>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    relation: Vec<Relation>,
+}
+
+/// What is kept. It is named, because a policy has to be an IRI.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RetentionPolicy {
+    id: &'static str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    starting_from: Timestamp,
+}
+
+/// A bound on the order times of the members that are reached through a document. Two bounds of one document both hold.
+#[derive(Serialize)]
+struct Relation {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    node: String,
+    path: &'static str,
+    value: Timestamp,
+}
+
+impl EventStream {
+    /// Writes the root, which links to pages, or to blocks if there are many pages.
+    fn write_root(&self, rendering: &Rendering<'_>, out: &mut dyn Write) -> Result<(), Problem> {
+        let Rendering { stream, pages, oldest, .. } = rendering;
+        let has_blocks = pages.range(*oldest, pages.newest()).nth(MAX_RELATED_PAGES).is_some();
+        let relations = match has_blocks {
+            true => self.relations_to_blocks(rendering)?,
+            false => self.relations_to_pages(rendering, *oldest, pages.newest())?,
+        };
+        let is_whole = pages.before(*oldest).is_none();
+        let first_kept = relations.first().map(|relation: &Relation| relation.value);
+        let retention_policy = first_kept.filter(|_| !is_whole).map(|starting_from| RetentionPolicy {
+            id: "#retention",
+            kind: "ldes:RetentionPolicy",
+            starting_from,
+        });
+        let has_transactions = stream.is_everything();
+        let description = Description {
+            title: &self.settings.title,
+            timestamp_path: "tidings:order",
+            sequence_path: "tidings:seq",
+            version_of_path: "as:object",
+            version_timestamp_path: "tidings:version",
+            version_create_object: "as:Create",
+            version_update_object: "as:Update",
+            version_delete_object: "as:Delete",
+            transaction_path: has_transactions.then_some("tidings:transaction"),
+            transaction_finalized_path: has_transactions.then_some("tidings:final"),
+            polling_interval: self.settings.polling_seconds,
+        };
+        let root = Stream { description: Some(description), ..Self::stream(rendering, relations) };
+        let root = Stream { view: View { retention_policy, ..root.view }, ..root };
+        write_beginning(&root, out).and_then(|()| out.write_all(b"}")).map_err(spool_problem)
+    }
+
+    fn write_block(&self, rendering: &Rendering<'_>, block: u64, out: &mut dyn Write) -> Result<(), Problem> {
+        let (first, last) = pages_of(block);
+        let relations = self.relations_to_pages(rendering, first.max(rendering.oldest), last)?;
+        let node = Self::stream(rendering, relations);
+        write_beginning(&node, out).and_then(|()| out.write_all(b"}")).map_err(spool_problem)
+    }
+
+    /// Writes a page. A closed page is made from one read of the journal, unless a divided purge crosses its ends.
+    fn write_page(&self, rendering: &Rendering<'_>, page: u64, out: &mut dyn Write) -> Result<(), Problem> {
+        let Rendering { stream, pages, base, .. } = rendering;
+        let mut node = Self::stream(rendering, Vec::new());
+        node.view.immutable = pages.after(page).is_some();
+        write_beginning(&node, out).map_err(spool_problem)?;
+        let order = block_on(stream.journal().order_time(pages.cursor_before(page))).map_err(journal_problem)?;
+        let mut members = MemberPage::new(base, order, stream.is_everything());
+        stream.read(pages, page, |recorded, shown| members.change(recorded, shown.as_deref()))?;
+        members.write(stream.journal(), out)
+    }
+
+    fn stream<'a>(rendering: &Rendering<'_>, relation: Vec<Relation>) -> Stream<'a> {
+        let view = View { id: "", kind: "tree:Node", immutable: false, retention_policy: None, relation };
+        let id = format!("{}#stream", rendering.relative_url(DocumentName::Entry));
+        Stream { id, kind: "ldes:EventStream", description: None, view }
+    }
+
+    /// Returns the windows of the pages from one on, up to another.
+    fn relations_to_pages(&self, rendering: &Rendering<'_>, from: u64, to: u64) -> Result<Vec<Relation>, Problem> {
+        let Rendering { stream, pages, .. } = rendering;
+        let mut windows = Vec::new();
+        for page in pages.range(from, to).filter(|_| pages.head() > Seq::ZERO) {
+            let begin = self.windows.begin_of(page, pages, stream.journal())?;
+            let end = pages.after(page).map(|after| self.windows.begin_of(after, pages, stream.journal()));
+            windows.extend(relations(&rendering.relative_url(DocumentName::Page(page)), begin, end.transpose()?));
+        }
+        Ok(windows)
+    }
+
+    /// Returns the windows of all blocks.
+    fn relations_to_blocks(&self, rendering: &Rendering<'_>) -> Result<Vec<Relation>, Problem> {
+        let Rendering { stream, pages, oldest, .. } = rendering;
+        let mut windows = Vec::new();
+        for block in pages.blocks(*oldest) {
+            let (first, last) = pages_of(block);
+            let page = |from: u64| pages.range(from, pages.newest()).next();
+            let Some(begin) = page(first.max(*oldest)) else { continue };
+            let begin = self.windows.begin_of(begin, pages, stream.journal())?;
+            let end = page(last + 1).map(|after| self.windows.begin_of(after, pages, stream.journal()));
+            windows.extend(relations(&rendering.relative_url(DocumentName::Block(block)), begin, end.transpose()?));
+        }
+        Ok(windows)
+    }
+}
+
+/// Returns the bounds on a document: from the order time of its first change on, and before that of the next document.
+fn relations(node: &str, begin: Timestamp, end: Option<Timestamp>) -> impl Iterator<Item = Relation> {
+    let relation = |kind, value| Relation { kind, node: node.to_owned(), path: "tidings:order", value };
+    let lower = relation("tree:GreaterThanOrEqualToRelation", begin);
+    [lower].into_iter().chain(end.map(|end| relation("tree:LessThanRelation", end)))
+}
+
+/// Writes a stream without the end of its object. The context is the first member, so that readers need not wait for it.
+fn write_beginning(stream: &Stream<'_>, out: &mut dyn Write) -> std::io::Result<()> {
+    let mut json = serde_json::to_vec(stream)?;
+    json.pop();
+    write!(out, "{{\"@context\":{CONTEXT},")?;
+    out.write_all(&json[1..])
+}
+
+with_filter! {
+    /// The query of `/ldes` and its documents.
+    pub struct LdesQuery {}
+}
+
+problems!(EntryProblems: InvalidQuery, NotFound);
+problems!(DocumentProblems: InvalidQuery, NotFound, NotAcceptable, Gone, Unavailable, DamagedChange);
+
+fn configured(view: Option<Ldes>) -> Result<Ldes, Problem> {
+    view.ok_or_else(|| {
+        let detail = "This gateway serves no Linked Data Event Stream: ldes.enabled is false.";
+        Problem::new(ProblemCode::NotFound, detail)
+    })
+}
+
+/// The root of the Linked Data Event Stream (LDES 1.0). A redirection leads to the present stream.
+///
+/// # Errors
+/// `invalid-query`; `not-found` if the view is not enabled.
+#[utoipa::path(
+    get,
+    path = "/ldes",
+    operation_id = "getEventStream",
+    tag = "out",
+    params(LdesQuery),
+    responses((status = 307, description = "The root of the stream."), EntryProblems),
+)]
+pub async fn entry(
+    State(view): State<Option<Ldes>>,
+    permit: ReadPermit,
+    Query(mut query): Query<LdesQuery>,
+) -> Result<Response, Problem> {
+    Ok(configured(view)?.entry(query.filter(&permit)?))
+}
+
+/// A document of the Linked Data Event Stream (LDES 1.0): the root, `root.jsonld`, a block of pages, or a page of members.
+/// Clients follow the relations. A page that has a later one never changes.
+///
+/// # Errors
+/// `invalid-query`; `not-found`; `not-acceptable`; `gone` if the page has been removed, or the stream has ended, because the
+/// journal was restored; `damaged-change`; `unavailable` if the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/ldes/{stream}/{document}",
+    operation_id = "getEventStreamDocument",
+    tag = "out",
+    params(
+        ("stream" = String, Path, description = "Identity of the stream."),
+        ("document" = String, Path, description = "Name of the document."),
+        LdesQuery,
+    ),
+    responses(
+        (status = 200, description = "The document.", body = Value, content_type = "application/ld+json"),
+        (status = 304, description = "Not modified."),
+        DocumentProblems,
+    ),
+)]
+pub async fn document(
+    State(view): State<Option<Ldes>>,
+    permit: ReadPermit,
+    Path((stream, name)): Path<(Uuid, String)>,
+    headers: HeaderMap,
+    Query(mut query): Query<LdesQuery>,
+) -> Result<Response, Problem> {
+    let filter = query.filter(&permit)?;
+    configured(view)?.document((&permit, &headers), (stream, &name), filter).await
+}
