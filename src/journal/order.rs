@@ -43,7 +43,24 @@ impl Journal {
     /// # Errors
     /// Fails if the store fails.
     pub async fn order_time(&self, seq: Seq) -> Result<OrderTime, JournalError> {
-        self.read(move |store| order_time(store, seq)).await
+        self.read(move |store| order_time(store, (Seq::ZERO, OrderTime::default()), seq)).await
+    }
+
+    /// Returns the order times of several changes, each the newest one whose number is at most that of `seqs`. These ascend, so
+    /// each time of receipt is read once. `known` is a change with its order time, such as the last result.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn order_times(&self, known: (Seq, OrderTime), seqs: Vec<Seq>) -> Result<Vec<OrderTime>, JournalError> {
+        self.read(move |store| {
+            let following = |newest: &mut (Seq, OrderTime), seq: &Seq| {
+                let time = order_time(store, *newest, *seq);
+                *newest = (*seq, time.as_ref().map_or(newest.1, |time| *time));
+                Some(time)
+            };
+            seqs.iter().scan(known, following).collect()
+        })
+        .await
     }
 
     /// Returns the number of the first change after `after`, whether or not changes between the two were removed.
@@ -68,9 +85,10 @@ impl Journal {
     }
 }
 
-/// Computes an order time from the newest one that was noted before it.
-fn order_time(store: &(impl OrderStore + ?Sized), seq: Seq) -> Result<OrderTime, StoreError> {
-    let (mut after, mut time) = store.noted_order_time(seq)?.unwrap_or_default();
+/// Computes an order time from the newest one that is known or was noted before it.
+fn order_time(store: &(impl OrderStore + ?Sized), known: (Seq, OrderTime), seq: Seq) -> Result<OrderTime, StoreError> {
+    let noted = store.noted_order_time(seq)?.unwrap_or_default();
+    let (mut after, mut time) = if known.0 <= seq { noted.max(known) } else { noted };
     while after < seq {
         let received = store.times_of_receipt(after, seq, TIMES_AT_ONCE)?;
         time = received.iter().fold(time, |time, (_, received)| time.following(*received));

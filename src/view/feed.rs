@@ -38,6 +38,7 @@ use super::{
     filtered_feed::{self, Parameters, Selection},
     journal_problem,
     newest_first::NewestFirst,
+    numbered_pages::{PAGE_CHANGES, first_of, last_of, page_of},
     page_gone, store_problem, write_problem,
 };
 use crate::{
@@ -49,10 +50,6 @@ use crate::{
         spool_problem,
     },
 };
-
-/// Number of changes on a page. It is part of the meaning of an archive page's URL, so it must never change or become
-/// configurable.
-const PAGE_CHANGES: u64 = 100;
 
 /// Version of the rendering of archive pages. Increase it with every change that renders the same changes to other
 /// bytes (a snapshot test fails then), because all pages on disk must have the same version.
@@ -192,16 +189,6 @@ pub async fn archive(
     }
     let document = negotiated(feed.archive_page(page).await?, request.headers())?;
     Ok(style::permit(document.respond(request.method(), request.headers())))
-}
-
-/// Returns the number of the page that contains a change.
-fn page_of(seq: Seq) -> u64 {
-    seq.0.div_ceil(PAGE_CHANGES)
-}
-
-/// Returns the number of a page's first change.
-fn first_of(page: u64) -> Seq {
-    Seq((page - 1) * PAGE_CHANGES).next()
 }
 
 /// Redirects a request for the newest complete page, or the incomplete one after it, to `/feed`, which contains the
@@ -345,7 +332,7 @@ impl FeedState {
     /// Renders an archive page. Its links depend only on the numbers of the journal and not on the presence of other
     /// pages, so the page never changes.
     fn render_archive(&self, page: u64, prev: Option<u64>) -> Result<Representation, Problem> {
-        let mut changes = NewestFirst::open(&self.journal, first_of(page), Seq(page * PAGE_CHANGES))?;
+        let mut changes = NewestFirst::open(&self.journal, first_of(page), last_of(page))?;
         let next = self.page_after(page, changes.peek().map(|newest| newest.seq()))?;
         let received = received(&changes)?.unwrap_or(Timestamp::EPOCH);
         let mut links = vec![

@@ -19,6 +19,7 @@ mod iiif_discovery;
 mod intake;
 mod journal;
 mod kafka;
+mod ldes;
 mod lookups;
 mod monitoring;
 mod oai_pmh;

@@ -9,9 +9,9 @@ use super::{
     windows::beyond_calendar,
 };
 use crate::{
-    journal::{Journal, OrderTime, RecordedChange, registry::ordering_time},
+    journal::{Journal, RecordedChange, order::OrderTime, registry::ordering_time},
     model::{Change, ChangeId, ObjectChange, Seq, SourceName, Timestamp, Uri},
-    view::store_problem,
+    view::{block_on, journal_problem, store_problem},
     web::{Problem, spool_problem},
 };
 
@@ -19,12 +19,13 @@ use crate::{
 pub(super) struct MemberPage<'a> {
     /// URL of the gateway, without a trailing slash.
     base: &'a str,
-    /// Order time of the change before.
-    order: OrderTime,
+    journal: &'a Journal,
+    /// Number and order time of the change with which the page begins.
+    begin: (Seq, OrderTime),
     /// Whether the members say which purges were divided. To readers of a part, the end of one may be hidden.
-    has_transactions: bool,
-    /// Number of the first change of the page.
-    first: Option<Seq>,
+    pub(super) has_transactions: bool,
+    /// Number of the first change that was read, and order time of the last one.
+    read: Option<(Seq, OrderTime)>,
     members: Vec<Member>,
 }
 
@@ -60,21 +61,27 @@ struct Activity<'a> {
 }
 
 impl<'a> MemberPage<'a> {
-    /// Creates the page after a change with this order time.
-    pub(super) fn new(base: &'a str, order: OrderTime, has_transactions: bool) -> Self {
-        Self { base, order, has_transactions, first: None, members: Vec::new() }
+    /// Creates a page that begins with a change of this number and this order time.
+    pub(super) fn new(base: &'a str, journal: &'a Journal, begin: (Seq, OrderTime)) -> Self {
+        Self { base, journal, begin, has_transactions: false, read: None, members: Vec::new() }
     }
 
-    /// Adds the next change, as the readers see it. A hidden one moves the order time, too.
+    /// Adds the next change, as the readers see it. A hidden one moves the order time, too. It must run on a blocking thread.
     ///
     /// # Errors
-    /// Fails if the change is damaged.
+    /// Fails if the change is damaged, or the journal cannot be read.
     pub(super) fn change(&mut self, recorded: &RecordedChange, shown: Option<&RecordedChange>) -> Result<(), Problem> {
-        self.first.get_or_insert(recorded.seq());
-        self.order = self.order.following(recorded.arrival().map_err(store_problem)?.received);
+        let seq = recorded.seq();
+        let (first, order) = match self.read {
+            Some((first, order)) => (first, order.following(recorded.arrival().map_err(store_problem)?.received)),
+            None if seq == self.begin.0 => self.begin,
+            // Retention has removed the beginning of the newest page meanwhile.
+            None => (seq, block_on(self.journal.order_time(seq)).map_err(journal_problem)?),
+        };
+        self.read = Some((first, order));
         let Some(shown) = shown else { return Ok(()) };
         let change = shown.change().map_err(store_problem)?;
-        let order = self.order.timestamp().ok_or_else(beyond_calendar)?;
+        let order = order.timestamp().ok_or_else(beyond_calendar)?;
         let part = if self.has_transactions { PurgePart::of(change) } else { None };
         self.members.push(Member { json: json_of(&activity(change, order, self.base)), part });
         Ok(())
@@ -84,9 +91,9 @@ impl<'a> MemberPage<'a> {
     ///
     /// # Errors
     /// Fails if the journal or the disk fails.
-    pub(super) fn write(self, journal: &Journal, out: &mut dyn Write) -> Result<(), Problem> {
+    pub(super) fn write(self, out: &mut dyn Write) -> Result<(), Problem> {
         let parts: Vec<_> = self.members.iter().map(|member| member.part).collect();
-        let ends = self.transactions(&parts, journal)?;
+        let ends = self.transactions(&parts)?;
         let write = |out: &mut dyn Write| -> std::io::Result<()> {
             for (at, (member, end)) in self.members.iter().zip(ends).enumerate() {
                 out.write_all(if at == 0 { b",\"member\":[" } else { b"," })?;
@@ -105,13 +112,13 @@ impl<'a> MemberPage<'a> {
 
     /// Returns the last part of the divided purge of each member. The pages beside this one are looked at only if a purge may
     /// cross an end of the page.
-    fn transactions(&self, parts: &[Option<PurgePart>], journal: &Journal) -> Result<Vec<Option<Seq>>, Problem> {
-        let before = match (self.first, parts.first()) {
-            (Some(first), Some(Some(_))) if first.0 > 1 => part_at(journal, Seq(first.0 - 1))?,
+    fn transactions(&self, parts: &[Option<PurgePart>]) -> Result<Vec<Option<Seq>>, Problem> {
+        let before = match (self.read, parts.first()) {
+            (Some((first, _)), Some(Some(_))) if first.0 > 1 => part_at(self.journal, Seq(first.0 - 1))?,
             _ => None,
         };
         let end = match parts.last() {
-            Some(Some(part)) if !part.is_last() => end_after(journal, *part)?,
+            Some(Some(part)) if !part.is_last() => end_after(self.journal, *part)?,
             _ => None,
         };
         Ok(transactions(parts, before, end))

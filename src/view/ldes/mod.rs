@@ -5,7 +5,7 @@
 //! of time. `docs/ldes.md` has the requirements, each with the test that shows it.
 //!
 //! * Clients order members by `ldes:timestampPath`, and equal times by chance. So that is the order time of a change
-//!   ([`OrderTime`](crate::journal::OrderTime)), which no other has; `as:published` is the true time of receipt.
+//!   ([`OrderTime`](crate::journal::order::OrderTime)), which no other has; `as:published` is the true time of receipt.
 //! * Paths are one IRI and never a list, because clients read no lists there. The context is inline, so that a reader
 //!   needs no other server.
 //! * URLs of documents are relative, so a copy reads the same at another place. Members are named by their `urn:uuid:`.
@@ -22,16 +22,21 @@ use axum::{extract::State, http::HeaderMap, response::Response};
 use serde::Serialize;
 use uuid::Uuid;
 
-use self::{context::CONTEXT, member::MemberPage, windows::Windows};
+use self::{
+    context::CONTEXT,
+    member::MemberPage,
+    windows::{Windows, beyond_calendar},
+};
 use super::{
-    block_on,
     cache_control::Lifetime,
     journal_problem,
-    numbered_pages::{DocumentName, Names, NumberedPages, PageProtocol, PagedView, Rendering, page_of, pages_of},
+    numbered_pages::{
+        DocumentName, Names, NumberedPages, PageProtocol, PagedView, Rendering, first_of, page_of, pages_of,
+    },
     parameters::with_filter,
 };
 use crate::{
-    journal::{Journal, retention::Retention},
+    journal::{Journal, order::OrderTime, retention::Retention},
     model::{Seq, Timestamp},
     web::{Path, Problem, ProblemCode, Query, ReadPermit, Spool, problems, spool_problem},
 };
@@ -240,10 +245,14 @@ impl EventStream {
         let mut node = Self::stream(rendering, Vec::new());
         node.view.immutable = pages.after(page).is_some();
         write_beginning(&node, out).map_err(spool_problem)?;
-        let order = block_on(stream.journal().order_time(pages.cursor_before(page))).map_err(journal_problem)?;
-        let mut members = MemberPage::new(base, order, stream.is_everything());
+        let begin = match pages.head() {
+            Seq::ZERO => OrderTime::default(),
+            _ => self.windows.begins(&[page], pages, stream.journal())?.first().copied().unwrap_or_default(),
+        };
+        let mut members = MemberPage::new(base, stream.journal(), (first_of(page).max(pages.first()), begin));
+        members.has_transactions = stream.is_everything();
         stream.read(pages, page, |recorded, shown| members.change(recorded, shown.as_deref()))?;
-        members.write(stream.journal(), out)
+        members.write(out)
     }
 
     fn stream<'a>(rendering: &Rendering<'_>, relation: Vec<Relation>) -> Stream<'a> {
@@ -254,37 +263,46 @@ impl EventStream {
 
     /// Returns the windows of the pages from one on, up to another.
     fn relations_to_pages(&self, rendering: &Rendering<'_>, from: u64, to: u64) -> Result<Vec<Relation>, Problem> {
-        let Rendering { stream, pages, .. } = rendering;
-        let mut windows = Vec::new();
-        for page in pages.range(from, to).filter(|_| pages.head() > Seq::ZERO) {
-            let begin = self.windows.begin_of(page, pages, stream.journal())?;
-            let end = pages.after(page).map(|after| self.windows.begin_of(after, pages, stream.journal()));
-            windows.extend(relations(&rendering.relative_url(DocumentName::Page(page)), begin, end.transpose()?));
-        }
-        Ok(windows)
+        let pages = &rendering.pages;
+        let listed = pages.range(from, to).map(|page| (DocumentName::Page(page), page));
+        let after = pages.range(to + 1, pages.newest()).next();
+        self.relations(rendering, listed.collect(), after)
     }
 
     /// Returns the windows of all blocks.
     fn relations_to_blocks(&self, rendering: &Rendering<'_>) -> Result<Vec<Relation>, Problem> {
-        let Rendering { stream, pages, oldest, .. } = rendering;
-        let mut windows = Vec::new();
-        for block in pages.blocks(*oldest) {
-            let (first, last) = pages_of(block);
-            let page = |from: u64| pages.range(from, pages.newest()).next();
-            let Some(begin) = page(first.max(*oldest)) else { continue };
-            let begin = self.windows.begin_of(begin, pages, stream.journal())?;
-            let end = page(last + 1).map(|after| self.windows.begin_of(after, pages, stream.journal()));
-            windows.extend(relations(&rendering.relative_url(DocumentName::Block(block)), begin, end.transpose()?));
-        }
-        Ok(windows)
+        let Rendering { pages, oldest, .. } = rendering;
+        let first_page = |block: u64| pages.range(pages_of(block).0.max(*oldest), pages.newest()).next();
+        let listed = pages.blocks(*oldest).filter_map(|block| Some((DocumentName::Block(block), first_page(block)?)));
+        self.relations(rendering, listed.collect(), None)
     }
-}
 
-/// Returns the bounds on a document: from the order time of its first change on, and before that of the next document.
-fn relations(node: &str, begin: Timestamp, end: Option<Timestamp>) -> impl Iterator<Item = Relation> {
-    let relation = |kind, value| Relation { kind, node: node.to_owned(), path: "tidings:order", value };
-    let lower = relation("tree:GreaterThanOrEqualToRelation", begin);
-    [lower].into_iter().chain(end.map(|end| relation("tree:LessThanRelation", end)))
+    /// Returns the windows of documents, each of which begins with a page. `after` is the page after the last of them.
+    fn relations(
+        &self,
+        rendering: &Rendering<'_>,
+        listed: Vec<(DocumentName, u64)>,
+        after: Option<u64>,
+    ) -> Result<Vec<Relation>, Problem> {
+        let Rendering { stream, pages, .. } = rendering;
+        if pages.head() == Seq::ZERO {
+            return Ok(Vec::new());
+        }
+        let asked: Vec<u64> = listed.iter().map(|(_, page)| *page).chain(after).collect();
+        let begins = self.windows.begins(&asked, pages, stream.journal())?;
+        let times: Option<Vec<Timestamp>> = begins.into_iter().map(OrderTime::timestamp).collect();
+        let times = times.ok_or_else(beyond_calendar)?;
+        let mut relations = Vec::with_capacity(2 * listed.len());
+        for (at, (document, _)) in listed.iter().enumerate() {
+            let relation = |kind, value| {
+                let node = rendering.relative_url(*document);
+                Relation { kind, node, path: "tidings:order", value }
+            };
+            relations.extend(times.get(at).map(|begin| relation("tree:GreaterThanOrEqualToRelation", *begin)));
+            relations.extend(times.get(at + 1).map(|end| relation("tree:LessThanRelation", *end)));
+        }
+        Ok(relations)
+    }
 }
 
 /// Writes a stream without the end of its object. The context is the first member, so that readers need not wait for it.

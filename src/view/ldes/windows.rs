@@ -2,57 +2,83 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use uuid::Uuid;
 
 use crate::{
-    journal::Journal,
-    model::Timestamp,
+    journal::{Journal, order::OrderTime},
+    model::Seq,
     view::{
         block_on, journal_problem,
         numbered_pages::{NumberedPages, first_of},
     },
-    web::{Problem, ProblemCode},
+    web::Problem,
 };
 
 /// Maximum number of windows in memory: those of a journal with ten million changes.
 const MAX_WINDOWS: usize = 100_000;
 
-/// Order times at which pages begin. They never change, so each is asked for once.
+/// Order times at which pages begin. They never change, so the journal is asked once for each.
 #[derive(Debug, Default)]
-pub(super) struct Windows(Mutex<(Uuid, BTreeMap<u64, Timestamp>)>);
+pub(super) struct Windows(Mutex<KnownWindows>);
+
+#[derive(Debug, Default)]
+struct KnownWindows {
+    /// Identity of the journal.
+    journal: Uuid,
+    /// Order times of the first changes, by the numbers of their pages.
+    begins: BTreeMap<u64, OrderTime>,
+}
 
 impl Windows {
-    /// Returns the order time of the first change of a page. It must run on a blocking thread.
+    /// Returns the order times at which these pages begin, in ascending order of the pages. It must run on a blocking thread.
     ///
     /// # Errors
     /// `unavailable` if the journal cannot be read.
-    pub(super) fn begin_of(&self, page: u64, pages: &NumberedPages, journal: &Journal) -> Result<Timestamp, Problem> {
+    pub(super) fn begins(
+        &self,
+        asked: &[u64],
+        pages: &NumberedPages,
+        journal: &Journal,
+    ) -> Result<Vec<OrderTime>, Problem> {
         let identity = journal.identity();
-        let known = |(of, windows): &(Uuid, BTreeMap<u64, Timestamp>)| {
-            if *of == identity { windows.get(&page).copied() } else { None }
+        let (mut begins, unknown, known) = {
+            let windows = self.of(identity);
+            let begin = |page: &u64| Some((*page, *windows.begins.get(page)?));
+            let begins: BTreeMap<_, _> = asked.iter().filter_map(begin).collect();
+            let unknown: Vec<_> = asked.iter().copied().filter(|page| !begins.contains_key(page)).collect();
+            let before = unknown.first().and_then(|page| windows.begins.range(..page).next_back());
+            (begins, unknown, before.map(|(page, begin)| (first_of(*page), *begin)).unwrap_or_default())
         };
-        if let Some(begin) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(begin);
-        }
-        // Retention can have removed the beginning of the newest page.
-        let first = first_of(page).max(pages.first());
-        let order = block_on(journal.order_time(first)).map_err(journal_problem)?;
-        let begin = order.timestamp().ok_or_else(beyond_calendar)?;
-        if first == first_of(page) {
-            let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if windows.0 != identity || windows.1.len() >= MAX_WINDOWS {
-                *windows = (identity, BTreeMap::new());
+        if !unknown.is_empty() {
+            // Retention can have removed the beginning of the newest page.
+            let firsts: Vec<Seq> = unknown.iter().map(|page| first_of(*page).max(pages.first())).collect();
+            let computed = block_on(journal.order_times(known, firsts)).map_err(journal_problem)?;
+            let computed = unknown.into_iter().zip(computed);
+            let mut windows = self.of(identity);
+            if windows.begins.len() >= MAX_WINDOWS {
+                windows.begins.clear();
             }
-            windows.1.insert(page, begin);
+            let is_whole = |(page, _): &(u64, OrderTime)| first_of(*page) >= pages.first();
+            windows.begins.extend(computed.clone().filter(is_whole));
+            begins.extend(computed);
         }
-        Ok(begin)
+        Ok(begins.into_values().collect())
+    }
+
+    /// Returns the windows of a journal. Those of another one are forgotten.
+    fn of(&self, journal: Uuid) -> MutexGuard<'_, KnownWindows> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if windows.journal != journal {
+            *windows = KnownWindows { journal, begins: BTreeMap::new() };
+        }
+        windows
     }
 }
 
 /// Returns the problem of a time that cannot be written.
 pub(super) fn beyond_calendar() -> Problem {
-    Problem::new(ProblemCode::Internal, "The order time of a change is after the year 9999.")
+    Problem::internal("the order time of a change is after the year 9999")
 }

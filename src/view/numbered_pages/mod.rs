@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub use self::protocol::{PageDocument, PagedCopy, PagedView};
 pub(super) use self::{
-    protocol::{DocumentName, Names, PageProtocol, Rendering, with_query},
+    protocol::{DocumentName, Names, PageProtocol, Rendering},
     stream::ChangeStream,
 };
 use crate::{journal::Journal, model::Seq};

@@ -59,6 +59,16 @@ impl OpenJournal {
         self.journal.append(submission).await.unwrap()
     }
 
+    /// Appends changes in the JSON of drafts as one batch, which have the same time of receipt.
+    pub(crate) async fn append_batch(&self, drafts: impl IntoIterator<Item = Value>) {
+        let drafts = drafts.into_iter().map(|draft| (None, serde_json::from_value(draft).unwrap())).collect();
+        let policy =
+            SourcePolicy { name: SourceName::parse("content-change").unwrap(), metadata_changes: false }.into();
+        let duplicate_policy = DuplicatePolicy::RememberChanges;
+        let submission = Submission { drafts, policy, duplicate_policy, completes: None };
+        self.journal.append(submission).await.unwrap();
+    }
+
     pub(crate) fn close(self) {
         drop(self.journal);
         self.writer.join();

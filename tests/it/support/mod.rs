@@ -31,7 +31,7 @@
 //! | messages | [`fixtures`], [`fedora3_messages`], [`hoarder_sfm_fixture`], [`arbitrary`] (random values), [`unsettled`] |
 //! | a search, a kill loop or a flood that a variable makes longer | [`run_length`] |
 //! | a gateway as a repository with OAI-PMH; clients of others that harvest it | [`oai_pmh_fixture`]; [`oai_pmh_harvester`] |
-//! | a reader of the IIIF Change Discovery API | [`iiif_walk`] |
+//! | a reader of the IIIF Change Discovery API; a client of LDES | [`iiif_walk`]; [`ldes_client`] |
 //! | a browser, Python, xmllint | [`browser`], [`python`], [`xmllint`] |
 //! | crawlers on D-Bus | [`xesam_fixture`] |
 //! | memory, threads and files of a process | [`resource_watch`] |
@@ -77,6 +77,7 @@ pub(crate) mod kafka;
 pub(crate) mod kafka_batches;
 pub(crate) mod kafka_mock;
 pub(crate) mod kafka_proxy;
+pub(crate) mod ldes_client;
 pub(crate) mod message_load;
 pub(crate) mod moving_readers;
 pub(crate) mod nginx;
