@@ -121,3 +121,55 @@ fn resource_id(settings: &IiifDiscoverySettings, base: &str, object: &Uri) -> Op
     let query = form_urlencoded::Serializer::new(String::new()).append_pair("uri", uri).finish();
     Some(format!("{base}/objects?{query}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ActivityWriter, CollectionLink, IiifDiscoverySettings, OrderedCollectionPage, Wording};
+    use crate::{model::Change, view::iiif_discovery::CONTEXT};
+
+    /// If this fails and the new text is right, increase `RENDERING` in `mod.rs`, because caches have the old one.
+    #[test]
+    fn rendering_of_a_page_is_stable() {
+        let change: Change = serde_json::from_str(
+            r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"s","description":"",
+            "received":"2026-01-02T03:04:05.006Z","time":"2011-01-02T03:04:05.000Z","user":{"name":"Ada"},
+            "object":"urn:x:1","items":[
+              {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"urn:x:1","change":"ADD"}]}"#,
+        )
+        .unwrap();
+        let settings = |wording| IiifDiscoverySettings {
+            class: "Object".to_owned(),
+            manifest: None,
+            wording,
+            has_retention: false,
+        };
+        let page = |wording, changes: &[Change]| {
+            let collection = CollectionLink { id: "http://g/c".to_owned(), kind: "OrderedCollection" };
+            let (part_of, id) = (collection.clone(), "http://g/p".to_owned());
+            let head = OrderedCollectionPage { context: CONTEXT, id, kind: "Page", part_of, prev: None, next: None };
+            let (settings, mut out) = (settings(wording), Vec::new());
+            let mut writer = ActivityWriter::begin(&settings, "http://g", collection, &head, &mut out).unwrap();
+            changes.iter().for_each(|change| writer.change(change).unwrap());
+            writer.finish(None).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let begin = concat!(
+            r#"{"@context":"http://iiif.io/api/discovery/1/context.json","id":"http://g/p","type":"Page","#,
+            r#""partOf":{"id":"http://g/c","type":"OrderedCollection"},"orderedItems":["#,
+        );
+        let activity = |kind: &str, more: &str| {
+            format!(
+                "{{\"id\":\"http://g/changes/c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48\",\"type\":\"{kind}\",\"object\":{{\
+                 \"id\":\"http://g/objects?uri=urn%3Ax%3A1\",\"type\":\"Object\",\"canonical\":\"urn:x:1\"}},\
+                 \"endTime\":\"2026-01-02T03:04:05.006Z\"{more}}}"
+            )
+        };
+        let create = activity("Create", "");
+        let two = [change.clone(), change.clone()];
+        assert_eq!(page(Wording::Publisher, &two), format!("{begin}{create},{create}]}}"));
+        let add = activity("Add", ",\"target\":{\"id\":\"http://g/c\",\"type\":\"OrderedCollection\"}");
+        assert_eq!(page(Wording::Aggregator, &[change]), format!("{begin}{add}]}}"));
+        let none = r#"{"type":"View","summary":"No resource has changed on this page.","object":{"id":"http://g/c","type":"OrderedCollection"}}"#;
+        assert_eq!(page(Wording::Publisher, &[]), format!("{begin}{none}]}}"));
+    }
+}

@@ -154,3 +154,29 @@ fn activity<'a>(change: &'a Change, order: Timestamp, base: &str) -> Activity<'a
 fn json_of(activity: &Activity<'_>) -> Vec<u8> {
     serde_json::to_vec(activity).expect("an activity has a JSON shape")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Timestamp, activity, json_of};
+    use crate::model::Change;
+
+    /// If this fails and the new text is right, increase `RENDERING` in `mod.rs`, because caches have the old one.
+    #[test]
+    fn rendering_of_a_member_is_stable() {
+        let change: Change = serde_json::from_str(
+            r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"s","description":"",
+            "received":"2026-01-02T03:04:05.006Z","time":"2011-01-02T03:04:05.000Z","user":{"name":"Ada"},
+            "object":"http://h/1","purge":true,"asOf":"2012-01-02T03:04:05.000Z","items":[
+              {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/1","change":"DELETE","late":["state"]}]}"#,
+        )
+        .unwrap();
+        let order = Timestamp::parse("2026-01-02T03:04:05.009Z").unwrap();
+        let expected = concat!(
+            r#"{"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","type":"as:Delete","object":"http://h/1","#,
+            r#""published":"2026-01-02T03:04:05.006Z","endTime":"2011-01-02T03:04:05.000Z","#,
+            r#""order":"2026-01-02T03:04:05.009Z","version":"2012-01-02T03:04:05.000Z","seq":7,"source":"s","#,
+            r#""late":true,"purge":true,"url":"http://g/changes/c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48"}"#,
+        );
+        assert_eq!(String::from_utf8(json_of(&activity(&change, order, "http://g"))).unwrap(), expected);
+    }
+}

@@ -91,6 +91,11 @@ impl PageProtocol for EventStream {
         format!("LDES {RENDERING}")
     }
 
+    fn entry_description(&self) -> String {
+        let LdesSettings { title, polling_seconds, retention: _ } = &self.settings;
+        format!("{polling_seconds} {title}")
+    }
+
     async fn oldest_linked(&self, pages: &NumberedPages, journal: &Journal) -> Result<u64, Problem> {
         let last = last_unlinked(self.settings.retention, journal, Timestamp::now()).await?;
         let first_linked = page_of(last) + 1;

@@ -120,6 +120,11 @@ pub(in crate::view) trait PageProtocol: Send + Sync + 'static {
     /// Describes how documents are written: the settings and the version of the rendering.
     fn description(&self) -> String;
 
+    /// Describes what the first document has besides its links, which is no part of the identity of the stream.
+    fn entry_description(&self) -> String {
+        String::new()
+    }
+
     /// Returns the oldest page that documents link to.
     fn oldest_linked(
         &self,
@@ -214,12 +219,14 @@ impl<P: PageProtocol> PagedView<P> {
             (_, PageState::Removed) => return Err(block_gone(pages.first())),
             (DocumentName::Page(page), PageState::Closed) => {
                 let kind = if page == pages.oldest() { "oldest page" } else { "page" };
-                ((first_of(page), last_of(page)), kind, protocol.closed_lifetime())
+                ((first_of(page), last_of(page)), kind.to_owned(), protocol.closed_lifetime())
             }
-            (DocumentName::Page(_), PageState::Open) => ((pages.first(), pages.head()), name, CHANGING),
-            _ => ((Seq(oldest), Seq(pages.newest())), name, CHANGING),
+            (DocumentName::Page(_), PageState::Open) => {
+                ((pages.first(), pages.head()), "newest page".to_owned(), CHANGING)
+            }
+            _ => ((Seq(oldest), Seq(pages.newest())), protocol.entry_description(), CHANGING),
         };
-        let tag = cache_control::tag(stream.id, span, permit, kind);
+        let tag = cache_control::tag(stream.id, span, permit, &kind);
         let mut response = if cache_control::is_known(headers, &tag) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {

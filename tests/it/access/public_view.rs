@@ -61,6 +61,22 @@ fn paths(route: &str, ids: &[String], objects: &BTreeSet<String>) -> Vec<String>
     }
 }
 
+/// Returns the paths of all documents with numbered pages that the public is led to, with some filters.
+async fn numbered_documents(gateway: &ViewedGateway, entry: &str, head: u64) -> Vec<String> {
+    let mut paths = Vec::new();
+    for query in ["", "?visibility=true", "?state=ACTIVE", "?change=STATE"] {
+        let first = gateway.request(&format!("{entry}{query}"), None).send().await.unwrap();
+        assert_eq!(first.status(), 200, "{entry}{query}");
+        let (folder, name) = first.url().path().rsplit_once('/').unwrap();
+        let (_, extension) = name.split_once('.').unwrap();
+        let query = first.url().query().map_or_else(String::new, |query| format!("?{query}"));
+        let pages = (1..=head.div_ceil(100)).map(|page| format!("page-{page}.{extension}"));
+        let names = pages.chain([name.to_owned(), format!("block-1.{extension}")]);
+        paths.extend(names.map(|name| format!("{folder}/{name}{query}")));
+    }
+    paths
+}
+
 /// Reads a stream until it has sent the newest change, or the number of the newest change as its position.
 async fn read_stream(gateway: &ViewedGateway, path: &str, token: Option<&str>, head: u64) -> (u16, String) {
     let mut response = gateway.request(path, token).send().await.unwrap();
@@ -90,7 +106,11 @@ async fn no_route_and_no_format_shows_a_secret() {
         let mut formats: Vec<&str> =
             content.as_object().map_or_else(Vec::new, |all| all.keys().map(|f| &**f).collect());
         formats.push("*/*");
-        for path in paths(route, &ids, &truth.objects) {
+        let paths = match route.strip_suffix("/{stream}/{document}") {
+            Some(entry) => numbered_documents(&gateway, entry, head).await,
+            None => paths(route, &ids, &truth.objects),
+        };
+        for path in paths {
             if route == "/stream" {
                 // Events of large changes are shared by streams. The whole one is there first.
                 let (_, whole) = read_stream(&gateway, &path, Some("reader"), head).await;

@@ -22,11 +22,13 @@ async fn live_through(gateway: &Gateway, events: usize, objects: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
     for at in 0..events {
         let object = format!("http://h/objects/{}", rng.usize(..objects));
-        // Some events come late.
-        let minute = (at * 50 / events).saturating_sub(if rng.bool() { 0 } else { rng.usize(..20) });
+        // Some events come late. A late purge does not say what it leaves.
+        let kind = rng.usize(..8);
+        let is_late = kind < 7 && rng.bool();
+        let minute = (at * 50 / events).saturating_sub(if is_late { rng.usize(..20) } else { 0 });
         let itself = |change: &str| json!({ "items": [{ "uri": object, "change": change }] });
         let part = format!("{object}/part");
-        let more = match rng.usize(..8) {
+        let more = match kind {
             0..3 => itself("ADD"),
             3 => itself("UPDATE"),
             4 => json!({ "items": [{ "uri": object, "change": "ADD" }, { "uri": part, "change": "ADD" }] }),
