@@ -12,6 +12,7 @@ pub(super) const CONTEXT: &str = concat!(
     r#""sequencePath":{"@id":"ldes:sequencePath","@type":"@id"},"#,
     r#""versionOfPath":{"@id":"ldes:versionOfPath","@type":"@id"},"#,
     r#""versionTimestampPath":{"@id":"ldes:versionTimestampPath","@type":"@id"},"#,
+    r#""versionSequencePath":{"@id":"ldes:versionSequencePath","@type":"@id"},"#,
     r#""versionCreateObject":{"@id":"ldes:versionCreateObject","@type":"@id"},"#,
     r#""versionUpdateObject":{"@id":"ldes:versionUpdateObject","@type":"@id"},"#,
     r#""versionDeleteObject":{"@id":"ldes:versionDeleteObject","@type":"@id"},"#,

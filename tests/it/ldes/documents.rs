@@ -39,6 +39,7 @@ async fn root_describes_the_stream_and_links_to_windows() {
         ("sequencePath", "tidings:seq"),
         ("versionOfPath", "as:object"),
         ("versionTimestampPath", "tidings:version"),
+        ("versionSequencePath", "tidings:seq"),
         ("versionDeleteObject", "as:Delete"),
         ("transactionPath", "tidings:transaction"),
     ] {
