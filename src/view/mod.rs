@@ -148,10 +148,10 @@ fn damaged_object(uri: Uri, what: String) -> Problem {
         .because(StoreError::DamagedObject { uri, what })
 }
 
-/// Returns the problem of an archive page that has been removed by retention.
+/// Returns the problem of a page that has been removed by retention.
 fn page_gone(page: u64, first: Seq) -> Problem {
     let detail = format!(
-        "Archive page {page} has been removed: the oldest change has the number {first}. The current state of the \
+        "Page {page} has been removed: the oldest change has the number {first}. The current state of the \
          objects is in the registry: read it page by page from /snapshot."
     );
     Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")

@@ -44,7 +44,7 @@ pub(super) fn block_of(page: u64) -> u64 {
 
 /// Returns the numbers of the first and the last page that a block has room for.
 pub(super) fn pages_of(block: u64) -> (u64, u64) {
-    (block.saturating_sub(1).saturating_mul(BLOCK_PAGES) + 1, block.saturating_mul(BLOCK_PAGES))
+    (block.saturating_sub(1).saturating_mul(BLOCK_PAGES).saturating_add(1), block.saturating_mul(BLOCK_PAGES))
 }
 
 /// State of a page, or of a block.
@@ -129,7 +129,7 @@ impl NumberedPages {
 
     /// Returns the page after another, if it has begun.
     pub(super) fn after(&self, page: u64) -> Option<u64> {
-        let mut after = page + 1;
+        let mut after = page.saturating_add(1);
         while let Some((_, to)) = self.skipped_at(first_of(after)) {
             after = page_of(to.next());
         }
@@ -138,8 +138,8 @@ impl NumberedPages {
 
     /// Returns the pages from one on, up to another.
     pub(super) fn range(&self, from: u64, to: u64) -> impl Iterator<Item = u64> {
-        let is_page = |page: &u64| *page == self.newest() || self.skipped_at(first_of(*page)).is_none();
-        let first = if is_page(&from) { Some(from) } else { self.after(from) };
+        let exists = from <= self.newest() && self.skipped_at(first_of(from)).is_none();
+        let first = if exists { Some(from) } else { self.after(from) };
         std::iter::successors(first, |page| self.after(*page)).take_while(move |page| *page <= to)
     }
 
@@ -214,13 +214,14 @@ mod tests {
         assert_eq!(restored.blocks(1).collect::<Vec<_>>(), [1]);
         let far = pages(1, 900_300, &[(320, 900_000)]);
         assert_eq!(far.blocks(1).collect::<Vec<_>>(), [1, 10]);
-        let states = [0, 1, 2, 10, 11].map(|block| far.block_state(block, 9001));
+        let states = [0, 1, 2, 10, 11, u64::MAX].map(|block| far.block_state(block, 9001));
         assert_eq!(states, {
             use PageState::{Open, Removed, Unknown};
-            [Unknown, Removed, Removed, Open, Unknown]
+            [Unknown, Removed, Removed, Open, Unknown, Unknown]
         });
         // No change since the restore.
         let still = pages(1, 320, &[(320, 900)]);
         assert_eq!((still.newest(), still.after(4), still.state(4)), (4, None, PageState::Open));
+        assert_eq!([5, u64::MAX].map(|page| still.state(page)), [PageState::Unknown; 2]);
     }
 }
