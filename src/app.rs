@@ -25,6 +25,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use self::hub::OwnTopics;
 use self::process::ProcessParts;
 use self::surfaces::SurfaceParts;
 pub use self::{
@@ -177,7 +178,9 @@ impl Gateway {
         let notifications =
             spawn(&supervisor, Worker::Notifier, notifier.run(stop_accepting.clone().cancelled_owned()));
         let feed = surfaces::feed(config, &journal, public_url.as_str(), &readers);
-        let hub = hub::open(config, feed.clone(), subscriptions.clone(), guard, public_url.as_str()).await?;
+        let resourcesync = surfaces::resourcesync(config, &journal, public_url.as_str(), &readers);
+        let topics = OwnTopics { feed: feed.clone(), resourcesync: resourcesync.clone() };
+        let hub = hub::open(config, topics, subscriptions.clone(), guard, public_url.as_str()).await?;
         let target = dbus::open(config, &journal);
         let parts = SurfaceParts {
             shared,
@@ -187,6 +190,7 @@ impl Gateway {
             subscriptions,
             readers,
             feed,
+            resourcesync,
             files: Files { store: harvests::file_store(config)? },
             segments,
             ingests,

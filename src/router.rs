@@ -59,6 +59,7 @@ use crate::{
         live_readers::LiveReaders,
         oai_pmh::{self, OaiPmh},
         objects,
+        resourcesync::{self, ResourceSync},
         segments::{self, SegmentsView},
         service::{self, Service},
         snapshot, stream,
@@ -90,6 +91,8 @@ pub struct Surfaces {
     pub iiif_discovery: Option<IiifDiscovery>,
     /// The Linked Data Event Stream, if enabled.
     pub ldes: Option<Ldes>,
+    /// The source with ResourceSync.
+    pub resourcesync: ResourceSync,
     /// The readers that wait for changes.
     pub readers: LiveReaders,
     /// The stored files.
@@ -179,6 +182,8 @@ pub fn routes() -> Routes<Surfaces> {
         .add(View(&[Surface::Iiif]), routes!(iiif_discovery::document), |all| all.iiif_discovery.clone())
         .add(View(&[Surface::Ldes]), routes!(ldes::entry), |all| all.ldes.clone())
         .add(View(&[Surface::Ldes]), routes!(ldes::document), |all| all.ldes.clone())
+        .add(View(&[Surface::ResourceSync]), routes!(resourcesync::description), |all| all.resourcesync.clone())
+        .add(View(&[Surface::ResourceSync]), routes!(resourcesync::document), |all| all.resourcesync.clone())
         .add(View(&[]), routes!(digests::get, digests::post), |all| all.digests.clone())
         .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(segments::list), |all| all.segments.clone())

@@ -1,18 +1,21 @@
-//! Wiring of the WebSub hub: connects it with the feed, whose filters are its topics.
+//! Wiring of the WebSub hub: connects it with the feed, whose filters are its topics, and with the notifications of
+//! ResourceSync.
 
 use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 
 use super::ServeError;
 use crate::{
     config::Config,
     delivery::{
         Subscriptions,
-        websub::{Hub, HubRunner, HubSettings, Topic, Topics},
+        websub::{Hub, HubRunner, HubSettings, Topic, TopicDocument, Topics},
     },
     http_client::{Client, ClientSettings, OutboundPolicy, SystemResolver},
     journal::RecordedChange,
     model::ReaderView,
-    view::feed::FeedView,
+    view::{feed::FeedView, resourcesync::ResourceSync},
 };
 
 /// Returns the URL of the hub, if it is enabled.
@@ -23,7 +26,7 @@ pub(super) fn url(config: &Config, public_url: &str) -> Option<String> {
 /// Sets up the hub, if it is enabled.
 pub(super) async fn open(
     config: &Config,
-    feed: FeedView,
+    topics: OwnTopics,
     subscriptions: Subscriptions,
     guard: OutboundPolicy,
     public_url: &str,
@@ -40,25 +43,38 @@ pub(super) async fn open(
         per_callback: config.hub.per_callback,
         signature: config.hub.signature,
     };
-    let topics = Arc::new(Feed(feed));
-    Ok(Some(Hub::open(subscriptions, topics, client, guard, settings).await?))
+    Ok(Some(Hub::open(subscriptions, Arc::new(topics), client, guard, settings).await?))
 }
 
-/// The feed as the topics of the hub. Deliveries and views do not depend on each other except here.
-struct Feed(FeedView);
+/// The topics of the hub. Deliveries and views do not depend on each other except here.
+pub(super) struct OwnTopics {
+    pub(super) feed: FeedView,
+    pub(super) resourcesync: ResourceSync,
+}
 
-impl Topics for Feed {
+impl Topics for OwnTopics {
     fn find(&self, url: &str, view: Option<Arc<ReaderView>>) -> Result<Topic, String> {
-        let (url, filter) = self.0.topic(url, view).map_err(|error| error.to_string())?;
+        if let Some(topic) = self.resourcesync.topic(url, view.clone()) {
+            let (url, filter) = topic?;
+            return Ok(Topic { url, filter });
+        }
+        let (url, filter) = self.feed.topic(url, view).map_err(|error| error.to_string())?;
         Ok(Topic { url, filter })
     }
 
-    fn entries(
-        &self,
-        topic: &str,
+    fn entries<'a>(
+        &'a self,
+        topic: &'a str,
         view: Option<Arc<ReaderView>>,
-        changes: &[Arc<RecordedChange>],
-    ) -> Result<Vec<u8>, String> {
-        self.0.entries(topic, view, changes).map_err(|error| error.to_string())
+        changes: &'a [Arc<RecordedChange>],
+    ) -> BoxFuture<'a, Result<TopicDocument, String>> {
+        Box::pin(async move {
+            if self.resourcesync.topic(topic, view.clone()).is_some() {
+                let body = self.resourcesync.notification(topic, view, changes).await?;
+                return Ok(TopicDocument { media_type: "application/xml", body });
+            }
+            let body = self.feed.entries(topic, view, changes).map_err(|error| error.to_string())?;
+            Ok(TopicDocument { media_type: "application/atom+xml;type=feed", body })
+        })
     }
 }

@@ -39,6 +39,7 @@ use crate::{
         ldes::Ldes,
         live_readers::LiveReaders,
         oai_pmh::{ListKeptRecords, OaiPmh},
+        resourcesync::ResourceSync,
         segments::SegmentsView,
         service::{Hook, Service},
     },
@@ -54,6 +55,7 @@ pub(super) struct SurfaceParts {
     pub(super) subscriptions: Subscriptions,
     pub(super) readers: LiveReaders,
     pub(super) feed: FeedView,
+    pub(super) resourcesync: ResourceSync,
     pub(super) files: Files,
     pub(super) segments: Option<Segments>,
     pub(super) ingests: IngestMonitor,
@@ -71,6 +73,17 @@ pub(super) fn feed(config: &Config, journal: &Journal, public_url: &str, readers
     FeedView::new(journal.clone(), public_url, data, hub, readers.spool().clone(), labels)
 }
 
+/// Creates the source with ResourceSync.
+pub(super) fn resourcesync(
+    config: &Config,
+    journal: &Journal,
+    public_url: &str,
+    readers: &LiveReaders,
+) -> ResourceSync {
+    let hub = hub::url(config, public_url).filter(|_| config.resourcesync.notifications);
+    ResourceSync::new(journal.clone(), public_url, readers.spool().clone(), hub)
+}
+
 /// Builds the surfaces of the HTTP interface.
 pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> Surfaces {
     let SurfaceParts {
@@ -81,6 +94,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         subscriptions,
         readers,
         feed,
+        resourcesync,
         files,
         segments,
         ingests,
@@ -160,6 +174,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         oai_pmh,
         iiif_discovery,
         ldes,
+        resourcesync,
         readers,
         service: Service { public_url: public_url.into(), feed_title: config.feed.title.as_str().into(), hooks },
         seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),

@@ -32,10 +32,11 @@ settings! {
 settings! {
     /// `[access.public]`
     pub(super) struct PublicTable {
-        /// Surfaces that need no token: "feed", "changes", "stream", "live", "objects", "snapshot", "oai",
-        /// "iiif" and "ldes".
+        /// Surfaces that need no token: "feed", "changes", "stream", "live", "objects", "snapshot", "oai", "iiif", "ldes" and
+        /// "resourcesync".
         surfaces: List<Choice<Surface>>,
-        /// Sources whose changes everybody may see; not with "objects", "snapshot" and "oai". Default: all.
+        /// Sources whose changes everybody may see; not with "objects", "snapshot", "oai" and "resourcesync".
+        /// Default: all.
         sources: List<Text<SourceName>> = Vec::new(),
         /// Beginnings of the URIs of the objects that everybody may see. Default: all.
         objects: List<Text<UriPrefix>> = Vec::new(),
@@ -128,8 +129,10 @@ pub(super) fn public_access(
                       `tidings token --scope admin`";
         return Err(table.invalid(reason));
     }
-    let of_registry =
-        surfaces.iter().find(|surface| matches!(surface, Surface::Objects | Surface::Snapshot | Surface::Oai));
+    let combines_sources = |surface: &&Surface| {
+        matches!(surface, Surface::Objects | Surface::Snapshot | Surface::Oai | Surface::ResourceSync)
+    };
+    let of_registry = surfaces.iter().find(combines_sources);
     if let Some(surface) = of_registry.filter(|_| !of.is_empty()) {
         let reason = format!(
             "the surface {:?} combines the facts of all sources; select objects instead, or leave the surface out",

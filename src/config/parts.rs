@@ -22,6 +22,7 @@ use super::{
     own_iiif_discovery::OwnIiifDiscoveryConfig,
     own_ldes::OwnLdesConfig,
     own_oai_pmh::OwnOaiPmhConfig,
+    own_resourcesync::OwnResourceSyncConfig,
     page::PageConfig,
     segments::{self, SegmentsConfig, SegmentsTable},
     server::{DeliveryTable, ServerConfig},
@@ -68,6 +69,8 @@ pub struct Config {
     pub iiif_discovery: OwnIiifDiscoveryConfig,
     /// `[ldes]`
     pub ldes: OwnLdesConfig,
+    /// `[resourcesync]`
+    pub resourcesync: OwnResourceSyncConfig,
     /// `[hub]`
     pub hub: HubConfig,
     /// `[dbus]`
@@ -142,6 +145,8 @@ settings! {
         iiif_discovery: OwnIiifDiscoveryConfig,
         /// `[ldes]`
         ldes: OwnLdesConfig,
+        /// `[resourcesync]`
+        resourcesync: OwnResourceSyncConfig,
         /// `[hub]`
         hub: HubConfig,
         /// `[dbus]`
@@ -319,6 +324,7 @@ impl ConfigParts {
             hub,
             dbus,
             access,
+            resourcesync,
             ..
         } = tables;
         errors.keep(limits.refuse_contradictions(&root.at("limits")));
@@ -378,6 +384,7 @@ impl ConfigParts {
             oai_pmh,
             iiif_discovery,
             ldes,
+            resourcesync,
             hub,
             dbus,
             files,

@@ -24,6 +24,7 @@ pub mod oai_pmh;
 pub mod objects;
 mod parameters;
 mod registry_view;
+pub mod resourcesync;
 pub mod segments;
 pub mod service;
 pub mod snapshot;

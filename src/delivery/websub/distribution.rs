@@ -179,12 +179,12 @@ impl Callback {
             let (documents, progress) = (&self.shared.documents, &self.progress);
             let next =
                 documents.next(&self.record.topic, &self.record.view, changes, progress.position(), progress.bytes());
-            let document = match next {
+            let document = match next.await {
                 Ok(Some(document)) => document,
                 Ok(None) => return DeliveryOutcome::Delivered,
                 Err(reason) => return retry(reason),
             };
-            let headers = match self.headers(&document.body) {
+            let headers = match self.headers(&document) {
                 Ok(headers) => headers,
                 Err(reason) => return retry(reason),
             };
@@ -197,11 +197,11 @@ impl Callback {
         }
     }
 
-    fn headers(&self, body: &[u8]) -> Result<HeaderMap, String> {
+    fn headers(&self, document: &Document) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(document.media_type));
         let links = format!("<{}>; rel=\"hub\", <{}>; rel=\"self\"", self.shared.hub_url, self.record.topic);
-        let signature = self.record.secret.as_ref().map(|secret| self.shared.signature.sign(secret, body));
+        let signature = self.record.secret.as_ref().map(|secret| self.shared.signature.sign(secret, &document.body));
         for (name, value) in [(LINK.as_str(), Some(links)), (SIGNATURE, signature)] {
             let Some(value) = value else { continue };
             let value = HeaderValue::try_from(value).map_err(|error| format!("{name}: {error}"))?;

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
-use super::Topics;
+use super::{TopicDocument, Topics};
 use crate::{
     cache::LruCache,
     format::JOURNAL_FORMAT,
@@ -35,6 +35,7 @@ pub(super) struct Position {
 /// A document with the entries from one position to another.
 #[derive(Clone, Debug)]
 pub(super) struct Document {
+    pub(super) media_type: &'static str,
     pub(super) body: Bytes,
     /// Number of entries.
     pub(super) entries: usize,
@@ -74,7 +75,7 @@ impl Documents {
     ///
     /// # Errors
     /// Fails if the topic or a change cannot be read.
-    pub(super) fn next(
+    pub(super) async fn next(
         &self,
         topic: &str,
         view: &View,
@@ -97,16 +98,16 @@ impl Documents {
         if let Some(document) = self.cache.get(&key) {
             return Ok(Some(document));
         }
-        let document = self.fit(topic, view, &left, bytes)?;
+        let document = self.fit(topic, view, &left, bytes).await?;
         self.cache.insert(key, document.clone(), document.body.len());
         Ok(Some(document))
     }
 
     /// Searches for the number of entries that nearly fills a document.
-    fn fit(&self, topic: &str, view: &View, left: &[ItemRange], bytes: usize) -> Result<Document, String> {
+    async fn fit(&self, topic: &str, view: &View, left: &[ItemRange], bytes: usize) -> Result<Document, String> {
         let all: usize = left.iter().map(|(_, items)| items.len()).sum();
         let mut count = 1;
-        let mut best = self.render(topic, view, left, count)?;
+        let mut best = self.render(topic, view, left, count).await?;
         let mut too_many = all + 1;
         while best.body.len() < bytes {
             // Nine tenths of the number that would fit if all entries had this size.
@@ -115,7 +116,7 @@ impl Documents {
             if more <= count || (too_many <= all && best.body.len() > bytes / 2) {
                 break;
             }
-            let larger = self.render(topic, view, left, more)?;
+            let larger = self.render(topic, view, left, more).await?;
             if larger.body.len() > bytes {
                 too_many = count + (more - count).div_ceil(2);
             } else {
@@ -125,7 +126,7 @@ impl Documents {
         Ok(best)
     }
 
-    fn render(&self, topic: &str, view: &View, left: &[ItemRange], count: usize) -> Result<Document, String> {
+    async fn render(&self, topic: &str, view: &View, left: &[ItemRange], count: usize) -> Result<Document, String> {
         let mut changes = VecDeque::new();
         let mut missing = count;
         let mut next = Position::default();
@@ -139,8 +140,9 @@ impl Documents {
                 break;
             }
         }
-        let body = Bytes::from(self.topics.entries(topic, view.clone(), changes.make_contiguous())?);
-        Ok(Document { body, entries: count - missing, next })
+        let rendered = self.topics.entries(topic, view.clone(), changes.make_contiguous()).await?;
+        let TopicDocument { media_type, body } = rendered;
+        Ok(Document { media_type, body: Bytes::from(body), entries: count - missing, next })
     }
 }
 
@@ -158,8 +160,8 @@ fn part(change: &Arc<RecordedChange>, items: Range<usize>) -> Result<Arc<Recorde
 mod tests {
     use serde_json::json;
 
-    use super::{Arc, Documents, Position, ReaderView, RecordedChange, Seq, Topics, View};
-    use crate::delivery::websub::Topic;
+    use super::{Arc, Documents, Position, ReaderView, RecordedChange, Seq, TopicDocument, Topics, View};
+    use crate::delivery::{BoxFuture, websub::Topic};
 
     /// Writes a line for each entry: the number of its change, its item and its description.
     struct Lines;
@@ -169,7 +171,12 @@ mod tests {
             Err("none is asked for".to_owned())
         }
 
-        fn entries(&self, _: &str, _: View, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String> {
+        fn entries<'a>(
+            &'a self,
+            _: &'a str,
+            _: View,
+            changes: &'a [Arc<RecordedChange>],
+        ) -> BoxFuture<'a, Result<TopicDocument, String>> {
             let mut lines = String::new();
             for recorded in changes {
                 let change = recorded.change().unwrap();
@@ -178,7 +185,7 @@ mod tests {
                     lines += &format!("{} {} {late} {}\n", change.seq, item.uri, change.modification.description);
                 }
             }
-            Ok(lines.into_bytes())
+            Box::pin(std::future::ready(Ok(TopicDocument { media_type: "text/plain", body: lines.into_bytes() })))
         }
     }
 
@@ -195,11 +202,11 @@ mod tests {
     }
 
     /// Returns all documents of some changes as lists of their items.
-    fn documents(changes: &[Arc<RecordedChange>], bytes: usize) -> Vec<Vec<(u64, usize)>> {
+    async fn documents(changes: &[Arc<RecordedChange>], bytes: usize) -> Vec<Vec<(u64, usize)>> {
         let documents = Documents::new(Arc::new(Lines));
         let mut all = Vec::new();
         let mut from = Position::default();
-        while let Some(document) = documents.next("t", &None, changes, from, bytes).unwrap() {
+        while let Some(document) = documents.next("t", &None, changes, from, bytes).await.unwrap() {
             assert!(document.next > from);
             let text = String::from_utf8(document.body.to_vec()).unwrap();
             assert!(text.len() <= bytes || document.entries == 1, "{}", text.len());
@@ -217,11 +224,11 @@ mod tests {
         all
     }
 
-    #[test]
-    fn documents_contain_every_entry_once_at_any_size() {
+    #[tokio::test]
+    async fn documents_contain_every_entry_once_at_any_size() {
         let changes = [change(3, 1, "a"), change(4, 1000, "b"), change(7, 2, &"c".repeat(3000)), change(9, 5, "d")];
         for bytes in [1, 100, 2000, 20_000, 1_000_000] {
-            let all = documents(&changes, bytes);
+            let all = documents(&changes, bytes).await;
             let mut entries = Vec::new();
             for document in &all {
                 let seqs: Vec<_> = document.iter().map(|(seq, _)| *seq).collect();
@@ -238,17 +245,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn subscribers_to_a_topic_share_a_document() {
+    #[tokio::test]
+    async fn subscribers_to_a_topic_share_a_document() {
         let documents = Documents::new(Arc::new(Lines));
         let changes = [change(3, 10, "a")];
-        let [first, second] = [Position::default(), Position { seq: Seq(3), item: 0 }]
-            .map(|from| documents.next("t", &None, &changes, from, 1000).unwrap().unwrap());
-        assert_eq!(first.body.as_ptr(), second.body.as_ptr());
-        let other = documents.next("u", &None, &changes, Position::default(), 1000).unwrap().unwrap();
-        assert_ne!(first.body.as_ptr(), other.body.as_ptr());
+        let at_item = Position { seq: Seq(3), item: 0 };
         let view = Some(Arc::new(ReaderView { public: true, ..ReaderView::default() }));
-        let other = documents.next("t", &view, &changes, Position::default(), 1000).unwrap().unwrap();
-        assert_ne!(first.body.as_ptr(), other.body.as_ptr());
+        let next = async |topic: &str, view: &View, from: Position| {
+            documents.next(topic, view, &changes, from, 1000).await.unwrap().unwrap().body
+        };
+        let first = next("t", &None, Position::default()).await;
+        assert_eq!(first.as_ptr(), next("t", &None, at_item).await.as_ptr());
+        assert_ne!(first.as_ptr(), next("u", &None, Position::default()).await.as_ptr());
+        assert_ne!(first.as_ptr(), next("t", &view, Position::default()).await.as_ptr());
     }
 }

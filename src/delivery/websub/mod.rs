@@ -39,7 +39,7 @@ use self::{
     subscriber_record::SubscriberRecord,
     verification_queue::{QueueFull, Target, VerificationQueue},
 };
-use super::{Definition, OperationError, StartPosition, Subscriptions, subscriptions::HubRecords};
+use super::{BoxFuture, Definition, OperationError, StartPosition, Subscriptions, subscriptions::HubRecords};
 use crate::{
     http_client::{Client, OutboundPolicy, OutboundUrl},
     journal::{
@@ -90,16 +90,26 @@ pub trait Topics: Send + Sync {
     /// Returns the reason if the URL is not a topic.
     fn find(&self, url: &str, view: Option<Arc<ReaderView>>) -> Result<Topic, String>;
 
-    /// Renders the feed of a topic with the entries of these changes, in the given order, for a subscriber with this view.
+    /// Renders the document of a topic with the entries of these changes, which are newest first, for a subscriber with this
+    /// view.
     ///
     /// # Errors
     /// Fails if the URL is not a topic or a change cannot be read.
-    fn entries(
-        &self,
-        topic: &str,
+    fn entries<'a>(
+        &'a self,
+        topic: &'a str,
         view: Option<Arc<ReaderView>>,
-        changes: &[Arc<RecordedChange>],
-    ) -> Result<Vec<u8>, String>;
+        changes: &'a [Arc<RecordedChange>],
+    ) -> BoxFuture<'a, Result<TopicDocument, String>>;
+}
+
+/// A document of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicDocument {
+    /// Media type of the topic.
+    pub media_type: &'static str,
+    /// The document.
+    pub body: Vec<u8>,
 }
 
 /// A topic.

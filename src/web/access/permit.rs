@@ -38,6 +38,8 @@ named_values! {
         Iiif = "iiif",
         /// `/ldes`.
         Ldes = "ldes",
+        /// `/resourcesync`.
+        ResourceSync = "resourcesync",
     }
 }
 

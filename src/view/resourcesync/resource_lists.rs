@@ -1,0 +1,290 @@
+//! The resource list (section 10): the registry at one head, in parts.
+//!
+//! The registry has only the present state of each object, and the list is exact nevertheless. Its attribute `at` is the order
+//! time of the newest change when the list was begun. A part shows the objects as they are when it is read: all changes until
+//! `at` are in it, as section 7 requires, and some later ones. The change lists have all changes after `at`, and applying one
+//! twice does no harm.
+//!
+//! The parts divide the objects in the order of their acceptance ([`acceptance`](crate::journal::acceptance)). An object that
+//! changes moves to the end of this order, so a part only loses objects, and each that it loses is in the changes after `at`.
+//! The last part has no end, and shows them again. So the name of a part, which has its position and the head, is enough to
+//! write it at any time and at any node, until the changes after its head are removed.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{
+    change_lists::{ChangeLists, RETRY_AFTER},
+    name::{AFTER_ALL, PartPosition},
+    scope::Scope,
+};
+use crate::{
+    journal::{
+        Journal, RawContentLocation,
+        acceptance::{AcceptanceTime, AcceptedObject, AcceptedPosition, AcceptedQuery},
+    },
+    model::{ContentLocation, Seq, Timestamp, Uri, is_public},
+    view::{block_on, journal_problem},
+    web::{Problem, ProblemCode, Spool},
+};
+
+/// Number of objects that are read at once.
+const READ_OBJECTS: usize = 500;
+
+/// Number of resources after which a part ends with the objects of the same time. Times tell outsiders less than numbers of
+/// rows.
+const PART_RESOURCES: usize = 20_000;
+
+/// Maximum number of resources of a part, unless one object has more: that of a Sitemap.
+const MAX_RESOURCES: usize = 50_000;
+
+/// Estimated size of the entries of a part at most, in bytes. A Sitemap has at most 50 MB.
+const MAX_BYTES: usize = 40_000_000;
+
+/// Size of an entry without its values, in bytes.
+const ENTRY_BYTES: usize = 400;
+
+/// Maximum number of scopes whose lists are kept.
+const MAX_SCOPES: usize = 8;
+
+/// Time after which a request gives up the division of a large registry. The next one continues it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An older list is served for this multiple of the time that it took to make it, so that readers cost few processors.
+const KEPT_TIMES: u32 = 20;
+
+/// A resource list: the position of each of its parts.
+#[derive(Clone, Debug)]
+pub(super) struct ResourceList {
+    /// Number of the newest change when it was begun.
+    pub(super) head: Seq,
+    /// Order time of that change.
+    pub(super) at: Timestamp,
+    /// Positions after which the parts begin. There is at least one.
+    pub(super) parts: Vec<AcceptedPosition>,
+    /// Identity of the journal, and number of crawled facts.
+    state: (Uuid, u64),
+    made: Instant,
+    duration: Duration,
+}
+
+/// The resource lists of all scopes. Requests share them.
+pub(super) struct ResourceLists {
+    journal: Journal,
+    scopes: Mutex<Vec<(Scope, Arc<tokio::sync::Mutex<ScopeLists>>)>>,
+}
+
+/// The newest resource list of a scope, and the next one.
+#[derive(Default)]
+struct ScopeLists {
+    newest: Option<ResourceList>,
+    next: Option<Unfinished>,
+}
+
+/// A resource list that is being made.
+struct Unfinished {
+    list: ResourceList,
+    /// Position of the last object that was read.
+    last: AcceptedPosition,
+    size: PartSize,
+}
+
+impl ResourceLists {
+    pub(super) fn new(journal: Journal) -> Self {
+        Self { journal, scopes: Mutex::default() }
+    }
+
+    /// Returns a resource list of a scope. `changes` are the change lists at present.
+    ///
+    /// # Errors
+    /// `unavailable` if the registry is so large that its division takes longer than a request; fails if the journal does.
+    pub(super) async fn list(
+        &self,
+        scope: &Scope,
+        changes: &ChangeLists,
+        spool: &Spool,
+    ) -> Result<ResourceList, Problem> {
+        let state = (self.journal.identity(), self.journal.seed_count());
+        let mut lists = self.of_scope(scope).lock_owned().await;
+        if let Some(newest) = lists.newest.as_ref().filter(|newest| newest.is_usable(changes, state)) {
+            return Ok(newest.clone());
+        }
+        let is_usable = |next: &Unfinished| next.list.state.0 == state.0 && next.list.head.next() >= changes.begin();
+        if !lists.next.as_ref().is_some_and(is_usable) {
+            lists.next = Some(Unfinished::begin(changes, state));
+        }
+        let ended = CancellationToken::new();
+        let _guard = ended.clone().drop_guard();
+        let (journal, scope) = (self.journal.clone(), scope.clone());
+        let permit = spool.list_permit().await;
+        Spool::blocking(permit, move || {
+            if let Some(next) = &mut lists.next {
+                next.read(&journal, &scope, &ended)?;
+            }
+            lists.newest = lists.next.take().map(|next| next.list);
+            lists.newest.clone().ok_or_else(|| Problem::internal("the resource list was not made"))
+        })
+        .await
+    }
+
+    /// Returns the lists of a scope, and makes room for them.
+    fn of_scope(&self, scope: &Scope) -> Arc<tokio::sync::Mutex<ScopeLists>> {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = scopes.iter().position(|(other, _)| other == scope);
+        let entry = place.map_or_else(|| (scope.clone(), Arc::default()), |place| scopes.remove(place));
+        let lists = Arc::clone(&entry.1);
+        // The last one is that which was used last.
+        scopes.push(entry);
+        let excess = scopes.len().saturating_sub(MAX_SCOPES);
+        scopes.drain(..excess);
+        lists
+    }
+}
+
+impl ResourceList {
+    /// Returns whether the list is new enough for a reader, and the change lists continue it.
+    fn is_usable(&self, changes: &ChangeLists, state: (Uuid, u64)) -> bool {
+        let is_newest = self.head == changes.head && self.state == state;
+        let is_recent = self.made.elapsed() < self.duration * KEPT_TIMES;
+        self.state.0 == state.0 && self.head.next() >= changes.begin() && (is_newest || is_recent)
+    }
+}
+
+impl Unfinished {
+    fn begin(changes: &ChangeLists, state: (Uuid, u64)) -> Self {
+        let made = Instant::now();
+        let list = ResourceList {
+            head: changes.head,
+            at: changes.at,
+            parts: vec![AcceptedPosition { time: AcceptanceTime(0), object: AFTER_ALL }],
+            state,
+            made,
+            duration: Duration::ZERO,
+        };
+        Self { list, last: AcceptedPosition::default(), size: PartSize::default() }
+    }
+
+    /// Reads the registry to its end, and divides it. The call blocks.
+    fn read(&mut self, journal: &Journal, scope: &Scope, ended: &CancellationToken) -> Result<(), Problem> {
+        let begun = Instant::now();
+        loop {
+            let page = block_on(journal.accepted(query(self.last))).map_err(journal_problem)?;
+            for object in &page.objects {
+                let resources = resources(object, scope);
+                if !resources.is_empty() && self.size.ends_before(object.position, &resources) {
+                    self.list.parts.push(self.size.end());
+                    self.size = PartSize::default();
+                }
+                self.size.add(object.position, &resources);
+                self.last = object.position;
+            }
+            match page.next {
+                Some(next) => self.last = next,
+                None => break,
+            }
+            if ended.is_cancelled() || begun.elapsed() > PATIENCE {
+                self.list.duration += begun.elapsed();
+                let detail = "The registry is being read for a new resource list. Try again in a moment.";
+                return Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(RETRY_AFTER));
+            }
+        }
+        self.list.duration += begun.elapsed();
+        self.list.made = Instant::now();
+        Ok(())
+    }
+}
+
+/// Size of a part until some object.
+#[derive(Clone, Copy, Debug, Default)]
+struct PartSize {
+    resources: usize,
+    bytes: usize,
+    /// Position of the last object with resources.
+    last: AcceptedPosition,
+    /// Whether the part ends between objects of one time.
+    is_full: bool,
+}
+
+impl PartSize {
+    /// Returns whether the part ends before an object.
+    fn ends_before(&mut self, position: AcceptedPosition, resources: &[Resource<'_>]) -> bool {
+        let bytes: usize = resources.iter().map(Resource::bytes).sum();
+        self.is_full = self.resources > 0
+            && (self.resources + resources.len() > MAX_RESOURCES || self.bytes.saturating_add(bytes) > MAX_BYTES);
+        self.is_full || (self.resources >= PART_RESOURCES && position.time != self.last.time)
+    }
+
+    fn add(&mut self, position: AcceptedPosition, resources: &[Resource<'_>]) {
+        self.resources += resources.len();
+        self.bytes += resources.iter().map(Resource::bytes).sum::<usize>();
+        if !resources.is_empty() {
+            self.last = position;
+        }
+    }
+
+    /// Returns the position after which the next part begins.
+    fn end(&self) -> AcceptedPosition {
+        if self.is_full { self.last } else { AcceptedPosition { object: AFTER_ALL, ..self.last } }
+    }
+}
+
+/// A resource of the registry.
+pub(super) struct Resource<'a> {
+    pub(super) uri: &'a Uri,
+    /// Location of its content, unless it is unknown or damaged.
+    pub(super) content: Option<ContentLocation>,
+}
+
+impl Resource<'_> {
+    /// Returns the estimated size of the entry, in bytes. Each ampersand becomes five characters.
+    fn bytes(&self) -> usize {
+        let size = |uri: &Uri| uri.as_str().len() + 4 * memchr::memchr_iter(b'&', uri.as_str().as_bytes()).count();
+        ENTRY_BYTES + size(self.uri) + self.content.as_ref().map_or(0, |content| size(&content.reported().url))
+    }
+}
+
+/// Reads the resources of a part. The call blocks.
+///
+/// # Errors
+/// Fails if the journal does, or `resource` fails.
+pub(super) fn read_part(
+    journal: &Journal,
+    scope: &Scope,
+    part: PartPosition,
+    mut resource: impl FnMut(Resource<'_>) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let mut after = part.after;
+    let mut size = PartSize::default();
+    loop {
+        let page = block_on(journal.accepted(query(after))).map_err(journal_problem)?;
+        for object in &page.objects {
+            let resources = resources(object, scope);
+            if !resources.is_empty() && size.ends_before(object.position, &resources) {
+                return Ok(());
+            }
+            size.add(object.position, &resources);
+            resources.into_iter().try_for_each(&mut resource)?;
+        }
+        let Some(next) = page.next else { return Ok(()) };
+        after = next;
+    }
+}
+
+/// Returns the query of the objects that the public has ever seen, after a position.
+fn query(after: AcceptedPosition) -> AcceptedQuery {
+    AcceptedQuery { public: true, after, limit: READ_OBJECTS, ..AcceptedQuery::default() }
+}
+
+/// Returns the resources of an object.
+fn resources<'a>(object: &'a AcceptedObject, scope: &Scope) -> Vec<Resource<'a>> {
+    let Some(state) = object.state.as_ref().filter(|_| scope.covers(&object.uri)) else { return Vec::new() };
+    let items = state.live_items().filter(|(item, _)| is_public(state.state(item)));
+    // A damaged location costs only the facts about the content.
+    let content = |item: &Uri| state.content(item).and_then(|content| RawContentLocation::parse(content).ok());
+    items.map(|(uri, _)| Resource { uri, content: content(uri) }).collect()
+}
