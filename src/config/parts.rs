@@ -321,10 +321,10 @@ impl ConfigParts {
             oai_pmh,
             iiif_discovery,
             ldes,
+            resourcesync,
             hub,
             dbus,
             access,
-            resourcesync,
             ..
         } = tables;
         errors.keep(limits.refuse_contradictions(&root.at("limits")));

@@ -46,6 +46,7 @@ WALKED = {
     "docs/publish-a-feed.md": Walk(),
     "docs/push.md": Walk(after="docs/sfm.md#start-the-gateway", services=("rabbitmq",)),
     "docs/read-changes.md": TRY_IT,
+    "docs/resourcesync.md": TRY_IT,
     "docs/send-changes.md": RUN_IT,
     "docs/sfm.md": Walk(services=("rabbitmq",)),
     "docs/shapes.md": Walk(),

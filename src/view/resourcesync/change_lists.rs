@@ -258,9 +258,10 @@ impl DivisionState {
         let loss_time = time_of_loss(self.loss, journal);
         let (head, loss) = (self.last.max(self.loss), self.loss);
         if parts.is_empty() {
-            let begin = OrderTime::default();
-            let empty = ChangeList { first: head.next(), last: head, begin, from: loss_time, until: None };
-            return Ok(ChangeLists { lists: vec![empty], head, at: loss_time, loss });
+            // The time of a loss is up to a day late if it follows another one, and the next change must not be before it.
+            let (begin, from) = (OrderTime::default(), loss_time.min(Timestamp::now()));
+            let empty = ChangeList { first: head.next(), last: head, begin, from, until: None };
+            return Ok(ChangeLists { lists: vec![empty], head, at: from, loss });
         }
         Ok(ChangeLists { lists: lists_of(&parts, loss, loss_time), head, at: time_of(self.time), loss })
     }

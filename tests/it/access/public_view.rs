@@ -46,6 +46,12 @@ fn paths(route: &str, ids: &[String], objects: &BTreeSet<String>) -> Vec<String>
                 ["Identify", "ListSets", "ListRecords&metadataPrefix=oai_dc", "ListIdentifiers&metadataPrefix=oai_dc"];
             lists.map(|verb| format!("/oai?verb={verb}")).into_iter().chain(objects.iter().map(get)).collect()
         }
+        "/resourcesync/{name}" => {
+            let lists = ["capabilitylist", "resourcelist", "changelist", "notifications"].map(ToOwned::to_owned);
+            let parts = [format!("changelist-{:016}", 1), format!("resourcelist-{0:016}-{0:016}", 0)];
+            let names = lists.into_iter().chain(parts).map(|name| format!("/resourcesync/{name}.xml"));
+            names.flat_map(|path| ["", "?object=http://h/open/"].map(|query| format!("{path}{query}"))).collect()
+        }
         "/oai/schemas/{name}" => vec!["/oai/schemas/model-types.xsd".to_owned()],
         "/objects" => objects.iter().map(|uri| object_path(uri)).collect(),
         "/changes/{id}" => ids.iter().map(|id| format!("/changes/{id}")).collect(),
@@ -142,6 +148,7 @@ async fn no_route_and_no_format_shows_a_secret() {
     }
     let expected = [
         "/",
+        "/.well-known/resourcesync",
         "/changes",
         "/changes/{id}",
         "/docs",
@@ -157,6 +164,7 @@ async fn no_route_and_no_format_shows_a_secret() {
         "/oai/schemas/{name}",
         "/objects",
         "/readyz",
+        "/resourcesync/{name}",
         "/snapshot",
         "/stream",
         "/streams/changes",
@@ -251,6 +259,8 @@ async fn more_than_the_public_sees_is_refused() {
         ("/changes?object=http://h/", "object"),
         ("/feed?object=http://h/closed/", "object"),
         ("/snapshot?former=true", "former"),
+        ("/resourcesync/changelist.xml?object=http://h/closed/", "object"),
+        ("/resourcesync/resourcelist.xml?object=http://h/", "object"),
     ] {
         let answer = gateway.get(path, None).await;
         assert_eq!(answer.status, 403, "{path}: {}", answer.everything);
@@ -286,6 +296,8 @@ async fn surfaces_that_are_not_listed_need_a_token() {
         ("/live", 200),
         ("/objects", 401),
         ("/snapshot", 401),
+        ("/.well-known/resourcesync", 401),
+        ("/resourcesync/changelist.xml", 401),
     ] {
         assert_eq!(gateway.get(path, None).await.status, status, "{path}");
     }
@@ -300,7 +312,8 @@ async fn caches_do_not_mix_the_public_with_others() {
     live_through(&gateway, 20).await;
     let change = gateway.changes("", None).await.swap_remove(0);
     let change = format!("/changes/{}", change["id"].as_str().unwrap());
-    for path in ["/feed", "/feed?limit=5", "/changes?after=0", &change, "/feed.css"] {
+    let list = format!("/resourcesync/changelist-{:016}.xml", 1);
+    for path in ["/feed", "/feed?limit=5", "/changes?after=0", &change, "/feed.css", &list] {
         let (public, whole) = (gateway.get(path, None).await, gateway.get(path, Some("reader")).await);
         for answer in [&public, &whole] {
             assert_eq!(answer.status, 200, "{path}");

@@ -13,7 +13,7 @@ fn public_access_that_cannot_be_right_is_refused() {
     for (file, message) in [
         (
             public("surfaces = [\"iiif\"]"),
-            "there is no surface for readers without a token \"iiif\"; there are feed, changes, stream, live, objects, snapshot, oai",
+            "there is no surface for readers without a token \"iiif\"; there are feed, changes, stream, live, objects, snapshot, oai, resourcesync",
         ),
         (public("surfaces = [\"hub\"]"), "there is no surface for readers without a token \"hub\""),
         (public("surfaces = []"), "access.public.surfaces in my.toml is wrong: it is empty; give a surface"),

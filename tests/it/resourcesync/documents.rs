@@ -85,9 +85,11 @@ async fn journal_is_divided_at_multiples_of_ten_thousand() {
     assert_eq!(destination.closed_lists(), names.len() - 1);
 
     // Closed lists may be cached for ever, and others are revalidated.
-    for (list, cache) in
-        [(&names[0], "max-age=31536000, immutable"), (names.last().unwrap(), "no-cache"), (&"changelist.xml".into(), "no-cache")]
-    {
+    for (list, cache) in [
+        (&names[0], "max-age=31536000, immutable"),
+        (names.last().unwrap(), "no-cache"),
+        (&"changelist.xml".into(), "no-cache"),
+    ] {
         let url = format!("{}/resourcesync/{list}", gateway.url);
         let response = gateway.http.get(&url).send().await.unwrap();
         let header = response.headers()["cache-control"].to_str().unwrap().to_owned();

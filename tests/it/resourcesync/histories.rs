@@ -26,7 +26,8 @@ fn random_event(rng: &mut Rng, number: usize) -> Value {
     let object = format!("http://h.example/{}/{}", ["open", "closed"][rng.usize(..2)], rng.usize(..25));
     let item = format!("{object}/{}?a&b", rng.usize(..3));
     let state = ["ACTIVE", "INACTIVE", "UNAVAILABLE"][rng.usize(..3)];
-    let content = json!({ "url": format!("{item}&v={number}"), "mediaType": "text/plain; charset=utf-8", "size": number });
+    let content =
+        json!({ "url": format!("{item}&v={number}"), "mediaType": "text/plain; charset=utf-8", "size": number });
     let items = match rng.usize(..12) {
         0..3 => json!([{ "uri": item, "change": "DELETE" }]),
         3..5 => json!([{ "uri": item, "stateAfter": state }]),

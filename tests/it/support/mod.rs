@@ -93,6 +93,7 @@ pub(crate) mod python;
 pub(crate) mod rabbitmq;
 pub(crate) mod reconnecting_client;
 pub(crate) mod resource_watch;
+pub(crate) mod resourcesync_reader;
 pub(crate) mod run_length;
 pub(crate) mod s3;
 pub(crate) mod scripted_dataset;

@@ -6,10 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use reqwest::{StatusCode, header::ETAG};
 use tidings::model::Timestamp;
 
-use crate::support::{
-    feed_reader::Element,
-    gateway::Gateway,
-};
+use crate::support::{feed_reader::Element, gateway::Gateway};
 
 /// Maximum number of entries of a document.
 const MAX_ENTRIES: usize = 50_000;
@@ -191,7 +188,9 @@ impl Destination {
             assert_eq!(listed.metadata["from"], list.metadata("from").unwrap());
             match newest {
                 None => assert_eq!(begin, from, "the index begins with its first list"),
-                Some(until) => assert!(Timestamp::millis(begin) == Timestamp::millis(until) + 1, "a gap before {listed:?}"),
+                Some(until) => {
+                    assert!(Timestamp::millis(begin) == Timestamp::millis(until) + 1, "a gap before {listed:?}")
+                }
             }
             let until = list.time("until");
             assert_eq!(until.is_some(), at + 1 < lists.len(), "only the last list is open");
@@ -205,12 +204,17 @@ impl Destination {
             }
             if until.is_some() {
                 assert_eq!(listed.metadata["until"], list.metadata("until").unwrap());
-                let before = self.closed.entry(listed.loc.clone()).or_insert_with(|| list.bytes.clone());
-                assert_eq!(*before, list.bytes, "{} was closed", listed.loc);
+                self.remember(&listed.loc, list.bytes);
             }
             newest = until;
         }
         (from, all)
+    }
+
+    /// Remembers a closed list, which must be as it was before.
+    pub(crate) fn remember(&mut self, name: &str, bytes: String) {
+        let before = self.closed.entry(name.to_owned()).or_insert_with(|| bytes.clone());
+        assert_eq!(*before, bytes, "{name} was closed");
     }
 
     /// Returns the number of the closed lists that were read.

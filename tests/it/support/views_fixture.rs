@@ -18,7 +18,7 @@ pub(crate) const OPEN: &str = "http://h/open/";
 
 /// Surfaces of the public.
 pub(crate) const SURFACES: &str =
-    r#"["feed", "changes", "stream", "live", "objects", "snapshot", "oai", "iiif", "ldes"]"#;
+    r#"["feed", "changes", "stream", "live", "objects", "snapshot", "oai", "iiif", "ldes", "resourcesync"]"#;
 
 /// A response, read completely.
 pub(crate) struct Answer {

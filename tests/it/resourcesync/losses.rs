@@ -1,0 +1,187 @@
+//! Retention and restores: a destination that has missed changes is told so by the begin of the index, and by 410 for the
+//! parts of its resource list.
+
+use std::{collections::BTreeSet, path::Path, time::Instant};
+
+use serde_json::Value;
+
+use crate::support::{
+    gateway::{Gateway, PATIENCE, command},
+    journal_fixture::{OpenJournal, configuration, event, post, run, stderr},
+    resourcesync_reader::{Baseline, Destination, replay, time},
+    shifted_clock::{set_clock, shift_clock_by_file},
+};
+
+async fn registry(gateway: &Gateway) -> BTreeSet<String> {
+    let snapshot: Value = gateway.json("/snapshot?limit=1000").await;
+    let objects = snapshot["objects"].as_array().unwrap().iter();
+    let items = objects.flat_map(|object| object["items"].as_array().unwrap());
+    items.map(|item| item["uri"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn is_exact(destination: &mut Destination, gateway: &Gateway, baseline: &Baseline) {
+    let (from, changes) = destination.changes(gateway).await;
+    assert!(from <= baseline.at);
+    assert_eq!(replay(&baseline.resources, baseline.at, &changes), registry(gateway).await);
+}
+
+/// The numbers are those of a restore that follows another on the same day, too, after which the journal skips a day.
+#[tokio::test]
+async fn restore_makes_every_destination_begin_anew() {
+    crate::support::needs_sqlite();
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    let mut destination = Destination::default();
+    let mut gateway = Gateway::start(&data);
+    for number in 1..=20 {
+        post(&gateway, number).await;
+    }
+    assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
+    for number in 21..=30 {
+        post(&gateway, number).await;
+    }
+    let mut former = vec![destination.baseline(&gateway).await];
+    for round in 1..=2 {
+        let (_, changes) = destination.changes(&gateway).await;
+        let newest = time(&changes.last().unwrap().metadata["datetime"]);
+        let index = destination.capability(&gateway, "changelist").await;
+        let list = index.entries().pop().unwrap().loc;
+        let name = list.rsplit('/').next().unwrap().to_owned();
+        assert!(gateway.stop().success());
+        let ended = run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]);
+        assert!(ended.status.success(), "{}", stderr(&ended));
+        gateway = Gateway::start(&data);
+
+        // Before the first change after the restore, and with it.
+        for number in [0, 40 + round, 50 + round] {
+            if number > 0 {
+                post(&gateway, number).await;
+            }
+            let (from, changes) = destination.changes(&gateway).await;
+            assert!(from > newest, "{from} after {newest}: whoever has a lost change begins anew");
+            assert_eq!(changes.len(), [0, 1, 2][usize::try_from(number / 40).unwrap() + usize::from(number > 49)]);
+            let at = |path: &str| format!("{}/resourcesync/{path}", gateway.url);
+            let gone = destination.request(&gateway, &at(&name)).await;
+            assert_eq!(gone.status(), 410);
+            for baseline in &former {
+                let part = baseline.parts[0].rsplit('/').next().unwrap();
+                assert_eq!(destination.request(&gateway, &at(part)).await.status(), 410, "{part}");
+            }
+            let baseline = destination.baseline(&gateway).await;
+            assert_eq!(baseline.resources, registry(&gateway).await);
+            is_exact(&mut destination, &gateway, &baseline).await;
+            if number == 0 {
+                // This one stays exact until the next restore.
+                former.push(baseline.clone());
+                post(&gateway, 60 + round).await;
+                is_exact(&mut destination, &gateway, &baseline).await;
+                former.pop();
+                break;
+            }
+        }
+        former.push(destination.baseline(&gateway).await);
+    }
+}
+
+#[tokio::test]
+async fn retention_by_days_removes_whole_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, clock) = (folder.path().join("data"), folder.path().join("clock"));
+    let config = configuration(folder.path(), "[journal]\nkeep_days = 3\n");
+    let mut serve = command();
+    shift_clock_by_file(&mut serve, &clock, 0);
+    let gateway = Gateway::start_as(serve, &data, &["--listen", "127.0.0.1:0", "--config", &config]);
+    let mut destination = Destination::default();
+    let mut first = None;
+    for day in 0..8 {
+        set_clock(&clock, day * 24 * 60 * 60);
+        for number in 0..5 {
+            post(&gateway, u64::try_from(day).unwrap() * 10 + number).await;
+        }
+        let baseline = destination.baseline(&gateway).await;
+        first.get_or_insert(baseline.clone());
+        // Closed lists do not change while others are removed; the destination has an eye on it.
+        is_exact(&mut destination, &gateway, &baseline).await;
+    }
+    let first = first.unwrap();
+    let began = Instant::now();
+    loop {
+        let (from, changes) = destination.changes(&gateway).await;
+        if from > first.at && changes.len() <= 4 * 5 {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "nothing is removed: {from}");
+        post(&gateway, 1000 + u64::try_from(began.elapsed().as_millis()).unwrap()).await;
+    }
+    let index = destination.capability(&gateway, "changelist").await;
+    assert!((2..=4).contains(&index.entries().len()), "{}", index.bytes);
+    let list = format!("{}/resourcesync/changelist-{:016}.xml", gateway.url, 1);
+    assert_eq!(destination.request(&gateway, &list).await.status(), 410);
+    assert_eq!(destination.parts(&gateway, &first.parts, first.at).await, None);
+    let baseline = destination.baseline(&gateway).await;
+    assert_eq!(baseline.resources, registry(&gateway).await);
+    is_exact(&mut destination, &gateway, &baseline).await;
+}
+
+/// If fewer changes are kept than one list has, the rest is one list that is always open.
+#[tokio::test]
+async fn journal_with_few_changes_has_one_open_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path(), "[journal]\nkeep_changes = 60\ntail_changes = 5\n");
+    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+    let mut destination = Destination::default();
+    for number in 0..100 {
+        post(&gateway, number).await;
+    }
+    let overtaken = destination.baseline(&gateway).await;
+    let began = Instant::now();
+    for number in 100.. {
+        let baseline = destination.baseline(&gateway).await;
+        post(&gateway, number).await;
+        is_exact(&mut destination, &gateway, &baseline).await;
+        let (from, changes) = destination.changes(&gateway).await;
+        if from > overtaken.at && number > 300 {
+            assert!((60..=70).contains(&changes.len()), "{}", changes.len());
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "nothing is removed");
+    }
+    assert_eq!(destination.parts(&gateway, &overtaken.parts, overtaken.at).await, None);
+    assert_eq!(destination.closed_lists(), 0);
+}
+
+/// A node that starts later divides the journal as one that has read it from its begin.
+#[tokio::test]
+async fn restarted_gateway_serves_the_same_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let journal = OpenJournal::at(&data);
+    for thousand in 0..12 {
+        journal.append(thousand * 1000..(thousand + 1) * 1000).await;
+    }
+    journal.close();
+    let mut destination = Destination::default();
+    for round in 0..3 {
+        let gateway = Gateway::start_elsewhere(
+            &data,
+            &["--listen", "127.0.0.1:0", "--public-url", "https://example.org/t"],
+            None,
+        );
+        let index = gateway.http.get(format!("{}/resourcesync/changelist.xml", gateway.url)).send().await.unwrap();
+        let index = crate::support::resourcesync_reader::Document::parse(index.text().await.unwrap());
+        let mut lists = BTreeSet::new();
+        for entry in index.entries() {
+            let name = entry.loc.strip_prefix("https://example.org/t/resourcesync/").unwrap().to_owned();
+            let body = gateway.http.get(format!("{}/resourcesync/{name}", gateway.url)).send().await.unwrap();
+            if entry.metadata.contains_key("until") {
+                destination.remember(&name, body.text().await.unwrap());
+            }
+            lists.insert(name);
+        }
+        assert!(lists.len() >= 2, "round {round}: {lists:?}");
+        let (status, _) = gateway.post("content-change", "application/json", event(20_000 + round).to_string()).await;
+        assert_eq!(status, 201);
+        assert!(gateway.stop().success());
+    }
+    assert!(destination.closed_lists() >= 1);
+}
