@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    journal::{Journal, JournalError, OrderTime, RecordedChange, store::StoreError},
+    journal::{Journal, JournalError, RecordedChange, order::OrderTime, store::StoreError},
     model::{Seq, Timestamp},
     view::{LARGE, PIECE_BYTES, block_on, journal_problem},
     web::{Problem, ProblemCode, Spool},
@@ -125,6 +125,8 @@ struct DivisionState {
     journal: Uuid,
     /// Number after which the journal continued after the last loss of changes; 0 if it has lost none.
     loss: Seq,
+    /// Time at which the reading began.
+    begun: Option<Timestamp>,
     /// Number of the last change that has been read.
     last: Seq,
     /// Its order time.
@@ -189,7 +191,7 @@ impl DivisionState {
     fn extend(&mut self, journal: &Journal, ended: &CancellationToken) -> Result<(), Problem> {
         let (identity, loss) = (journal.identity(), last_loss(journal));
         if self.journal != identity || self.loss != loss {
-            *self = Self { journal: identity, loss, ..Self::default() };
+            *self = Self { journal: identity, loss, begun: Some(Timestamp::now()), ..Self::default() };
             self.skip_removed(journal)?;
         }
         let (head, begun) = (journal.head(), Instant::now());
@@ -259,7 +261,7 @@ impl DivisionState {
         let (head, loss) = (self.last.max(self.loss), self.loss);
         if parts.is_empty() {
             // The time of a loss is up to a day late if it follows another one, and the next change must not be before it.
-            let (begin, from) = (OrderTime::default(), loss_time.min(Timestamp::now()));
+            let (begin, from) = (OrderTime::default(), self.begun.map_or(loss_time, |begun| begun.min(loss_time)));
             let empty = ChangeList { first: head.next(), last: head, begin, from, until: None };
             return Ok(ChangeLists { lists: vec![empty], head, at: from, loss });
         }

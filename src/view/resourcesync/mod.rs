@@ -28,13 +28,13 @@ use uuid::Uuid;
 
 pub use self::name::DocumentName;
 use self::{
-    change_lists::{ChangeLists, Division, list_gone},
+    change_lists::{ChangeList, ChangeLists, Division, list_gone},
     documents::Documents,
     name::PartPosition,
     resource_lists::ResourceLists,
     scope::{Scope, ScopeQuery},
 };
-use super::{archive_cache::size_in_cache, block_on, journal_problem};
+use super::{archive_cache::size_in_cache, journal_problem};
 use crate::{
     cache::LruCache,
     journal::Journal,
@@ -42,7 +42,7 @@ use crate::{
     web::{self, CachePolicy, Problem, ProblemCode, ReadPermit, Representation, Spool, problems},
 };
 
-/// Maximum number of closed change lists in memory.
+/// Maximum number of change lists in memory.
 const CACHE_LISTS: usize = 64;
 
 /// Maximum size of these lists, in bytes.
@@ -61,8 +61,8 @@ struct Source {
     hub: Option<String>,
     division: Division,
     resource_lists: ResourceLists,
-    /// Closed change lists that were read recently.
-    closed_lists: LruCache<(Uuid, Scope, Seq), Representation>,
+    /// Change lists that were read recently, by the identity of the journal.
+    change_lists: LruCache<(Uuid, Scope, ChangeList), Representation>,
 }
 
 impl ResourceSync {
@@ -73,7 +73,7 @@ impl ResourceSync {
         Self(Arc::new(Source {
             division: Division::new(journal.clone()),
             resource_lists: ResourceLists::new(journal.clone()),
-            closed_lists: LruCache::new(CACHE_LISTS, CACHE_BYTES),
+            change_lists: LruCache::new(CACHE_LISTS, CACHE_BYTES),
             base: public_url.trim_end_matches('/').to_owned(),
             journal,
             spool,
@@ -120,12 +120,15 @@ impl ResourceSync {
         let source = &self.0;
         match name {
             DocumentName::CapabilityList => Documents { source, scope: &scope }.capabilities(source.hub_for(permit)),
-            DocumentName::ChangeLists => Documents { source, scope: &scope }.change_lists(&source.changes().await?),
+            DocumentName::ChangeLists => {
+                let changes = source.changes().await?;
+                source.blocking(scope, move |documents, _| documents.change_lists(&changes)).await
+            }
             DocumentName::ChangeList(first) => source.change_list(first, scope).await,
             DocumentName::ResourceLists => {
                 let changes = source.changes().await?;
                 let list = source.resource_lists.list(&scope, &changes, &source.spool).await?;
-                Documents { source, scope: &scope }.resource_lists(&list)
+                source.blocking(scope, move |documents, _| documents.resource_lists(&list)).await
             }
             DocumentName::ResourceList(part) => source.resource_list(part, scope).await,
             // The content of the topic is in the messages of the hub.
@@ -149,17 +152,12 @@ impl Source {
 
     async fn change_list(self: &Arc<Self>, first: Seq, scope: Scope) -> Result<Representation, Problem> {
         let list = self.changes().await?.find(first)?;
-        let key = (self.journal.identity(), scope, first);
-        if let Some(known) = self.closed_lists.get(&key) {
+        let key = (self.journal.identity(), scope.clone(), list);
+        if let Some(known) = self.change_lists.get(&key) {
             return Ok(known);
         }
-        let document = {
-            let scope = key.1.clone();
-            self.blocking(move |source, ended| Documents { source, scope: &scope }.change_list(&list, ended)).await?
-        };
-        if list.until.is_some() {
-            self.closed_lists.insert(key, document.clone(), size_in_cache(&document));
-        }
+        let document = self.blocking(scope, move |documents, ended| documents.change_list(&list, ended)).await?;
+        self.change_lists.insert(key, document.clone(), size_in_cache(&document));
         Ok(document)
     }
 
@@ -172,33 +170,31 @@ impl Source {
         if part.head.next() < changes.begin() {
             return Err(list_gone(changes.begin()));
         }
-        self.blocking(move |source, ended| {
-            let at = source.time_at(part.head, &changes)?;
-            Documents { source, scope: &scope }.resource_list(part, at, ended)
-        })
-        .await
+        let at = self.time_at(part.head, &changes).await?;
+        self.blocking(scope, move |documents, ended| documents.resource_list(part, at, ended)).await
     }
 
-    /// Returns the time of a resource list that was begun at a head. The call blocks.
-    fn time_at(&self, head: Seq, changes: &ChangeLists) -> Result<Timestamp, Problem> {
+    /// Returns the time of a resource list that was begun at a head.
+    async fn time_at(&self, head: Seq, changes: &ChangeLists) -> Result<Timestamp, Problem> {
         if head <= changes.loss {
             // No change of the lists is before the time of the loss.
             return Ok(changes.lists.first().map_or(Timestamp::EPOCH, |list| list.from));
         }
-        let at = block_on(self.journal.order_time(head)).map_err(journal_problem)?;
+        let at = self.journal.order_time(head).await.map_err(journal_problem)?;
         Ok(change_lists::time_of(at))
     }
 
     /// Writes a document on a blocking thread, as long as somebody waits for it.
     async fn blocking(
         self: &Arc<Self>,
-        write: impl FnOnce(&Arc<Self>, &CancellationToken) -> Result<Representation, Problem> + Send + 'static,
+        scope: Scope,
+        write: impl FnOnce(Documents<'_>, &CancellationToken) -> Result<Representation, Problem> + Send + 'static,
     ) -> Result<Representation, Problem> {
         let ended = CancellationToken::new();
         let _guard = ended.clone().drop_guard();
         let source = Arc::clone(self);
         let permit = self.spool.list_permit().await;
-        Spool::blocking(permit, move || write(&source, &ended)).await
+        Spool::blocking(permit, move || write(Documents { source: &source, scope: &scope }, &ended)).await
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     sitemap::{SitemapKind, SitemapWriter},
 };
 use crate::{
-    journal::{JournalError, OrderTime, RecordedChange},
+    journal::{JournalError, RecordedChange, order::OrderTime},
     model::{Filter, ItemId, ReaderView, Seq},
     view::PIECE_BYTES,
     web::ReadPermit,

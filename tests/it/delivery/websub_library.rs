@@ -52,6 +52,19 @@ impl Drop for Subscriber {
 
 #[tokio::test]
 async fn library_discovers_the_hub_and_receives_every_entry() {
+    library_receives("/feed", |number| number.to_string()).await;
+}
+
+#[tokio::test]
+async fn library_discovers_the_hub_and_receives_every_notification_of_resourcesync() {
+    library_receives("/resourcesync/notifications.xml", |number| {
+        event(number)["items"][0]["uri"].as_str().unwrap().to_owned()
+    })
+    .await;
+}
+
+/// Subscribes to a topic with the library, which prints the text of each entry.
+async fn library_receives(topic: &str, text: impl Fn(u64) -> String) {
     let folder = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -61,8 +74,10 @@ async fn library_discovers_the_hub_and_receives_every_entry() {
         path
     };
     let (authority, key) = (file("cert.pem", certificate.pem()), file("key.pem", key.serialize_pem()));
-    let config =
-        format!("[server.tls]\ncertificate = {authority:?}\nkey = {key:?}\n[delivery]\nallow = [\"127.0.0.1\"]\n");
+    let config = format!(
+        "[server.tls]\ncertificate = {authority:?}\nkey = {key:?}\n[delivery]\nallow = [\"127.0.0.1\"]\n\
+                 [resourcesync]\nnotifications = true\n"
+    );
     let config = file("tidings.toml", config);
     let log = folder.path().join("log");
     let gateway = Gateway::start_logging(&folder.path().join("data"), &["--config", config.to_str().unwrap()], &log);
@@ -74,20 +89,20 @@ async fn library_discovers_the_hub_and_receives_every_entry() {
         assert_eq!(posted.send().await.unwrap().status(), 201);
     };
 
-    let feed = format!("{}/feed", gateway.url);
-    let mut subscriber = Subscriber::start(&feed, &authority);
-    assert_eq!(subscriber.next_line(), format!("found {}/hub {feed}", gateway.url));
+    let topic = format!("{}{topic}", gateway.url);
+    let mut subscriber = Subscriber::start(&topic, &authority);
+    assert_eq!(subscriber.next_line(), format!("found {}/hub {topic}", gateway.url));
     assert_eq!(subscriber.next_line(), "verified subscribe");
     // The subscription is stored shortly after its verification, and includes every entry since the request.
     for number in 1..=5 {
         post(number).await;
-        assert_eq!(subscriber.next_line(), format!("told {number}"));
+        assert_eq!(subscriber.next_line(), format!("told {}", text(number)));
     }
     subscriber.send_command("renew");
     assert_eq!(subscriber.next_line(), "verified subscribe");
     for number in 6..=8 {
         post(number).await;
-        assert_eq!(subscriber.next_line(), format!("told {number}"));
+        assert_eq!(subscriber.next_line(), format!("told {}", text(number)));
     }
     subscriber.send_command("unsubscribe");
     assert_eq!(subscriber.next_line(), "verified unsubscribe");

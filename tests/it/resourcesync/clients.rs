@@ -77,16 +77,17 @@ impl Mirror {
         self.change(0, Some(format!("mark {content}"))).await;
     }
 
-    /// Runs the client to its end.
-    async fn sync(&self, arguments: &[&str]) {
+    /// Runs the client to its end, and returns what it says.
+    async fn sync(&self, arguments: &[&str]) -> String {
         let python = python::environment("resync");
         let mut client = Command::new(&python);
         client.arg(python.with_file_name("resync-sync")).args(arguments).current_dir(self.folder.path());
         client.args(["--delete", "--noauth", "--ignore-failures", "--access-token", "tdg_admin"]);
         client.arg(format!("{}=copy", self.host.url()));
         let done = tokio::task::spawn_blocking(move || client.output().unwrap()).await.unwrap();
-        let log = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(done.status.success(), "{}{log}", String::from_utf8_lossy(&done.stdout));
+        let log = [done.stdout, done.stderr].map(|output| String::from_utf8_lossy(&output).into_owned()).concat();
+        assert!(done.status.success(), "{log}");
+        log
     }
 
     /// Returns the copy: paths with their contents.
@@ -127,9 +128,9 @@ async fn resync_sync_has_the_resources_after_an_incremental_run() {
             }
         })
     };
-    mirror.sync(&["--baseline", "--capabilitylist", &capabilities]).await;
+    let log = mirror.sync(&["--baseline", "--capabilitylist", &capabilities]).await;
     changing.await.unwrap();
-    assert!(mirror.copy().len() > 30);
+    assert!(mirror.copy().len() > 30, "{:?}: {log}", mirror.copy());
     mirror.mark(0).await;
     // The client stores no time after a baseline, because the resources have no lastmod.
     mirror.sync(&["--incremental", "--changelist-uri", &changes, "--from", &at]).await;
@@ -140,7 +141,9 @@ async fn resync_sync_has_the_resources_after_an_incremental_run() {
     for round in 1..4 {
         for step in 0..30 {
             let number = rng.usize(1..60);
-            mirror.change(number, (rng.usize(..3) != 0).then(|| format!("round {round} {step}"))).await;
+            let exists = mirror.resources.lock().unwrap().contains_key(&format!("/resources/{number}"));
+            let is_deleted = exists && rng.usize(..3) == 0;
+            mirror.change(number, (!is_deleted).then(|| format!("round {round} {step}"))).await;
         }
         mirror.mark(round).await;
         mirror.sync(&["--incremental", "--changelist-uri", &changes]).await;

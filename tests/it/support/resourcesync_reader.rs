@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use reqwest::{StatusCode, header::ETAG};
 use tidings::model::Timestamp;
 
-use crate::support::{feed_reader::Element, gateway::Gateway};
+use crate::support::{
+    feed_reader::Element,
+    gateway::{Gateway, PATIENCE},
+};
 
 /// Maximum number of entries of a document.
 const MAX_ENTRIES: usize = 50_000;
@@ -107,17 +110,26 @@ impl Destination {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
-        request.send().await.unwrap()
+        // A list of thousands of changes takes long without optimisation.
+        request.timeout(4 * PATIENCE).send().await.unwrap()
     }
 
     /// Reads a document.
     pub(crate) async fn read(&self, gateway: &Gateway, url: &str) -> Document {
+        self.try_read(gateway, url).await.unwrap_or_else(|| panic!("{url} is gone"))
+    }
+
+    /// Reads a document; `None` if it is gone.
+    async fn try_read(&self, gateway: &Gateway, url: &str) -> Option<Document> {
         let response = self.request(gateway, url).await;
         let status = response.status();
+        if status == StatusCode::GONE {
+            return None;
+        }
         assert_eq!(status, StatusCode::OK, "{url}: {}", response.text().await.unwrap());
         assert_eq!(response.headers()["content-type"], "application/xml");
         assert!(response.headers().contains_key(ETAG));
-        Document::parse(response.text().await.unwrap())
+        Some(Document::parse(response.text().await.unwrap()))
     }
 
     /// Follows the way from the description to a capability, and returns its document.
@@ -155,10 +167,7 @@ impl Destination {
     pub(crate) async fn parts(&self, gateway: &Gateway, parts: &[String], at: Timestamp) -> Option<BTreeSet<String>> {
         let mut resources = BTreeSet::new();
         for url in parts {
-            if self.request(gateway, url).await.status() == StatusCode::GONE {
-                return None;
-            }
-            let part = self.read(gateway, url).await;
+            let part = self.try_read(gateway, url).await?;
             assert_eq!((part.metadata("capability"), part.time("at")), (Some("resourcelist"), Some(at)), "{url}");
             assert!(!part.is_index() && part.link("index").is_some());
             let mut own = BTreeSet::new();
@@ -173,6 +182,15 @@ impl Destination {
 
     /// Reads all change lists, and returns their changes. The first time is that since which they have all changes.
     pub(crate) async fn changes(&mut self, gateway: &Gateway) -> (Timestamp, Vec<Entry>) {
+        loop {
+            // A list that is removed meanwhile is in the next index no more.
+            if let Some(changes) = self.try_changes(gateway).await {
+                return changes;
+            }
+        }
+    }
+
+    async fn try_changes(&mut self, gateway: &Gateway) -> Option<(Timestamp, Vec<Entry>)> {
         let index = self.capability(gateway, "changelist").await;
         assert!(index.is_index() && index.metadata("at").is_none() && index.metadata("until").is_none());
         let from = index.time("from").unwrap();
@@ -181,7 +199,7 @@ impl Destination {
         assert!(urls.is_sorted(), "clients read them in the order of their names: {urls:?}");
         let (mut all, mut newest) = (Vec::<Entry>::new(), None);
         for (at, listed) in lists.iter().enumerate() {
-            let list = self.read(gateway, &listed.loc).await;
+            let list = self.try_read(gateway, &listed.loc).await?;
             assert_eq!(list.metadata("capability"), Some("changelist"));
             assert!(list.link("index").is_some() && list.link("up").is_some() && !list.is_index());
             let begin = list.time("from").unwrap();
@@ -208,7 +226,7 @@ impl Destination {
             }
             newest = until;
         }
-        (from, all)
+        Some((from, all))
     }
 
     /// Remembers a closed list, which must be as it was before.

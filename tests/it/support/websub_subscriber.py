@@ -29,6 +29,9 @@ subscriber.add_error_handler(lambda topic, callback, reason: say("denied", reaso
 def entries(topic, callback, body):
     for number in reversed(re.findall(rb' seq="(\d+)"', body)):
         say("told", number.decode())
+    # A notification of ResourceSync.
+    for loc in re.findall(rb"<loc>([^<]*)</loc>", body):
+        say("told", loc.decode())
 
 
 app = Flask(__name__)
