@@ -78,6 +78,8 @@ pub(super) struct ChangeLists {
     pub(super) at: Timestamp,
     /// Number after which the journal continued after the last loss of changes; 0 if it has lost none.
     pub(super) loss: Seq,
+    /// Time of the resource lists that were begun before the first change after the loss.
+    pub(super) loss_at: Timestamp,
 }
 
 impl ChangeLists {
@@ -259,13 +261,15 @@ impl DivisionState {
         }
         let loss_time = time_of_loss(self.loss, journal);
         let (head, loss) = (self.last.max(self.loss), self.loss);
+        // The time of a loss is up to a day late if it follows another one, and the next change must not be before it.
+        let loss_at = self.begun.map_or(loss_time, |begun| begun.min(loss_time));
         if parts.is_empty() {
-            // The time of a loss is up to a day late if it follows another one, and the next change must not be before it.
-            let (begin, from) = (OrderTime::default(), self.begun.map_or(loss_time, |begun| begun.min(loss_time)));
-            let empty = ChangeList { first: head.next(), last: head, begin, from, until: None };
-            return Ok(ChangeLists { lists: vec![empty], head, at: from, loss });
+            let begin = OrderTime::default();
+            let empty = ChangeList { first: head.next(), last: head, begin, from: loss_at, until: None };
+            return Ok(ChangeLists { lists: vec![empty], head, at: loss_at, loss, loss_at });
         }
-        Ok(ChangeLists { lists: lists_of(&parts, loss, loss_time), head, at: time_of(self.time), loss })
+        let lists = lists_of(&parts, loss, loss_time);
+        Ok(ChangeLists { lists, head, at: time_of(self.time), loss, loss_at })
     }
 
     /// Returns the parts of which no change has been removed, if `oldest` is the oldest change that is there. Forgets parts that

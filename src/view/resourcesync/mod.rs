@@ -177,8 +177,7 @@ impl Source {
     /// Returns the time of a resource list that was begun at a head.
     async fn time_at(&self, head: Seq, changes: &ChangeLists) -> Result<Timestamp, Problem> {
         if head <= changes.loss {
-            // No change of the lists is before the time of the loss.
-            return Ok(changes.lists.first().map_or(Timestamp::EPOCH, |list| list.from));
+            return Ok(changes.loss_at);
         }
         let at = self.journal.order_time(head).await.map_err(journal_problem)?;
         Ok(change_lists::time_of(at))

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::Path,
     process::Command,
     sync::{Arc, Mutex},
 };
@@ -20,6 +19,9 @@ use crate::support::{
     resourcesync_reader::Destination,
     views_fixture::token,
 };
+
+/// Path of the resources.
+const PATH: &str = "/in/resources/";
 
 /// Resources of the host by their paths, each with its content.
 type Resources = Arc<Mutex<BTreeMap<String, String>>>;
@@ -50,8 +52,8 @@ impl Mirror {
 
     /// Creates or updates a resource, or deletes it.
     async fn change(&self, number: usize, content: Option<String>) {
-        let path = format!("/resources/{number}");
-        let uri = format!("{}{path}", self.host.url());
+        let path = format!("{PATH}{number}");
+        let uri = format!("http://{}{path}", self.host.address);
         let item = match &content {
             Some(content) => {
                 let content = json!({ "url": uri, "size": content.len(), "mediaType": "text/plain" });
@@ -83,7 +85,7 @@ impl Mirror {
         let mut client = Command::new(&python);
         client.arg(python.with_file_name("resync-sync")).args(arguments).current_dir(self.folder.path());
         client.args(["--delete", "--noauth", "--ignore-failures", "--access-token", "tdg_admin"]);
-        client.arg(format!("{}=copy", self.host.url()));
+        client.arg(format!("http://{}=copy", self.host.address));
         let done = tokio::task::spawn_blocking(move || client.output().unwrap()).await.unwrap();
         let log = [done.stdout, done.stderr].map(|output| String::from_utf8_lossy(&output).into_owned()).concat();
         assert!(done.status.success(), "{log}");
@@ -92,10 +94,10 @@ impl Mirror {
 
     /// Returns the copy: paths with their contents.
     fn copy(&self) -> BTreeMap<String, String> {
-        let folder = self.folder.path().join("copy/resources");
+        let folder = self.folder.path().join("copy").join(PATH.trim_start_matches('/'));
         let file = |file: std::io::Result<fs::DirEntry>| {
             let file = file.unwrap();
-            let path = format!("/resources/{}", file.file_name().to_str().unwrap());
+            let path = format!("{PATH}{}", file.file_name().to_str().unwrap());
             (path, fs::read_to_string(file.path()).unwrap())
         };
         fs::read_dir(&folder).unwrap().map(file).collect()
@@ -141,7 +143,7 @@ async fn resync_sync_has_the_resources_after_an_incremental_run() {
     for round in 1..4 {
         for step in 0..30 {
             let number = rng.usize(1..60);
-            let exists = mirror.resources.lock().unwrap().contains_key(&format!("/resources/{number}"));
+            let exists = mirror.resources.lock().unwrap().contains_key(&format!("{PATH}{number}"));
             let is_deleted = exists && rng.usize(..3) == 0;
             mirror.change(number, (!is_deleted).then(|| format!("round {round} {step}"))).await;
         }
@@ -150,8 +152,8 @@ async fn resync_sync_has_the_resources_after_an_incremental_run() {
         mirror.assert_is_copied();
     }
     // A baseline alone, from the description of the host, corrects every difference.
-    fs::remove_file(Path::new(mirror.folder.path()).join("copy/resources/0")).unwrap();
-    fs::write(mirror.folder.path().join("copy/resources/extra"), "x").unwrap();
+    fs::remove_file(mirror.folder.path().join(format!("copy{PATH}0"))).unwrap();
+    fs::write(mirror.folder.path().join(format!("copy{PATH}extra")), "x").unwrap();
     mirror.sync(&["--baseline", "--capabilitylist", &capabilities]).await;
     mirror.assert_is_copied();
 }
