@@ -5,11 +5,16 @@
 type Feature = (&'static str, bool);
 
 /// The features of this build.
-const FEATURES: [Feature; 3] =
-    [("dbus", cfg!(feature = "dbus")), ("kafka", cfg!(feature = "kafka")), ("s3", cfg!(feature = "s3"))];
+const FEATURES: [Feature; 4] = [
+    ("dbus", cfg!(feature = "dbus")),
+    ("kafka", cfg!(feature = "kafka")),
+    ("parquet", cfg!(feature = "parquet")),
+    ("s3", cfg!(feature = "s3")),
+];
 
 /// Returns the error about a part that this build lacks; `None` if the build has the part, or no feature has the name.
-pub(crate) fn missing(name: &str) -> Option<String> {
+#[must_use]
+pub fn missing(name: &str) -> Option<String> {
     missing_in(&FEATURES, name)
 }
 

@@ -81,7 +81,7 @@ pub mod broker;
 mod cache;
 pub mod cluster;
 pub mod dbus;
-mod features;
+pub mod features;
 pub mod files;
 pub mod filesets;
 pub mod http_client;

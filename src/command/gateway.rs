@@ -173,6 +173,28 @@ impl Gateway {
     /// # Errors
     /// Fails if there is no response, or its status is not 2xx.
     pub(super) async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, GatewayError> {
+        match self.send(method, path, body, "admin").await?[..] {
+            [] => Ok(Value::Null),
+            ref body => serde_json::from_slice(body).map_err(|error| GatewayError::unexpected_body(&error)),
+        }
+    }
+
+    /// Returns the body of a resource that a token with the scope `read` may read, octet by octet.
+    ///
+    /// # Errors
+    /// Fails if there is no response, or its status is not 2xx.
+    pub(super) async fn read(&self, path: &str) -> Result<Vec<u8>, GatewayError> {
+        self.send(Method::GET, path, None, "read").await
+    }
+
+    /// Sends a request that needs a token with this scope, and returns the body of the response.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        scope: &str,
+    ) -> Result<Vec<u8>, GatewayError> {
         let mut request = self.client.request(method, format!("{}{path}", self.url)).headers(self.headers.clone());
         if let Some(body) = body {
             request = request.json(&body);
@@ -189,15 +211,14 @@ impl Gateway {
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let has_token = self.headers.contains_key(AUTHORIZATION);
-                Err(GatewayError::permanent(describe_denial(status, &response_body, has_token, "admin")))
+                Err(GatewayError::permanent(describe_denial(status, &response_body, has_token, scope)))
             }
             _ if !status.is_success() => Err(GatewayError {
                 reason: describe_response(status, &response_body),
                 is_transient: is_transient(status),
                 status: Some(status),
             }),
-            _ if response_body.is_empty() => Ok(Value::Null),
-            _ => serde_json::from_slice(&response_body).map_err(|error| GatewayError::unexpected_body(&error)),
+            _ => Ok(response_body),
         }
     }
 }

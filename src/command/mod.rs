@@ -19,6 +19,7 @@ mod dataset_copies;
 mod dead_letters;
 mod definition;
 mod environment_file;
+mod export;
 mod file;
 mod files;
 mod gateway;
@@ -103,6 +104,7 @@ enum Command {
     SeedRegistry(seed_registry::SeedRegistry),
     Audit(audit::Audit),
     Compare(compare::Compare),
+    Export(export::Export),
     Check(check::Check),
     Config(config::Config),
     Health(health::Health),
@@ -184,6 +186,7 @@ pub(crate) fn run() -> ExitCode {
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Audit(audit) => audit.run(),
         Command::Compare(compare) => compare.run(),
+        Command::Export(export) => export.run(),
         Command::Check(check) => check.run(),
         Command::Config(config) => config.run(),
         Command::Health(health) => health.run(),

@@ -6,6 +6,7 @@ mod check_connections;
 mod completions_and_man;
 mod config;
 mod explain;
+mod export;
 mod gateway_url;
 mod help_and_exit_codes;
 mod messages;

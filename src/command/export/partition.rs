@@ -1,0 +1,102 @@
+//! One file of an export, in one of the formats.
+
+use std::{fs::File, io};
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::ndjson::LineWriter;
+
+/// Compression of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Compression {
+    /// Zstandard (RFC 8878).
+    Zst,
+    /// Gzip (RFC 1952).
+    Gz,
+}
+
+/// Format of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Format {
+    /// Parquet.
+    Parquet,
+    /// The JSON of each change on a line.
+    Ndjson(Option<Compression>),
+}
+
+/// Reason why changes cannot be written.
+#[derive(Debug)]
+pub(super) enum WriteError {
+    /// The file cannot be written.
+    Io(io::Error),
+    /// A change cannot be read.
+    Change(serde_json::Error),
+    /// The Parquet writer has failed.
+    #[cfg(feature = "parquet")]
+    Parquet(String),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Writer of one file.
+pub(super) trait PartitionWriter: Send {
+    /// Adds changes.
+    fn add(&mut self, changes: &[Box<RawValue>]) -> Result<(), WriteError>;
+
+    /// Completes the file. It is not synced.
+    fn finish(self: Box<Self>) -> Result<(), WriteError>;
+}
+
+impl Format {
+    /// Returns the extension of the files.
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Ndjson(None) => "ndjson",
+            Self::Ndjson(Some(Compression::Zst)) => "ndjson.zst",
+            Self::Ndjson(Some(Compression::Gz)) => "ndjson.gz",
+        }
+    }
+
+    /// Returns the options that select the format.
+    pub(super) fn options(self) -> &'static str {
+        match self {
+            Self::Parquet => "--parquet",
+            Self::Ndjson(None) => "--ndjson",
+            Self::Ndjson(Some(Compression::Zst)) => "--ndjson --compress zst",
+            Self::Ndjson(Some(Compression::Gz)) => "--ndjson --compress gz",
+        }
+    }
+
+    /// Returns the error about a format that this build lacks.
+    pub(super) fn missing(self) -> Option<String> {
+        match self {
+            Self::Parquet => tidings::features::missing("parquet"),
+            Self::Ndjson(_) => None,
+        }
+    }
+
+    /// Starts a file.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub(super) fn writer(self, file: File, journal: Uuid) -> Result<Box<dyn PartitionWriter>, WriteError> {
+        match self {
+            Self::Ndjson(compression) => Ok(Box::new(LineWriter::new(file, compression)?)),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => Ok(Box::new(super::parquet::ParquetWriter::new(file, journal)?)),
+            // `missing` has refused it.
+            #[cfg(not(feature = "parquet"))]
+            Self::Parquet => Err(io::Error::other(format!("{:?} of {journal}", self.missing())).into()),
+        }
+    }
+}
