@@ -13,6 +13,7 @@ mod hub;
 mod journal;
 mod nodes;
 mod process;
+mod publication;
 mod reload;
 mod segments;
 mod signals;
@@ -181,12 +182,18 @@ impl Gateway {
         let resourcesync = surfaces::resourcesync(config, &journal, public_url.as_str(), &readers);
         let topics = OwnTopics { feed: feed.clone(), resourcesync: resourcesync.clone() };
         let hub = hub::open(config, topics, subscriptions.clone(), guard, public_url.as_str()).await?;
+        let (publication, publisher) = publication::open(config, &shared, &feed, readers.spool()).unzip();
+        if let Some(publisher) = publisher {
+            let work = publisher.run(stop_accepting.clone());
+            consumers.spawn(supervisor.clone().run(Worker::Publication, None, work));
+        }
         let target = dbus::open(config, &journal);
         let parts = SurfaceParts {
             shared,
             sources,
             harvests,
             audits,
+            publication,
             subscriptions,
             readers,
             feed,

@@ -35,6 +35,7 @@
 //! - [`segments`], the journal as immutable files: [`segments::seal_spans`].
 //! - [`transfer`], documents and files of other servers, within limits: [`transfer::HarvestBudget::work`].
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
+//! - [`publish`], the copy of the faces as files: [`publish::PublicationRunner::run`].
 //! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
 //! - [`settings`], the specifications of settings: [`settings::Table::read_table`].
 //! - [`template`], texts that an operator's template makes of facts: [`template::Template::render`].
@@ -88,6 +89,7 @@ pub mod http_client;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod message_rate;
+pub mod publish;
 pub mod retry;
 pub mod segments;
 pub mod settings;

@@ -27,7 +27,7 @@ use crate::{
         home::{self, Home},
         manual_delivery,
         metrics::{self, Metrics},
-        nodes, notifications, page,
+        nodes, notifications, page, publication,
         quarantine::{self, Quarantine},
         registry::{self, RegistrySeeder},
         reload::{self, ReloadConfig},
@@ -45,6 +45,7 @@ use crate::{
     harvest::Harvests,
     journal::Journal,
     openapi::{self, Documentation},
+    publish::Publication,
     source::{
         challenge::{self, ChallengedSources},
         http::{self, Hooks},
@@ -123,6 +124,8 @@ pub struct Surfaces {
     pub harvests: Harvests,
     /// The audits.
     pub audits: Audits,
+    /// The published copy, if there is one.
+    pub publication: Option<Publication>,
     /// The jobs that archive datasets.
     pub filesets: Filesets,
     /// Seeding of the registry from the sources' repositories.
@@ -212,6 +215,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(filesets::one, filesets::cancel), |all| all.filesets.clone())
         .add(Admin, routes!(registry::show, registry::seed), |all| all.seeds.clone())
         .add(Admin, routes!(audit::show, audit::start, audit::stop), |all| all.audits.clone())
+        .add(Admin, routes!(publication::show, publication::run), |all| all.publication.clone())
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::retry), |all| all.quarantine.clone())

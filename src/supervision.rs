@@ -51,6 +51,8 @@ named_values! {
         Engine = "engine",
         /// The WebSub hub.
         Hub = "hub",
+        /// Task that writes the published copy.
+        Publication = "publication",
         /// The target on D-Bus.
         Dbus = "dbus",
         /// Task that notifies streams and long polls of changes.

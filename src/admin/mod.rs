@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod notifications;
 pub mod page;
+pub mod publication;
 pub mod quarantine;
 pub mod registry;
 pub mod reload;

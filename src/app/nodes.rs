@@ -49,6 +49,7 @@ fn offers(config: &Config, sources: &BTreeMap<String, ConfiguredSource>) -> Vec<
     duties.push(DutyName::segments());
     duties.push(DutyName::due());
     duties.extend(config.hub.enabled.then(DutyName::hub));
+    duties.extend(config.publish.is_some().then(DutyName::publication));
     duties.extend(config.dbus.enabled.then(DutyName::dbus));
     duties
 }

@@ -34,6 +34,7 @@ mod migrate;
 mod nodes;
 mod output;
 mod progress;
+mod publish;
 mod quarantine;
 mod replay;
 mod repository;
@@ -105,6 +106,7 @@ enum Command {
     Audit(audit::Audit),
     Compare(compare::Compare),
     Export(export::Export),
+    Publish(publish::Publish),
     Check(check::Check),
     Config(config::Config),
     Health(health::Health),
@@ -187,6 +189,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Audit(audit) => audit.run(),
         Command::Compare(compare) => compare.run(),
         Command::Export(export) => export.run(),
+        Command::Publish(publish) => publish.run(),
         Command::Check(check) => check.run(),
         Command::Config(config) => config.run(),
         Command::Health(health) => health.run(),

@@ -64,3 +64,9 @@ pub(super) fn say(message: &str) {
 pub(super) fn cell(content: &str) -> String {
     text::line(content, usize::MAX).to_string()
 }
+
+/// Returns a number with its noun.
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}

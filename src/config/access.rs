@@ -144,7 +144,7 @@ pub(super) fn public_access(
     Ok(PublicAccess { surfaces: surfaces.into(), view: Arc::new(view) })
 }
 
-fn read_view(
+pub(super) fn read_view(
     sources: Vec<SourceName>,
     objects: Vec<UriPrefix>,
     public: bool,

@@ -110,7 +110,11 @@ pub(super) fn location_in_bucket(
     Ok(s3.map(|s3| bucket(s3, &table.at("s3"), environment)).transpose()?)
 }
 
-fn bucket(s3: &S3Table, table: &Setting, environment: &[(OsString, OsString)]) -> Result<S3Settings, SettingErrors> {
+pub(super) fn bucket(
+    s3: &S3Table,
+    table: &Setting,
+    environment: &[(OsString, OsString)],
+) -> Result<S3Settings, SettingErrors> {
     let S3Table { endpoint, bucket, prefix, region, access_key, secret_key, ca } = s3;
     let endpoint = Url::parse(endpoint).ok().filter(is_plain).ok_or_else(|| {
         table

@@ -38,6 +38,7 @@ mod own_oai_pmh;
 mod own_resourcesync;
 mod page;
 mod parts;
+mod publish;
 mod repository;
 mod schedule;
 mod secret;

@@ -24,6 +24,7 @@ use super::{
     own_oai_pmh::OwnOaiPmhConfig,
     own_resourcesync::OwnResourceSyncConfig,
     page::PageConfig,
+    publish::{self, PublishTable},
     segments::{self, SegmentsConfig, SegmentsTable},
     server::{DeliveryTable, ServerConfig},
     source::{self, SourceConfig},
@@ -36,6 +37,7 @@ use crate::{
     http_client::AllowList,
     journal::store::StoreLocation,
     model::{SourceName, SubscriptionName},
+    publish::PublicationSettings,
     settings::{Any, Flag, RedactedSetting, Setting, Shape, Table, settings},
     web::Access,
 };
@@ -81,6 +83,8 @@ pub struct Config {
     pub segments: SegmentsConfig,
     /// `[filesets]`
     pub filesets: IngestSettings,
+    /// `[publish]`; `None` if nothing is published.
+    pub publish: Option<PublicationSettings>,
     /// `[access]` and the signature keys of the sources.
     pub access: Access,
     /// `[sources.NAME]`; only enabled sources.
@@ -157,6 +161,8 @@ settings! {
         segments: SegmentsTable,
         /// `[filesets]`
         filesets: FilesetsTable,
+        /// `[publish]`
+        publish: PublishTable,
         /// `[access]`
         access: AccessTable,
         /// Sources by their names. Each is read separately, because its settings depend on its transport and dialect.
@@ -309,24 +315,8 @@ impl ConfigParts {
             (errors.keep(self.store()), errors.keep(self.files()), errors.keep(self.filesets()));
         let segments = errors.keep(self.segments());
         let Self { root, tables, environment } = self;
-        let Tables {
-            server,
-            journal,
-            node,
-            limits,
-            log,
-            delivery,
-            page,
-            feed,
-            oai_pmh,
-            iiif_discovery,
-            ldes,
-            resourcesync,
-            hub,
-            dbus,
-            access,
-            ..
-        } = tables;
+        let Tables { server, journal, node, limits, log, delivery, page, feed, oai_pmh, .. } = tables;
+        let Tables { iiif_discovery, ldes, resourcesync, hub, dbus, publish, access, .. } = tables;
         errors.keep(limits.refuse_contradictions(&root.at("limits")));
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
@@ -365,6 +355,7 @@ impl ConfigParts {
         if let Some(public) = public {
             access = access.with_public(public);
         }
+        let publish = errors.keep(publish::read(publish, &root.at("publish"), &environment, &access, &names));
         let (Some(store), Some(files), Some(filesets), Some(segments)) = (store, files, filesets, segments) else {
             return Err(errors);
         };
@@ -390,6 +381,7 @@ impl ConfigParts {
             files,
             segments,
             filesets,
+            publish: publish.flatten(),
             access,
             sources,
             subscriptions,

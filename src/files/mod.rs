@@ -119,14 +119,13 @@ impl FileStore {
     /// # Errors
     /// Fails if the folder cannot be created, or the CA certificates for the server cannot be read.
     pub fn open(location: &FileStoreLocation) -> Result<Self, FileStoreError> {
-        let (objects, max_file_bytes) = match location {
-            FileStoreLocation::Folder(folder) => {
-                (open_folder(folder).map_err(|reason| format!("{reason}; check its permissions")), u64::MAX)
-            }
-            FileStoreLocation::S3(settings) => (s3::open(settings), s3::MAX_FILE_BYTES),
+        let max_file_bytes = match location {
+            FileStoreLocation::Folder(_) => u64::MAX,
+            FileStoreLocation::S3(_) => s3::MAX_FILE_BYTES,
         };
         let failed = |reason: String| FileStoreError::Open { location: location.to_string(), reason };
-        Ok(Self { objects: objects.map_err(failed)?, location: Arc::new(location.clone()), max_file_bytes })
+        let objects = open_objects(location).map_err(failed)?;
+        Ok(Self { objects, location: Arc::new(location.clone()), max_file_bytes })
     }
 
     /// Checks that a file of so many bytes can be stored.
@@ -281,10 +280,7 @@ impl FileStore {
 
     /// Converts an error of the library.
     fn failed(&self, error: &object_store::Error) -> FileStoreError {
-        let reason = match *self.location {
-            FileStoreLocation::Folder(_) => error.to_string(),
-            FileStoreLocation::S3(_) => s3::describe(error),
-        };
+        let reason = describe_failure(&self.location, error, "files.s3");
         FileStoreError::Failed { location: self.location.to_string(), reason }
     }
 }
@@ -293,6 +289,29 @@ impl FileStore {
 impl fmt::Debug for FileStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("FileStore").field(&self.location).finish()
+    }
+}
+
+/// Opens a folder, which is created if necessary, or a bucket, to which no request is sent.
+///
+/// # Errors
+/// Fails if the folder cannot be created, or the CA certificates for the server cannot be read.
+pub fn open_objects(location: &FileStoreLocation) -> Result<Arc<dyn ObjectStore>, String> {
+    match location {
+        FileStoreLocation::Folder(folder) => {
+            open_folder(folder).map_err(|reason| format!("{reason}; check its permissions"))
+        }
+        FileStoreLocation::S3(settings) => s3::open(settings),
+    }
+}
+
+/// Describes a failed request, and what to do. `table` is the table of the bucket in the configuration. The text contains no
+/// key.
+#[must_use]
+pub fn describe_failure(location: &FileStoreLocation, error: &object_store::Error, table: &str) -> String {
+    match location {
+        FileStoreLocation::Folder(_) => error.to_string(),
+        FileStoreLocation::S3(_) => s3::describe(error, table),
     }
 }
 

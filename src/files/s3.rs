@@ -76,32 +76,32 @@ pub(super) fn is_bucket_missing(error: &object_store::Error) -> bool {
     error_code(&error.to_string()) == Some("NoSuchBucket")
 }
 
-/// Describes a failed request, and what to do. The text of the library contains the whole response, in which servers
+/// Describes a failed request, and what to do in this table of the configuration. The text of the library contains the whole response, in which servers
 /// repeat keys and signatures, so only the status and the error code are taken from it.
-pub(super) fn describe(error: &object_store::Error) -> String {
+pub(super) fn describe(error: &object_store::Error, table: &str) -> String {
     if let Some(reason) = connection_error(error) {
-        return format!("{reason}; check files.s3.endpoint, and whether the server runs");
+        return format!("{reason}; check {table}.endpoint, and whether the server runs");
     }
     let text = error.to_string();
     let (status, code) = (status(&text), error_code(&text));
     let facts: Vec<&str> = [status, code].into_iter().flatten().collect();
     let facts = facts.join(", ");
     match (code.unwrap_or_default(), status.unwrap_or_default().get(..3).unwrap_or_default()) {
-        ("NoSuchBucket", _) => format!("the bucket does not exist ({facts}); create it, or correct files.s3.bucket"),
+        ("NoSuchBucket", _) => format!("the bucket does not exist ({facts}); create it, or correct {table}.bucket"),
         ("RequestTimeTooSkewed", _) => {
             format!("the clocks of this machine and of the server differ ({facts}); set the wrong one")
         }
         ("AuthorizationHeaderMalformed" | "PermanentRedirect" | "TemporaryRedirect", _) | (_, "301" | "307") => {
-            format!("the bucket is in another region ({facts}); correct files.s3.region and files.s3.endpoint")
+            format!("the bucket is in another region ({facts}); correct {table}.region and {table}.endpoint")
         }
         (_, "401" | "403") => format!(
-            "the server refuses the request ({facts}); check files.s3.access_key, files.s3.secret_key, and the rights of \
+            "the server refuses the request ({facts}); check {table}.access_key, {table}.secret_key, and the rights of \
              this key in the bucket"
         ),
         _ if text.contains("redirect without LOCATION") => {
-            "the bucket is in another region; correct files.s3.region and files.s3.endpoint".to_owned()
+            format!("the bucket is in another region; correct {table}.region and {table}.endpoint")
         }
-        _ if facts.is_empty() => "the response is not that of an S3 server; check files.s3.endpoint".to_owned(),
+        _ if facts.is_empty() => format!("the response is not that of an S3 server; check {table}.endpoint"),
         _ => format!("the server answers {facts}"),
     }
 }
@@ -151,7 +151,7 @@ mod tests {
             ),
             ("hush".to_owned(), "the response is not that of an S3 server"),
         ] {
-            let described = describe(&error(&text));
+            let described = describe(&error(&text), "files.s3");
             assert!(described.contains(expected) && !described.contains("hush"), "{described}");
         }
         assert!(is_bucket_missing(&error(&response("404 Not Found", "NoSuchBucket"))));

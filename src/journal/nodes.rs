@@ -71,6 +71,12 @@ impl DutyName {
         Self("due".into())
     }
 
+    /// Returns the duty of writing the published copy.
+    #[must_use]
+    pub fn publication() -> Self {
+        Self("publication".into())
+    }
+
     /// Returns the duty of owning the name on D-Bus.
     #[must_use]
     pub fn dbus() -> Self {

@@ -78,17 +78,34 @@ pub(super) struct Site {
     pub(super) hub: Option<String>,
     /// Title and author of the feed.
     pub(super) labels: FeedLabels,
+    /// URLs of the documents in a published copy; `None` at the gateway.
+    pub(super) copy: Option<CopyUrls>,
+}
+
+/// URLs of the documents of the feed in a published copy.
+#[derive(Debug)]
+pub(super) struct CopyUrls {
+    /// URL of the copy without a trailing slash.
+    pub(super) base: String,
+    /// Folder of the archive pages.
+    pub(super) archive: String,
 }
 
 impl Site {
     /// Returns the URL of the subscription document.
     pub(super) fn feed(&self) -> String {
-        format!("{}/feed", self.base)
+        match &self.copy {
+            Some(copy) => format!("{}/feed.atom", copy.base),
+            None => format!("{}/feed", self.base),
+        }
     }
 
     /// Returns the URL of an archive page.
     pub(super) fn archive(&self, page: u64) -> String {
-        format!("{}/feed/archive/{page}", self.base)
+        match &self.copy {
+            Some(copy) => format!("{}/{}/{page}.atom", copy.base, copy.archive),
+            None => format!("{}/feed/archive/{page}", self.base),
+        }
     }
 
     /// Returns the link to the WebSub hub, which subscribers look for in the topic (WebSub section 4).
@@ -102,9 +119,10 @@ impl Site {
         HeaderValue::try_from(format!("<{hub}>; rel=\"hub\", <{topic}>; rel=\"self\"")).ok()
     }
 
-    /// Returns the link to the AtomPub service document.
-    pub(super) fn service_link(&self) -> Link {
-        typed(link("service", format!("{}/service", self.base)), "application/atomsvc+xml")
+    /// Returns the link to the AtomPub service document, which a copy does not have.
+    pub(super) fn service_link(&self) -> Option<Link> {
+        let url = self.copy.is_none().then(|| format!("{}/service", self.base))?;
+        Some(typed(link("service", url), "application/atomsvc+xml"))
     }
 
     fn change(&self, change: &ContentObjectModification) -> String {

@@ -12,6 +12,8 @@
 
 mod current;
 mod newest;
+mod published;
+mod rendering;
 pub mod style;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,28 +29,25 @@ use axum::{
 use sha2::{Digest, Sha256};
 
 pub use self::current::FeedView;
-use self::{current::FeedSettings, newest::NewestDocument};
+use self::{
+    current::FeedSettings,
+    newest::NewestDocument,
+    rendering::{Newest, Renderer},
+};
 pub use super::atom::FeedLabels;
 use super::{
-    LARGE,
     archive_cache::{ArchiveCache, size_in_cache},
-    atom::{FeedMetadata, MEDIA_TYPE, Site, negotiated, page_link},
-    block_on,
-    feed_document::FeedWriter,
+    atom::{Site, negotiated},
     filtered_feed::{self, Parameters, Selection},
     journal_problem,
-    newest_first::NewestFirst,
-    numbered_pages::{PAGE_CHANGES, first_of, last_of, page_of},
-    page_gone, store_problem, write_problem,
+    numbered_pages::{PAGE_CHANGES, first_of, page_of},
+    page_gone,
 };
 use crate::{
     cache::LruCache,
-    journal::{Journal, RecordedChange, store::StoreError},
+    journal::Journal,
     model::{Seq, Timestamp},
-    web::{
-        self, CachePolicy, Content, DocumentWriter, Problem, ProblemCode, ReadPermit, Representation, Spool, problems,
-        spool_problem,
-    },
+    web::{self, CachePolicy, Content, Problem, ProblemCode, ReadPermit, Representation, Spool, problems},
 };
 
 /// Version of the rendering of archive pages. Increase it with every change that renders the same changes to other
@@ -69,8 +68,7 @@ pub(super) const SUBTITLE: &str =
     "What happened to the content of the repositories that this gateway listens to, newest first.";
 
 pub(super) struct FeedState {
-    journal: Journal,
-    pub(super) site: Site,
+    renderer: Renderer,
     newest: Mutex<Option<NewestDocument>>,
     newest_lock: Arc<tokio::sync::Mutex<()>>,
     archive_on_disk: ArchiveCache,
@@ -78,24 +76,34 @@ pub(super) struct FeedState {
     /// Locks of archive pages, by page number modulo their count: a page is loaded or rendered by one reader at a
     /// time.
     archive_locks: [Arc<tokio::sync::Mutex<()>>; CONCURRENT_PAGES],
-    spool: Spool,
 }
 
 impl FeedState {
     fn new(settings: &FeedSettings) -> Self {
         let FeedSettings { journal, base, data, hub, spool, labels } = settings;
         let (identity, labels) = (journal.identity(), labels.clone());
-        let site = Site { base: base.clone(), journal: identity, hub: hub.clone(), labels };
+        let site = Site { base: base.clone(), journal: identity, hub: hub.clone(), labels, copy: None };
         Self {
             archive_on_disk: ArchiveCache::open(data, &fingerprint(&site)),
             archive_in_memory: LruCache::new(CACHE_PAGES, CACHE_BYTES),
             newest: Mutex::default(),
             newest_lock: Arc::default(),
             archive_locks: Default::default(),
-            spool: spool.clone(),
-            journal: journal.clone(),
-            site,
+            renderer: Renderer { journal: journal.clone(), site, spool: spool.clone(), view: None },
         }
+    }
+
+    /// Returns the URLs and the identity of the feed.
+    pub(super) fn site(&self) -> &Site {
+        &self.renderer.site
+    }
+
+    fn journal(&self) -> &Journal {
+        &self.renderer.journal
+    }
+
+    fn spool(&self) -> &Spool {
+        &self.renderer.spool
     }
 }
 
@@ -136,15 +144,15 @@ pub async fn newest(State(view): State<FeedView>, permit: ReadPermit, request: R
     let feed = view.current();
     let query = request.uri().query().unwrap_or_default();
     let (document, topic) = if query.is_empty() && permit.view().is_none() {
-        (feed.newest().await?, feed.site.feed())
+        (feed.newest().await?, feed.site().feed())
     } else {
         let selection = Selection::parse(query, &permit)?;
-        let topic = filtered_feed::url(&feed.site, &selection);
+        let topic = filtered_feed::url(feed.site(), &selection);
         (feed.filtered(selection, permit.clone()).await?, topic)
     };
     let document = negotiated(document, request.headers())?;
     let mut response = style::permit(document.respond(request.method(), request.headers()));
-    if let Some(links) = feed.site.discovery(&topic).filter(|_| !permit.is_public()) {
+    if let Some(links) = feed.site().discovery(&topic).filter(|_| !permit.is_public()) {
         response.headers_mut().insert(LINK, links);
     }
     Ok(response)
@@ -176,16 +184,16 @@ pub async fn archive(
     request: Request,
 ) -> Result<Response, Problem> {
     let feed = view.current();
-    let newest_complete = feed.journal.head().0 / PAGE_CHANGES;
+    let newest_complete = feed.journal().head().0 / PAGE_CHANGES;
     if page == 0 || page > newest_complete + 1 {
         let detail = format!("There is no archive page {page} yet. Start at /feed and follow prev-archive.");
         return Err(Problem::new(ProblemCode::NotFound, detail));
     }
     if page >= newest_complete {
-        return Ok(redirect_to_feed(&feed.site));
+        return Ok(redirect_to_feed(feed.site()));
     }
-    if first_of(page) < feed.journal.first() {
-        return Err(page_gone(page, feed.journal.first()));
+    if first_of(page) < feed.journal().first() {
+        return Err(page_gone(page, feed.journal().first()));
     }
     let document = negotiated(feed.archive_page(page).await?, request.headers())?;
     Ok(style::permit(document.respond(request.method(), request.headers())))
@@ -207,7 +215,7 @@ impl FeedState {
     /// Returns the subscription document of the current head or a later one. It is rendered at most once per head:
     /// concurrent requests wait for the same rendering.
     async fn newest(self: &Arc<Self>) -> Result<Representation, Problem> {
-        let requested = self.journal.head();
+        let requested = self.journal().head();
         if let Some(document) = self.newest_since(requested) {
             return Ok(document);
         }
@@ -215,16 +223,17 @@ impl FeedState {
         if let Some(document) = self.newest_since(requested) {
             return Ok(document);
         }
-        let head = self.journal.head();
+        let head = self.journal().head();
         let start = first_of((head.0 / PAGE_CHANGES).max(1));
         let prev = self.complete_page_before(start).await?;
         let feed = Arc::clone(self);
-        let document_permit = self.spool.document_permit().await;
+        let document_permit = self.spool().document_permit().await;
         Spool::blocking(document_permit, move || {
             // The lock is held until the work is done, even if the client has disconnected.
             let _lock = lock;
             feed.drop_large_newest();
-            let newest = feed.render_newest(start, head, prev)?;
+            let Newest { document, oldest, received } = feed.renderer.newest(start, head, prev)?;
+            let newest = NewestDocument::new(head, oldest, received.map(Timestamp::datetime), document);
             let document = newest.serve();
             *feed.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(newest);
             Ok(document)
@@ -240,55 +249,9 @@ impl FeedState {
 
     fn newest_since(&self, head: Seq) -> Option<Representation> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_complete = |newest: &&NewestDocument| newest.head == Seq::ZERO || newest.oldest >= self.journal.first();
+        let is_complete =
+            |newest: &&NewestDocument| newest.head == Seq::ZERO || newest.oldest >= self.journal().first();
         newest.as_ref().filter(|newest| newest.head >= head).filter(is_complete).map(NewestDocument::serve)
-    }
-
-    /// Renders the subscription document. It ends before a damaged change: instead of the archive, its link `next` leads
-    /// to the older changes, where the damaged one is reported.
-    fn render_newest(&self, start: Seq, head: Seq, prev: Option<u64>) -> Result<NewestDocument, Problem> {
-        let archive = prev.map(|page| page_link("prev-archive", self.site.archive(page)));
-        match self.render_newest_from(start, head, archive) {
-            Err(problem) if problem.code() == ProblemCode::DamagedChange => {
-                let Some(oldest) = self.oldest_intact(start, head)? else { return Err(problem) };
-                let older = format!("{}?before={oldest}", self.site.feed());
-                self.render_newest_from(oldest, head, Some(page_link("next", older)))
-            }
-            rendered => rendered,
-        }
-    }
-
-    /// Returns the oldest change of a range from which on all changes up to the newest are intact.
-    fn oldest_intact(&self, first: Seq, last: Seq) -> Result<Option<Seq>, Problem> {
-        let mut oldest = None;
-        for change in NewestFirst::open(&self.journal, first, last)? {
-            let Ok(change) = change else { break };
-            if change.without_caches().change().is_err() {
-                break;
-            }
-            oldest = Some(change.seq());
-        }
-        Ok(oldest)
-    }
-
-    fn render_newest_from(
-        &self,
-        start: Seq,
-        head: Seq,
-        older: Option<atom_syndication::Link>,
-    ) -> Result<NewestDocument, Problem> {
-        let mut changes = NewestFirst::open(&self.journal, start, head)?;
-        let received = received(&changes)?;
-        let mut links =
-            vec![page_link("self", self.site.feed()), page_link("current", self.site.feed()), self.site.service_link()];
-        links.extend(self.site.hub_link());
-        links.extend(older);
-        let updated = received.unwrap_or(Timestamp::EPOCH);
-        let metadata =
-            FeedMetadata { id: self.site.journal, subtitle: SUBTITLE.to_owned(), updated, links, archive: false };
-        let document = self.render(metadata, &mut changes, CachePolicy::Revalidate)?;
-        let oldest = changes.oldest().unwrap_or(Seq::ZERO);
-        Ok(NewestDocument::new(head, oldest, received.map(Timestamp::datetime), document))
     }
 
     /// Returns an archive page from memory or disk, or renders it.
@@ -311,14 +274,14 @@ impl FeedState {
         if let Some(document) = stored {
             return Ok(document);
         }
-        let prev = self.journal.number_before(first_of(page)).await.map_err(journal_problem)?.map(page_of);
+        let prev = self.journal().number_before(first_of(page)).await.map_err(journal_problem)?.map(page_of);
         let feed = Arc::clone(self);
-        let document_permit = self.spool.document_permit().await;
+        let document_permit = self.spool().document_permit().await;
         Spool::blocking(document_permit, move || {
             let _lock = lock;
-            let document = feed.render_archive(page, prev)?;
+            let document = feed.renderer.archive(page, prev)?;
             let document = feed.archive_on_disk.store(page, document);
-            feed.archive_on_disk.remove_before(page_of(feed.journal.first()));
+            feed.archive_on_disk.remove_before(page_of(feed.journal().first()));
             feed.cache_page(page, &document);
             Ok(document)
         })
@@ -329,90 +292,24 @@ impl FeedState {
         self.archive_in_memory.insert(number, page.clone(), size_in_cache(page));
     }
 
-    /// Renders an archive page. Its links depend only on the numbers of the journal and not on the presence of other
-    /// pages, so the page never changes.
-    fn render_archive(&self, page: u64, prev: Option<u64>) -> Result<Representation, Problem> {
-        let mut changes = NewestFirst::open(&self.journal, first_of(page), last_of(page))?;
-        let next = self.page_after(page, changes.peek().map(|newest| newest.seq()))?;
-        let received = received(&changes)?.unwrap_or(Timestamp::EPOCH);
-        let mut links = vec![
-            page_link("self", self.site.archive(page)),
-            page_link("current", self.site.feed()),
-            self.site.service_link(),
-            page_link("next-archive", self.site.archive(next)),
-        ];
-        links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
-        let id = self.site.journal;
-        let metadata = FeedMetadata { id, subtitle: SUBTITLE.to_owned(), updated: received, links, archive: true };
-        let document = self.render(metadata, &mut changes, CachePolicy::Immutable)?;
-        if changes.oldest() != Some(first_of(page)) {
-            return Err(page_gone(page, self.journal.first()));
-        }
-        Ok(document.last_modified(received.datetime()))
-    }
-
     /// Returns a document of the filtered feed. It has no Last-Modified, because its link to the next document may
     /// change although none of its changes does.
     async fn filtered(self: &Arc<Self>, selection: Selection, permit: ReadPermit) -> Result<Representation, Problem> {
         let feed = Arc::clone(self);
-        let page_permit = self.spool.page_permit().await;
+        let page_permit = self.spool().page_permit().await;
         Spool::blocking(page_permit, move || {
-            let page = filtered_feed::read_page(&feed.journal, &selection)?;
-            let metadata = filtered_feed::metadata(&feed.site, &selection, &page, SUBTITLE, &permit);
-            feed.render(metadata, page.changes.into_iter().map(Ok), CachePolicy::Revalidate)
+            let page = filtered_feed::read_page(feed.journal(), &selection)?;
+            let metadata = filtered_feed::metadata(feed.site(), &selection, &page, SUBTITLE, &permit);
+            feed.renderer.document(metadata, page.changes.into_iter().map(Ok), CachePolicy::Revalidate)
         })
         .await
     }
 
-    fn render(
-        &self,
-        metadata: FeedMetadata,
-        changes: impl Iterator<Item = Result<Arc<RecordedChange>, Problem>>,
-        cache: CachePolicy,
-    ) -> Result<Representation, Problem> {
-        let writer = FeedWriter::begin(&self.site, metadata, DocumentWriter::new(&self.spool));
-        let mut writer = writer.map_err(write_problem)?;
-        for change in changes {
-            writer.change(&*change?).map_err(write_problem)?;
-        }
-        writer.finish().map_err(write_problem)?.finish(MEDIA_TYPE, cache).map_err(spool_problem)
-    }
-
     /// Returns the page of the newest change before `start`, unless part of it has been removed.
     async fn complete_page_before(&self, start: Seq) -> Result<Option<u64>, Problem> {
-        let before = self.journal.number_before(start).await.map_err(journal_problem)?;
-        Ok(before.map(page_of).filter(|page| first_of(*page) >= self.journal.first()))
+        let before = self.journal().number_before(start).await.map_err(journal_problem)?;
+        Ok(before.map(page_of).filter(|page| first_of(*page) >= self.journal().first()))
     }
-
-    /// Returns the page of the first change after an archive page whose newest change is `newest`. This is the
-    /// following page, unless a restore has skipped numbers, which it does only at the end of a page.
-    fn page_after(&self, page: u64, newest: Option<Seq>) -> Result<u64, Problem> {
-        let Some(newest) = newest else {
-            let first = self.journal.first();
-            if first > first_of(page) {
-                return Err(page_gone(page, first));
-            }
-            let detail = format!("There is no archive page {page}: a restore from a backup skipped its numbers.");
-            return Err(Problem::new(ProblemCode::NotFound, detail));
-        };
-        let next = block_on(self.journal.after_within(newest, 1, 1)).map_err(journal_problem)?;
-        let next = next.first().map_or(page + 1, |next| page_of(next.seq()));
-        if newest.0 % PAGE_CHANGES != 0 && next == page + 1 {
-            let missing = newest.next();
-            return Err(store_problem(StoreError::DamagedChange { seq: missing, what: "it is missing".to_owned() }));
-        }
-        Ok(next)
-    }
-}
-
-/// Returns the time at which the newest of these changes was received.
-fn received(changes: &NewestFirst<'_>) -> Result<Option<Timestamp>, Problem> {
-    let received = |newest: &Arc<RecordedChange>| {
-        let is_large = newest.json().len() >= LARGE;
-        let received = if is_large { newest.without_caches().change()?.received } else { newest.change()?.received };
-        Ok(received)
-    };
-    changes.peek().map(received).transpose().map_err(store_problem)
 }
 
 /// Runs work on a blocking thread.

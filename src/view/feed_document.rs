@@ -176,7 +176,7 @@ mod tests {
 
     fn site() -> Site {
         let labels = FeedLabels { title: "A & B".to_owned(), author: Some("<C>".to_owned()) };
-        Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None, labels }
+        Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None, labels, copy: None }
     }
 
     /// The expected document is written by `atom_syndication` in one piece.
@@ -190,7 +190,7 @@ mod tests {
                 id: site.journal,
                 subtitle: "What happened.".to_owned(),
                 updated: Timestamp::EPOCH,
-                links: vec![page_link("self", site.archive(1)), site.service_link()],
+                links: [page_link("self", site.archive(1))].into_iter().chain(site.service_link()).collect(),
                 archive,
             };
             let entries = changes[..count].iter().flat_map(|recorded| {
@@ -220,7 +220,7 @@ mod tests {
             id: site.journal,
             subtitle: "What happened.".to_owned(),
             updated: Timestamp::EPOCH,
-            links: vec![page_link("self", site.archive(1)), site.service_link()],
+            links: [page_link("self", site.archive(1))].into_iter().chain(site.service_link()).collect(),
             archive: true,
         };
         let page = String::from_utf8(document(&site, metadata, &changes).unwrap()).unwrap();

@@ -222,7 +222,7 @@ pub(super) fn metadata(
     let url_of = |selection: &Selection| url(site, selection);
     let mut links =
         vec![page_link("self", url_of(selection)), page_link("first", url_of(&selection.starting_before(None)))];
-    links.extend(permit.view().is_none().then(|| site.service_link()));
+    links.extend(site.service_link().filter(|_| permit.view().is_none()));
     links.extend(site.hub_link().filter(|_| !permit.is_public()));
     links.extend(page.next.map(|next| page_link("next", url_of(&selection.starting_before(Some(next))))));
     FeedMetadata {
@@ -240,7 +240,7 @@ pub(super) fn metadata(
 
 /// Returns the identifier of a feed: that of the journal, or a UUID of version 8 (RFC 9562 section 5.8) over the
 /// identifier of the journal, the view of the reader and the filter. Each view and each filter makes another feed.
-fn feed_id(journal: Uuid, view: Option<&ReaderView>, filter: &str) -> Uuid {
+pub(super) fn feed_id(journal: Uuid, view: Option<&ReaderView>, filter: &str) -> Uuid {
     if view.is_none() && filter.is_empty() {
         return journal;
     }

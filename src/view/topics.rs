@@ -39,7 +39,7 @@ impl FeedView {
     pub fn topic(&self, url: &str, view: Option<Arc<ReaderView>>) -> Result<(String, Filter), TopicError> {
         let selection = self.selection(url, &ReadPermit::of_view(view))?;
         let filter = selection.filter_of_newest().ok_or(TopicError::OlderDocument)?.clone();
-        Ok((filtered_feed::url(&self.current().site, &selection), filter))
+        Ok((filtered_feed::url(self.current().site(), &selection), filter))
     }
 
     /// Returns the document of a topic with the entries of these changes only, which must be newest first, and as the
@@ -58,14 +58,14 @@ impl FeedView {
         let permit = ReadPermit::of_view(view);
         let selection = self.selection(url, &permit)?;
         let feed = self.current();
-        let site = &feed.site;
+        let site = feed.site();
         let page = FilteredPage::of(changes)?;
         let metadata = filtered_feed::metadata(site, &selection, &page, SUBTITLE, &permit);
         Ok(feed_document::document(site, metadata, changes)?)
     }
 
     fn selection(&self, url: &str, permit: &ReadPermit) -> Result<Selection, TopicError> {
-        let feed = self.current().site.feed();
+        let feed = self.current().site().feed();
         let not_the_feed = || TopicError::NotTheFeed(feed.clone());
         let (requested, own) = (Url::parse(url).ok(), Url::parse(&feed).ok());
         let (requested, own) = requested.zip(own).ok_or_else(not_the_feed)?;

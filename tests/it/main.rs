@@ -25,6 +25,7 @@ mod monitoring;
 mod oai_pmh;
 mod page;
 mod project;
+mod publish;
 mod resourcesync;
 mod segments;
 mod shutdown;

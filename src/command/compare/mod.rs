@@ -21,6 +21,7 @@ use super::{
     bulk::{CommandError, with_gateway},
     gateway::{Gateway, GatewayArgs, GatewayError},
     http::backoff,
+    output::counted,
     print, say,
 };
 
@@ -313,12 +314,6 @@ impl Comparison<'_> {
         }
         own.for_each(|(uri, _)| add(uri, Kind::Extra));
     }
-}
-
-/// Returns a number with its noun.
-fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }
 
 /// Asks for digests, again while the gateway reads its registry or cannot be reached for a short time.

@@ -29,6 +29,7 @@ use super::{
     bulk::{CommandError, with_gateway},
     gateway::{Gateway, GatewayArgs, GatewayError},
     http::backoff,
+    output::counted,
     print_text,
     progress::Progress,
     say,
@@ -142,8 +143,11 @@ impl Export {
 
     fn report(&self, Written { changes, files, kept, through }: &Written) -> Result<(), Failure> {
         print_text(&format!(
-            "{changes} changes up to number {through} written to {files} files in {}; {kept} files of earlier runs stay\n",
-            self.folder.display()
+            "{} up to number {through} written to {} in {}; {} of earlier runs\n",
+            counted(*changes, "change"),
+            counted(*files, "file"),
+            self.folder.display(),
+            counted(*kept, "file"),
         ))
     }
 }

@@ -50,10 +50,14 @@ impl FeedView {
         Self(Arc::new(CurrentFeed { settings, current }))
     }
 
+    pub(super) fn settings(&self) -> &FeedSettings {
+        &self.0.settings
+    }
+
     /// Returns the feed under the present identity of the journal.
     pub(in crate::view) fn current(&self) -> Arc<FeedState> {
         let CurrentFeed { settings, current } = &*self.0;
-        let is_current = |feed: &FeedState| feed.site.journal == settings.journal.identity();
+        let is_current = |feed: &FeedState| feed.site().journal == settings.journal.identity();
         let feed = Arc::clone(&current.read().unwrap_or_else(PoisonError::into_inner));
         if is_current(&feed) {
             return feed;

@@ -13,7 +13,7 @@ use axum::{
 
 use crate::web::{CachePolicy, ReadPermit, Representation, problems};
 
-static STYLE: LazyLock<Representation> = LazyLock::new(|| {
+pub(super) static STYLE: LazyLock<Representation> = LazyLock::new(|| {
     Representation::new("text/css; charset=utf-8", include_str!("style.css"), CachePolicy::Revalidate)
 });
 

@@ -161,7 +161,7 @@ async fn each_run_continues_after_the_last_complete_span() {
         post(&gateway, number).await;
     }
     let (code, stdout, _) = export(&gateway.url, &out, &options);
-    assert!(code == 0 && stdout.ends_with("; 1 files of earlier runs stay\n"), "{stdout}");
+    assert!(code == 0 && stdout.ends_with("; 1 file of earlier runs\n"), "{stdout}");
     let after = files(&out);
     let (complete, open) = (format!("changes-{:020}.parquet", 1), format!("changes-{:020}.parquet", 11));
     assert_eq!(after[&complete], before[&complete], "the file of a complete span stays");

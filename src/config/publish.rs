@@ -1,0 +1,95 @@
+//! `[publish]`: the copy of the faces as files.
+
+use std::{ffi::OsString, sync::Arc};
+
+use super::{
+    access::read_view,
+    error::ConfigErrors,
+    files::{S3Table, bucket},
+    server::PublicUrl,
+    value::Folder,
+};
+use crate::{
+    features::missing,
+    files::FileStoreLocation,
+    model::{ReaderView, SourceName, UriPrefix},
+    publish::PublicationSettings,
+    settings::{Flag, List, Seconds, Setting, Text, settings},
+    web::Access,
+};
+
+settings! {
+    /// `[publish]`
+    pub(super) struct PublishTable {
+        /// Folder of the copy. Without it, and without a bucket, nothing is published.
+        folder: Option<Folder>,
+        /// A bucket instead of the folder.
+        s3: Option<S3Table>,
+        /// URL under which the copy is served.
+        url: Option<PublicUrl>,
+        /// Time between two runs, 5 seconds to a day.
+        interval as "interval_seconds": Seconds<5, 86_400>,
+        /// `[publish.view]`: what the readers of the copy may see. Default: that of `[access.public]`, or else what the public
+        /// sees.
+        view: Option<PublishViewTable>,
+    }
+}
+
+settings! {
+    /// `[publish.view]`
+    struct PublishViewTable {
+        /// Sources of the changes. Default: all.
+        sources: List<Text<SourceName>> = Vec::new(),
+        /// Beginnings of the URIs of the objects. Default: all.
+        objects: List<Text<UriPrefix>> = Vec::new(),
+        /// Whether the readers see only what the public sees, and no names of users. Default: true.
+        public: Flag = true,
+    }
+}
+
+/// Reads the settings of the copy; `None` if there is none. `sources` contains the names of all configured sources.
+pub(super) fn read(
+    publish: PublishTable,
+    table: &Setting,
+    environment: &[(OsString, OsString)],
+    access: &Access,
+    known: &[String],
+) -> Result<Option<PublicationSettings>, ConfigErrors> {
+    let PublishTable { folder, s3, url, interval, view } = publish;
+    let location = match (folder, s3) {
+        (None, None) => {
+            let reason = "there is no folder and no bucket to publish to; give publish.folder or publish.s3";
+            let given = [("url", url.is_some()), ("view", view.is_some())].into_iter().find(|(_, is_given)| *is_given);
+            return given.map_or(Ok(None), |(key, _)| Err(table.at(key).invalid(reason).into()));
+        }
+        (Some(_), Some(_)) => {
+            return Err(table
+                .at("folder")
+                .invalid("the copy is in a bucket (publish.s3); leave the folder out")
+                .into());
+        }
+        (Some(folder), None) => FileStoreLocation::Folder(folder),
+        (None, Some(s3)) => {
+            if let Some(reason) = missing("s3") {
+                return Err(table.at("s3").invalid(reason).into());
+            }
+            FileStoreLocation::S3(bucket(&s3, &table.at("s3"), environment)?)
+        }
+    };
+    let Some(url) = url else {
+        let reason =
+            "it is missing; give the URL under which the copy is served, because its documents link to each other";
+        return Err(table.at("url").invalid(reason).into());
+    };
+    let view = match view {
+        Some(PublishViewTable { sources, objects, public }) => {
+            read_view(sources, objects, public, &table.at("view"), known)?
+        }
+        None => match access.public() {
+            Some(public) => (*public.view).clone(),
+            None => ReaderView { public: true, ..ReaderView::default() },
+        },
+    };
+    let view = Some(view).filter(|view| *view != ReaderView::default()).map(Arc::new);
+    Ok(Some(PublicationSettings { location, url: url.as_str().to_owned(), view, interval }))
+}

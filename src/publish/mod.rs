@@ -1,0 +1,40 @@
+//! The published copy: documents of the gateway's faces as files in a folder or a bucket, from which a web server or a CDN
+//! serves them to harvesters.
+//!
+//! A face has closed documents, which never change again, and open ones, which change with the journal. All documents of
+//! a run are of one edition: the journal at one moment, as the readers of the copy may see it. The closed documents are
+//! written first and the open ones after them, so no reader finds a link to a file that is not there. The index
+//! `publication.json` is the last one; the next run continues after what it says.
+//!
+//! * `face` says what a face must offer;
+//! * `index` is the index of the copy;
+//! * `run` is one run; `runner` repeats it on the node that has the duty;
+//! * `target` is the folder or the bucket.
+
+mod face;
+mod index;
+mod run;
+mod runner;
+mod target;
+
+pub use self::{
+    face::{Document, Edition, Face},
+    runner::{Publication, PublicationRunner, PublicationState, Run},
+    target::TargetError,
+};
+use crate::{files::FileStoreLocation, model::ReaderView};
+
+use std::{sync::Arc, time::Duration};
+
+/// Settings of the published copy.
+#[derive(Clone, Debug)]
+pub struct PublicationSettings {
+    /// Folder or bucket of the copy.
+    pub location: FileStoreLocation,
+    /// URL under which the copy is served, without a trailing slash.
+    pub url: String,
+    /// Part of the journal that the readers of the copy may see; `None` for everything.
+    pub view: Option<Arc<ReaderView>>,
+    /// Time between two runs.
+    pub interval: Duration,
+}
