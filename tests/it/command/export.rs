@@ -28,8 +28,10 @@ fn export(gateway: &str, folder: &Path, options: &[&str]) -> CommandResult {
 
 /// Reads the files with DuckDB and pyarrow.
 fn read(folder: &Path, pattern: &str) -> Value {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/read_export.py");
-    let done = Command::new(environment("analysis")).arg(script).arg(folder).arg(pattern).output().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut script = Command::new(environment("analysis"));
+    script.arg(here.join("tests/it/support/read_export.py")).arg(folder).arg(pattern);
+    let done = script.arg(here.join("docs/export.md")).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     serde_json::from_slice(&done.stdout).unwrap()
 }
@@ -88,6 +90,9 @@ async fn duckdb_and_pyarrow_read_every_change() {
     assert_eq!(found["journals"], json!([gateway.json("/changes?limit=1").await["journal"]]));
     assert_eq!(found["kinds"], json!({ "add": 24, "mixed": 1 }));
     assert_eq!(found["media_types"]["image/png"], 24);
+    let answers = found["answers"].as_array().unwrap();
+    assert_eq!(answers.iter().filter(|answer| !answer.as_array().unwrap().is_empty()).count(), 4, "{answers:?}");
+    assert_eq!(answers.len(), 5, "nothing was deleted");
     insta::assert_json_snapshot!("export_columns", found["types"]);
     // The values of the first change, whose event has every member.
     let first = &changes[0];

@@ -178,8 +178,9 @@ fn defaults_file_documents_every_setting() {
     // The example of a token has no digest, because readers would copy it.
     let with_examples = with_examples.replace("sha256 = \"…\"", &format!("sha256 = \"{}\"", "5f".repeat(32)));
     // The files are in a folder or in a bucket.
-    let in_buckets = ["files", "segments"].iter().fold(with_examples.clone(), |examples, name| {
-        examples.replace(&format!("folder = \"/var/lib/tidings/{name}\""), "")
+    let folders = ["/var/lib/tidings/files", "/var/lib/tidings/segments", "/srv/www/tidings"];
+    let in_buckets = folders.iter().fold(with_examples.clone(), |examples, folder| {
+        examples.replace(&format!("folder = \"{folder}\""), "")
     });
     let config = load(&in_buckets, &[]).unwrap();
     assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://tidings.example.org");
@@ -204,6 +205,8 @@ fn defaults_file_documents_every_setting() {
         ("server.tls", "server.tls"),
         ("files.s3", "files.s3"),
         ("segments.s3", "segments.s3"),
+        ("publish.s3", "publish.s3"),
+        ("publish.view", "publish.view"),
         ("filesets.platforms", "filesets.platforms"),
         ("filesets.wayback", "filesets.wayback"),
         ("filesets.items", "filesets.items"),

@@ -15,7 +15,7 @@ use crate::support::{
 fn everything() -> String {
     let nobody = free_address();
     format!(
-        "[journal]\nkeep_changes = 1000\n[dbus]\nenabled = true\nbus = \"unix:path=/nobody\"\n[log]\nformat = \"json\"\n\
+        "[journal]\nkeep_changes = 1000\n[dbus]\nenabled = true\nbus = \"unix:path=/nobody\"\n[publish]\nfolder = \"/dev/null/copy\"\nurl = \"http://{nobody}\"\n[log]\nformat = \"json\"\n\
          [sources.queue]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"amqp://{nobody}\"\nexchange = \"e\"\nqueue = \"q\"\n\
          [sources.repository]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"http://{nobody}/oai\"\n\
          [sources.asked]\ntransport = \"http\"\ndialect = \"fedora-apim\"\nlookup = \"best-effort\"\n\

@@ -33,6 +33,11 @@ if pattern.endswith(".parquet"):
         "journals": sorted({
             pyarrow.parquet.read_metadata(file).metadata[b"tidings.journal"].decode() for file in folder.glob(pattern)
         }),
+        # The questions of the documentation.
+        "answers": [
+            rows(query.split("```")[0].replace("changes/*.parquet", files))
+            for query in Path(sys.argv[3]).read_text().split("```sql\n")[1:]
+        ],
     }
 else:
     lines = f"read_ndjson_objects('{files}')"
