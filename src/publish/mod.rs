@@ -9,9 +9,10 @@
 //! * `face` says what a face must offer;
 //! * `index` is the index of the copy;
 //! * `run` is one run; `runner` repeats it on the node that has the duty;
-//! * `target` is the folder or the bucket.
+//! * `target` is the folder or the bucket; `folder` writes the files of a folder.
 
 mod face;
+mod folder;
 mod index;
 mod run;
 mod runner;

@@ -1,13 +1,11 @@
 //! The folder or the bucket of a copy.
 
-use std::io::Read;
+use std::{io::Read, sync::Arc};
 
-use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::{Attribute, Attributes, Error, ObjectStore, ObjectStoreExt, PutOptions, PutPayload, path::Path};
-use std::sync::Arc;
 
-use super::{Document, index};
+use super::{Document, folder, index};
 use crate::{
     files::{FileStoreLocation, describe_failure, open_objects},
     web::{CachePolicy, Content, Representation},
@@ -41,6 +39,9 @@ impl Target {
     /// Fails if the folder cannot be made, or the CA certificates cannot be read.
     pub(super) fn open(location: &FileStoreLocation) -> Result<Self, TargetError> {
         let failed = |reason| TargetError { location: location.to_string(), reason };
+        if let FileStoreLocation::Folder(root) = location {
+            folder::prepare(root).map_err(|error| failed(error.to_string()))?;
+        }
         let objects = open_objects(location).map_err(failed)?;
         Ok(Self { objects, location: Arc::new(location.clone()) })
     }
@@ -93,32 +94,34 @@ impl Target {
     }
 
     async fn put_bytes(&self, name: &str, bytes: &Content, of: &Representation) -> Result<u64, TargetError> {
-        let mut attributes = Attributes::new();
-        // A folder has no attributes: its web server sets the headers.
-        if !self.is_folder() {
-            let cache = if of.cache == CachePolicy::Immutable { CLOSED } else { OPEN };
-            attributes.insert(Attribute::ContentType, of.media_type.into());
-            attributes.insert(Attribute::CacheControl, cache.into());
+        if let FileStoreLocation::Folder(root) = &*self.location {
+            let (root, name, bytes) = (root.clone(), name.to_owned(), bytes.clone());
+            return self.blocking(move || folder::write(&root, &name, &bytes)).await;
         }
-        let bytes = self.read(bytes.clone()).await?;
+        let bytes = bytes.clone();
+        let bytes = self
+            .blocking(move || {
+                let mut all = Vec::new();
+                bytes.reader().read_to_end(&mut all).map(|_| all)
+            })
+            .await?;
         let length = bytes.len() as u64;
+        let cache = if of.cache == CachePolicy::Immutable { CLOSED } else { OPEN };
+        let mut attributes = Attributes::new();
+        attributes.insert(Attribute::ContentType, of.media_type.into());
+        attributes.insert(Attribute::CacheControl, cache.into());
         let options = PutOptions { attributes, ..PutOptions::default() };
         let written = self.objects.put_opts(&Path::from(name), PutPayload::from(bytes), options).await;
         written.map(|_| length).map_err(|error| self.failed(&error))
     }
 
-    /// Reads a document from the spool. A document is as large as its changes.
-    async fn read(&self, content: Content) -> Result<Bytes, TargetError> {
-        if let Content::Memory(bytes) = content {
-            return Ok(bytes);
-        }
-        let read = tokio::task::spawn_blocking(move || {
-            let mut bytes = Vec::new();
-            content.reader().read_to_end(&mut bytes).map(|_| bytes)
-        });
-        let read = read.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-        read.map(Bytes::from)
-            .map_err(|error| TargetError { location: self.location.to_string(), reason: error.to_string() })
+    /// Reads or writes files on a blocking thread.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, TargetError> {
+        let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        done.map_err(|error| TargetError { location: self.location.to_string(), reason: error.to_string() })
     }
 
     /// Removes the documents below a folder of which `is_kept` says that the copy does not have them any more.

@@ -1,0 +1,90 @@
+//! Files of a copy in a folder. A file is written under another name, synced and renamed.
+//!
+//! Everybody may read the files and the folders, whatever the umask of the gateway is, because a web server runs as another
+//! user, and the copy is made for its readers.
+
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind},
+    path::Path,
+};
+
+use crate::web::Content;
+
+/// Folder of unfinished files. What a crash has left in it is removed before the next file is written.
+const UNFINISHED: &str = ".unfinished";
+
+/// Makes the folder of the copy if it does not exist, and removes unfinished files.
+pub(super) fn prepare(root: &Path) -> io::Result<()> {
+    make_folders(root)?;
+    let unfinished = root.join(UNFINISHED);
+    match fs::remove_dir_all(&unfinished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir(unfinished)
+}
+
+/// Writes a file and returns its size in bytes. On return, the file and its name are on disk.
+pub(super) fn write(root: &Path, name: &str, content: &Content) -> io::Result<u64> {
+    let path = root.join(name);
+    let folder = path.parent().unwrap_or(root);
+    make_folders(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(root.join(UNFINISHED))?;
+    let bytes = io::copy(&mut content.reader(), &mut file)?;
+    permit_reading(file.path(), 0o644)?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|error| error.error)?;
+    File::open(folder)?.sync_all()?;
+    Ok(bytes)
+}
+
+/// Makes a folder, and those that it is in.
+fn make_folders(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        make_folders(parent)?;
+    }
+    fs::create_dir(folder)?;
+    permit_reading(folder, 0o755)?;
+    parent.map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+#[cfg(unix)]
+fn permit_reading(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn permit_reading(_: &Path, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use bytes::Bytes;
+
+    use super::{Content, UNFINISHED, prepare, write};
+
+    #[test]
+    fn files_are_replaced_and_everybody_may_read_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("a/copy");
+        prepare(&root).unwrap();
+        fs::write(root.join(UNFINISHED).join("left"), "by a crash").unwrap();
+        prepare(&root).unwrap();
+        for text in ["one", "another"] {
+            let written = write(&root, "feed/1/2.atom", &Content::from(Bytes::from_static(text.as_bytes()))).unwrap();
+            assert_eq!(written, text.len() as u64);
+            assert_eq!(fs::read_to_string(root.join("feed/1/2.atom")).unwrap(), text);
+        }
+        let mode = |name: &str| fs::metadata(root.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode("feed/1/2.atom"), mode("feed/1"), mode("feed"), mode("")], [0o644, 0o755, 0o755, 0o755]);
+        assert_eq!(fs::read_dir(root.join(UNFINISHED)).unwrap().count(), 0);
+    }
+}
