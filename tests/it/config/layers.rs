@@ -179,9 +179,9 @@ fn defaults_file_documents_every_setting() {
     let with_examples = with_examples.replace("sha256 = \"…\"", &format!("sha256 = \"{}\"", "5f".repeat(32)));
     // The files are in a folder or in a bucket.
     let folders = ["/var/lib/tidings/files", "/var/lib/tidings/segments", "/srv/www/tidings"];
-    let in_buckets = folders.iter().fold(with_examples.clone(), |examples, folder| {
-        examples.replace(&format!("folder = \"{folder}\""), "")
-    });
+    let in_buckets = folders
+        .iter()
+        .fold(with_examples.clone(), |examples, folder| examples.replace(&format!("folder = \"{folder}\""), ""));
     let config = load(&in_buckets, &[]).unwrap();
     assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://tidings.example.org");
     let staging = &config.sources[&SourceName::parse("staging").unwrap()];
