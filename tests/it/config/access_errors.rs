@@ -30,7 +30,7 @@ fn public_access_that_cannot_be_right_is_refused() {
         (public("surfaces = [\"feed\"]\nobjects = [\"\"]"), "it is empty; leave it out to have every object"),
         (public("surfaces = [\"feed\"]\nvisibility = false"), "unknown setting access.public.visibility"),
     ] {
-        let error = load(&file, &[]).unwrap_err();
+        let error = load(&file, &[]).map(drop).expect_err(&file);
         assert!(error.contains(message), "{file}\n{error}");
     }
     let config = load(&public("surfaces = [\"feed\"]"), &[]).unwrap();

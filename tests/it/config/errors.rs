@@ -20,7 +20,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
         (
             "listen = 1",
-            "unknown setting listen in my.toml; the tables are server, journal, node, limits, log, delivery, page, feed, oai_pmh, iiif_discovery, ldes, resourcesync, hub, dbus, files, segments, publish, filesets, access, \
+            "unknown setting listen in my.toml; the tables are server, journal, node, limits, log, delivery, page, feed, oai_pmh, iiif_discovery, ldes, resourcesync, hub, dbus, files, segments, filesets, publish, access, \
              sources, subscriptions.",
         ),
         ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 39] = [
+const TABLE: [(&str, &[&str]); 40] = [
     ("named", &[]),
     ("text", &[]),
     ("model", &["text"]),
@@ -82,12 +82,13 @@ const TABLE: [(&str, &[&str]); 39] = [
         ],
     ),
     ("source", &["amqp", "kafka", "stomp", "broker", "intake", "format", "retry", "web"]),
-    ("view", &["cache", "files", "journal", "model", "format", "segments", "template", "text", "web"]),
+    ("publish", &["cluster", "files", "journal", "model", "outage", "web"]),
+    ("view", &["cache", "files", "journal", "model", "format", "publish", "segments", "template", "text", "web"]),
     (
         "admin",
         &[
             "audit", "broker", "cluster", "delivery", "filesets", "harvest", "intake", "journal", "lookup", "model",
-            "format", "segments", "text", "view", "web",
+            "format", "publish", "segments", "text", "view", "web",
         ],
     ),
     (
@@ -108,6 +109,7 @@ const TABLE: [(&str, &[&str]); 39] = [
             "lookup",
             "model",
             "format",
+            "publish",
             "segments",
             "settings",
             "source",
@@ -117,7 +119,10 @@ const TABLE: [(&str, &[&str]); 39] = [
         ],
     ),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
-    ("router", &["audit", "cluster", "delivery", "source", "view", "admin", "harvest", "journal", "openapi", "web"]),
+    (
+        "router",
+        &["audit", "cluster", "delivery", "source", "view", "admin", "harvest", "journal", "openapi", "publish", "web"],
+    ),
     (
         "app",
         &[
@@ -137,6 +142,7 @@ const TABLE: [(&str, &[&str]); 39] = [
             "lookup",
             "model",
             "openapi",
+            "publish",
             "router",
             "segments",
             "source",
@@ -167,6 +173,7 @@ const TABLE: [(&str, &[&str]); 39] = [
             "lookup",
             "model",
             "openapi",
+            "publish",
             "router",
             "segments",
             "settings",
