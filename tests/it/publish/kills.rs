@@ -28,7 +28,6 @@ async fn readers_find_each_document_while_the_gateway_is_killed() {
             let numbers: Vec<_> = found.keys().copied().collect();
             assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "the copy has no gap");
             assert!(numbers.len() >= before, "the copy went back");
-            before = numbers.len();
         }
         let ViewedGateway { config, folder, .. } = gateway;
         let started = Gateway::start_with(&folder.path().join("data"), &["--config", config.to_str().unwrap()]);
