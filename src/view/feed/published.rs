@@ -31,7 +31,8 @@ impl FeedSettings {
         Renderer { journal: journal.clone(), site, spool: spool.clone(), view: edition.view.clone() }
     }
 
-    /// Returns the page of the newest change before `start`, unless part of it has been removed.
+    /// Returns the page of the newest change before `start`, unless retention has removed a part of it: the copy has no file
+    /// of such a page.
     fn complete_page_before(&self, start: Seq, edition: &Edition) -> Result<Option<u64>, Problem> {
         let before = block_on(self.journal.number_before(start)).map_err(journal_problem)?;
         Ok(before.map(page_of).filter(|page| first_of(*page) >= edition.first))
@@ -77,7 +78,7 @@ impl Face for FeedView {
 
     fn closed(&self, edition: &Edition, number: u64) -> Result<Vec<Document>, Problem> {
         let settings = self.settings();
-        let prev = block_on(settings.journal.number_before(first_of(number))).map_err(journal_problem)?.map(page_of);
+        let prev = settings.complete_page_before(first_of(number), edition)?;
         let content = settings.renderer(edition).archive(number, prev)?;
         Ok(vec![Document { name: self.closed_name(edition, number), content }])
     }

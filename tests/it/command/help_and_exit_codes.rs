@@ -55,6 +55,8 @@ fn help_has_examples_and_exit_codes() {
         "subscriptions",
         "ingest",
         "tail",
+        "export",
+        "publish",
         "check",
         "config",
         "health",
