@@ -11,7 +11,7 @@ use super::{
     page_biblio::PageBiblio,
     page_elements::{self, Attribute, Element, Kind},
 };
-use crate::{format::ldp::web_links, http_client::header_text, transfer::budget::Cancelled};
+use crate::{format::web_links::web_links, http_client::header_text, transfer::budget::Cancelled};
 
 /// Maximum size of the target of a link, in bytes. Longer links are left out.
 const MAX_TARGET_BYTES: usize = page_elements::MAX_ATTRIBUTE_BYTES;

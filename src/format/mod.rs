@@ -34,6 +34,7 @@ mod sfm;
 pub mod stated_dates;
 mod uri_path;
 mod utf8;
+pub mod web_links;
 mod xml;
 pub(crate) mod xml_writer;
 

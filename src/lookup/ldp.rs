@@ -15,8 +15,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use super::{cached_requests::CachedRequests, client::Resource, error::LookupError, restrict};
 use crate::{
     format::{
-        ldp::{self, ResourceDescription, parse_description},
+        ldp::{ResourceDescription, parse_description},
         stated_dates::DateStatements,
+        web_links,
     },
     http_client::header_text,
     model::{
@@ -246,7 +247,7 @@ fn is_resource(resource: &Resource) -> Result<(), &'static str> {
 
 /// Returns the targets of all links with a relation.
 fn link_targets(headers: &HeaderMap, relation: &str) -> Vec<String> {
-    ldp::link_targets(headers.get_all(LINK).iter().map(header_text), relation)
+    web_links::link_targets(headers.get_all(LINK).iter().map(header_text), relation)
 }
 
 #[cfg(test)]

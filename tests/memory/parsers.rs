@@ -5,6 +5,7 @@ use tidings::{
     format::{
         Limits, fedora_objects, fedora_rest, ldp,
         stated_dates::{DatePredicates, DateStatements},
+        web_links,
     },
     harvest::{download, feed, folder, gateway, oai_pmh},
     kafka::Batches,
@@ -121,7 +122,7 @@ fn check_repository(body: &[u8]) {
         described.map(|described| described.types.len().max(places(&described.dates))).map_err(text)
     });
     if let Ok(header) = std::str::from_utf8(body) {
-        for target in limited(body.len(), RESPONSE, || ldp::link_targets([header], "type")) {
+        for target in limited(body.len(), RESPONSE, || web_links::link_targets([header], "type")) {
             assert!(header.contains(&target));
         }
     }

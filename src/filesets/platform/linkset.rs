@@ -9,7 +9,7 @@ use super::super::{
     json::{self, List, MAX_ENTRIES, Text, document},
     page_links::is_about,
 };
-use crate::format::ldp::web_links;
+use crate::format::web_links::web_links;
 
 /// Maximum number of linksets of a page that are read.
 const MAX_LINKSETS: usize = 3;

@@ -12,7 +12,7 @@ use super::{
     document::FeedLinks,
     position::{Validator, Validators},
 };
-use crate::{format::ldp::link_targets, http_client::header_text, model::Timestamp, web::header_date};
+use crate::{format::web_links::link_targets, http_client::header_text, model::Timestamp, web::header_date};
 
 /// Maximum time between two requests that a publisher can ask for.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);

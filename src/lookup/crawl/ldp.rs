@@ -20,7 +20,7 @@ use super::{
     requests::CrawlRequests,
 };
 use crate::{
-    format::{ldp::link_targets, resource_uri},
+    format::{resource_uri, web_links::link_targets},
     http_client::header_text,
     lookup::LookupError,
     model::{
