@@ -349,7 +349,64 @@ fn no_document<P: PageProtocol>(stream: &ChangeStream, name: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::{DocumentName, Names};
+    use serde_json::Value;
+
+    use super::{DocumentName, Filter, Names, PageDocument, PageProtocol, PagedView, Spool};
+    use crate::{
+        journal::retention::Retention,
+        view::{
+            iiif_discovery::{IiifDiscovery, IiifDiscoverySettings, Wording},
+            ldes::{Ldes, LdesSettings},
+            test_journal::{journal_of, small_draft},
+        },
+    };
+
+    /// Returns the documents of a view with their JSON, and checks that each has the same bytes when it is written again.
+    async fn documents<P: PageProtocol>(view: PagedView<P>) -> Vec<(PageDocument, Value)> {
+        let copy = view.copy(Filter::default()).await.unwrap();
+        let write = move || {
+            let documents: Vec<_> = copy.documents().collect();
+            let written = documents.into_iter().map(|document| {
+                let [mut first, mut again] = [Vec::new(), Vec::new()];
+                copy.write(&document, &mut first).unwrap();
+                copy.write(&document, &mut again).unwrap();
+                assert_eq!(first, again, "{document:?}");
+                let json = serde_json::from_slice(&first).unwrap();
+                (document, json)
+            });
+            written.collect()
+        };
+        tokio::task::spawn_blocking(write).await.unwrap()
+    }
+
+    fn names(documents: &[(PageDocument, Value)]) -> Vec<(&str, bool)> {
+        let name = |document: &PageDocument| document.path.rfind('/').map_or(0, |slash| slash + 1);
+        documents.iter().map(|(document, _)| (&document.path[name(document)..], document.is_closed)).collect()
+    }
+
+    #[tokio::test]
+    async fn copy_has_all_documents_as_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal_of(small_draft(), 250, 10, folder.path()).await;
+        let spool = Spool::new(folder.path(), 64 << 20);
+        let settings = IiifDiscoverySettings {
+            class: "Object".to_owned(),
+            manifest: None,
+            wording: Wording::Publisher,
+            has_retention: false,
+        };
+        let iiif = documents(IiifDiscovery::new(journal.clone(), spool.clone(), "https://g", settings)).await;
+        let pages = [("page-1.json", true), ("page-2.json", true), ("page-3.json", false), ("collection.json", false)];
+        assert_eq!(names(&iiif), pages);
+        let items = iiif.iter().filter_map(|(_, document)| document["orderedItems"].as_array());
+        assert_eq!(items.map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
+        assert!(iiif.iter().all(|(document, json)| json["id"] == format!("https://g/{}", document.path)));
+        let settings = LdesSettings { title: "t".to_owned(), polling_seconds: 60, retention: Retention::default() };
+        let ldes = documents(Ldes::new(journal, spool, "https://g", settings)).await;
+        assert_eq!(names(&ldes)[3..], [("block-1.jsonld", false), ("root.jsonld", false)]);
+        let relations = |at: usize| ldes[at].1["view"]["relation"].as_array().unwrap().len();
+        assert_eq!((relations(3), relations(4)), (5, 5));
+    }
 
     #[test]
     fn each_document_has_one_name() {

@@ -12,10 +12,9 @@ fn public_access_that_cannot_be_right_is_refused() {
     let public = |lines: &str| format!("{}[access.public]\n{lines}\n", token("\"admin\"", ""));
     for (file, message) in [
         (
-            public("surfaces = [\"iiif\"]"),
-            "there is no surface for readers without a token \"iiif\"; there are feed, changes, stream, live, objects, snapshot, oai, resourcesync",
+            public("surfaces = [\"hub\"]"),
+            "there is no surface for readers without a token \"hub\"; there are feed, changes, stream, live, objects, snapshot, oai, iiif, ldes, resourcesync",
         ),
-        (public("surfaces = [\"hub\"]"), "there is no surface for readers without a token \"hub\""),
         (public("surfaces = []"), "access.public.surfaces in my.toml is wrong: it is empty; give a surface"),
         (public(""), "the setting access.public.surfaces is missing"),
         (

@@ -68,7 +68,7 @@ async fn full_pages_never_change_and_caches_may_keep_them() {
     let compressed = gateway.http.get(&full[0].0).header("accept-encoding", "gzip").send().await.unwrap();
     assert_eq!(header(&compressed, "content-encoding"), "gzip");
     let plain = gateway.http.get(&full[0].0).header("accept", "application/json").send().await.unwrap();
-    assert_eq!(header(&plain, "content-type"), "application/json");
+    assert!(header(&plain, "content-type").starts_with("application/json"), "{plain:?}");
     let none = gateway.http.get(&full[0].0).header("accept", "text/turtle").send().await.unwrap();
     assert_eq!(none.status(), 406);
 }

@@ -42,9 +42,14 @@ async fn live_through(gateway: &Gateway, events: usize, objects: usize) {
 
 /// Returns the objects that exist.
 async fn registry(gateway: &Gateway) -> BTreeSet<String> {
-    let page = gateway.json("/snapshot?limit=1000").await;
-    assert_eq!(page["next"], Value::Null);
-    page["objects"].as_array().unwrap().iter().map(|object| object["object"].as_str().unwrap().to_owned()).collect()
+    let (mut all, mut after) = (BTreeSet::new(), String::new());
+    loop {
+        let page = gateway.json(&format!("/snapshot?limit=1000{after}")).await;
+        let objects = page["objects"].as_array().unwrap().iter();
+        all.extend(objects.map(|object| object["object"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { return all };
+        after = format!("&after={next}");
+    }
 }
 
 #[tokio::test]

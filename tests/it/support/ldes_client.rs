@@ -29,12 +29,13 @@ fn number(member: &str) -> Option<u64> {
     digits[..digits.find(|c: char| !c.is_ascii_digit())?].parse().ok()
 }
 
-/// Reads a stream in order. With a folder `state`, the next run reads what is new alone.
+/// Reads a stream in order, page after page: with several requests at once the client emits members of a page before those of
+/// an earlier one that takes longer. With a folder `state`, the next run reads what is new alone.
 pub(crate) fn read(url: &str, state: Option<&Path>, more: &[&str]) -> ClientRun {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut client = Command::new(here.join("scripts/node"));
     client.arg(PACKAGE).arg(here.join("tests/it/support/ldes_client.js")).arg(url);
-    client.args(["--ordered", "ascending"]).args(more);
+    client.args(["--ordered", "ascending", "--concurrent", "1"]).args(more);
     client.args(state.iter().flat_map(|state| ["--save".as_ref(), state.as_os_str()]));
     let output = client.output().unwrap();
     let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
