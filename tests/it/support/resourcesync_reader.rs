@@ -207,7 +207,7 @@ impl Destination {
             match newest {
                 None => assert_eq!(begin, from, "the index begins with its first list"),
                 Some(until) => {
-                    assert!(Timestamp::millis(begin) == Timestamp::millis(until) + 1, "a gap before {listed:?}")
+                    assert_eq!(begin.millis(), Timestamp::millis(until) + 1, "a gap before {listed:?}");
                 }
             }
             let until = list.time("until");
@@ -222,7 +222,7 @@ impl Destination {
             }
             if until.is_some() {
                 assert_eq!(listed.metadata["until"], list.metadata("until").unwrap());
-                self.remember(&listed.loc, list.bytes);
+                self.remember(&listed.loc, &list.bytes);
             }
             newest = until;
         }
@@ -230,9 +230,9 @@ impl Destination {
     }
 
     /// Remembers a closed list, which must be as it was before.
-    pub(crate) fn remember(&mut self, name: &str, bytes: String) {
-        let before = self.closed.entry(name.to_owned()).or_insert_with(|| bytes.clone());
-        assert_eq!(*before, bytes, "{name} was closed");
+    fn remember(&mut self, name: &str, bytes: &str) {
+        let before = self.closed.entry(name.to_owned()).or_insert_with(|| bytes.to_owned());
+        assert_eq!(before, bytes, "{name} was closed");
     }
 
     /// Returns the number of the closed lists that were read.
