@@ -72,6 +72,7 @@ NOT_WALKED = {
     "docs/postgresql.md": "needs PostgreSQL; tests/it/journal/store_migration.rs, postgres*.rs",
     "docs/rabbitmq.md": "needs an administrator of RabbitMQ; tests/it/sources/amqp.rs, tests/it/delivery/amqp.rs",
     "docs/seeding.md": "needs a Fedora; tests/it/crawl",
+    "docs/segments.md": "needs ten thousand changes; tests/it/segments",
     "docs/subscriptions.md": "needs a receiver of the reader's; tests/it/delivery/subscription_administration.rs",
     "docs/webhooks.md": "needs a receiver that fails; tests/it/delivery/webhook_retries.rs",
 }

@@ -71,6 +71,19 @@ impl S3Server {
         keys.map(|key| key.split("</Key>").next().unwrap().to_owned()).collect()
     }
 
+    /// Returns the cache control and the media type of an object. A reader needs the key.
+    pub(crate) fn headers(&self, name: &str) -> (String, String) {
+        let code = "import boto3, sys; o = boto3.client('s3', endpoint_url=sys.argv[1], region_name='us-east-1', \
+                    aws_access_key_id='AKIDEXAMPLE', aws_secret_access_key='x').head_object(Bucket=sys.argv[2], \
+                    Key=sys.argv[3]); print(o['CacheControl']); print(o['ContentType'])";
+        let mut head = Command::new(python::environment("moto"));
+        let head = head.args(["-c", code, &self.url(), BUCKET, name]).output().unwrap();
+        assert!(head.status.success(), "{name}: {}", String::from_utf8_lossy(&head.stderr));
+        let lines = String::from_utf8(head.stdout).unwrap();
+        let (cache, media_type) = lines.trim_end().split_once('\n').unwrap();
+        (cache.to_owned(), media_type.to_owned())
+    }
+
     /// Replaces an object, or makes it.
     pub(crate) fn put(&self, name: &str, content: &str) {
         let code = "import boto3, sys; boto3.client('s3', endpoint_url=sys.argv[1], region_name='us-east-1', \
