@@ -46,7 +46,7 @@ async fn registry(gateway: &Gateway) -> BTreeSet<String> {
     loop {
         let page = gateway.json(&format!("/snapshot?limit=1000{after}")).await;
         let objects = page["objects"].as_array().unwrap().iter();
-        all.extend(objects.map(|object| object["object"].as_str().unwrap().to_owned()));
+        all.extend(objects.map(|object| object["uri"].as_str().unwrap().to_owned()));
         let Some(next) = page["next"].as_str() else { return all };
         after = format!("&after={next}");
     }

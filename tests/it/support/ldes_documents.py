@@ -7,8 +7,8 @@ import json
 import sys
 import urllib.request
 
-from rdflib import Graph, Namespace, URIRef
-from rdflib.namespace import RDF
+from rdflib import Graph, Literal, Namespace, URIRef
+from rdflib.namespace import RDF, XSD
 
 AS = Namespace("https://www.w3.org/ns/activitystreams#")
 LDES = Namespace("https://w3id.org/ldes#")
@@ -36,6 +36,14 @@ while pending:
             assert isinstance(graph.value(streams[0], path), URIRef), path
     everything += graph
 
+
+
+def text(value):
+    # rdflib writes times in its own spelling.
+    is_time = isinstance(value, Literal) and value.datatype == XSD.dateTime
+    return value.toPython().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z" if is_time else str(value)
+
+
 late = next(everything.subjects(TIDINGS.late, None))
 facts = {
     "type": RDF.type, "object": AS.object, "published": AS.published, "endTime": AS.endTime,
@@ -45,5 +53,5 @@ print(json.dumps({
     "members": len(set(everything.objects(None, TREE.member))),
     "lists": len(list(everything.subjects(RDF.first, None))),
     "views": views,
-    "late": {name: str(everything.value(late, path)) for name, path in facts.items()} | {"id": str(late)},
+    "late": {name: text(everything.value(late, path)) for name, path in facts.items()} | {"id": str(late)},
 }))
