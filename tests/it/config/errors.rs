@@ -151,6 +151,14 @@ fn error_in_a_file_names_the_key_and_the_fix() {
             "unknown setting sources.fedora.nonsense in my.toml; sources.fedora has enabled, transport, dialect, metadata_changes, silent_after, audit_every, settings, lookup, repository, harvest, allow, rate, burst, signature.",
         ),
         (
+            "[publish]\nfolder = \"/copy\"",
+            "the setting publish.url is wrong: it is missing; give the URL under which the copy is served, because its documents link to each other",
+        ),
+        (
+            "[publish]\nurl = \"http://static.example.org\"",
+            "the setting publish.url in my.toml is wrong: there is no folder and no bucket to publish to; give publish.folder or publish.s3",
+        ),
+        (
             "[sources.fedora.settings]\nbase = \"x\"",
             "sources.fedora.settings in my.toml is wrong for the dialect fedora-events: there is no setting \"base\"; there are base_url, files_url, files_path, templates, preset, depth, names",
         ),

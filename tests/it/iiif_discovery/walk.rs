@@ -6,17 +6,18 @@ use serde_json::{Value, json};
 
 use crate::support::{gateway::Gateway, iiif_walk::walk};
 
-/// Posts a change of an object at a minute of an hour.
+/// Posts a change of an object at a minute after three o'clock.
 async fn post(gateway: &Gateway, object: &str, minute: usize, more: Value) {
-    let mut change = json!({ "object": object, "time": format!("2026-01-02T03:{minute:02}:00.001Z") });
+    let time = format!("2026-01-02T{:02}:{:02}:00.001Z", 3 + minute / 60, minute % 60);
+    let mut change = json!({ "object": object, "time": time });
     change.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let (status, answer) = gateway.post("content-change", "application/json", change.to_string()).await;
     assert!(matches!(status, 200 | 201), "{change}: {answer}");
 }
 
-/// Posts a random history of many objects, with deletions, purges, returns, late events and parts.
+/// Posts a random history of many objects in an hour, with deletions, purges, returns, late events and parts.
 #[expect(clippy::print_stderr, reason = "prints the seed, with which a failed run can be repeated")]
-async fn live_through(gateway: &Gateway, events: usize, objects: usize) {
+async fn live_through(gateway: &Gateway, hour: usize, events: usize, objects: usize) {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     eprintln!("SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -36,7 +37,7 @@ async fn live_through(gateway: &Gateway, events: usize, objects: usize) {
             6 => json!({ "items": [{ "uri": object, "stateAfter": if rng.bool() { "ACTIVE" } else { "INACTIVE" } }] }),
             _ => json!({ "purge": true, "items": [] }),
         };
-        post(gateway, &object, minute, more).await;
+        post(gateway, &object, 60 * hour + minute, more).await;
     }
 }
 
@@ -58,7 +59,7 @@ async fn walk_gives_the_content_of_the_registry() {
     let gateway = Gateway::start(folder.path());
     let url = format!("{}/iiif", gateway.url);
     assert_eq!(walk(&url, None, None).unwrap().included, BTreeSet::new(), "an empty journal");
-    live_through(&gateway, 450, 40).await;
+    live_through(&gateway, 0, 450, 40).await;
     assert!(gateway.head().await > 200, "several pages");
     let first = walk(&url, None, None).unwrap();
     assert_eq!(first.included, registry(&gateway).await);
@@ -67,7 +68,7 @@ async fn walk_gives_the_content_of_the_registry() {
     // A reader that comes again reads what is new alone, and has the registry again.
     let since = gateway.changes().await.last().unwrap()["received"].as_str().unwrap().to_owned();
     let seen = gateway.head().await;
-    live_through(&gateway, 130, 40).await;
+    live_through(&gateway, 1, 130, 40).await;
     let mut copy = first.included;
     let again = walk(&url, Some(&since), None).unwrap();
     copy.retain(|object| !again.removed.contains(object));

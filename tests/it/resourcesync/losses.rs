@@ -99,17 +99,18 @@ async fn retention_by_days_removes_whole_lists() {
     }
     let first = first.unwrap();
     let began = Instant::now();
-    loop {
+    // Retention removes a few changes at a time.
+    let index = loop {
         let (from, _) = destination.changes(&gateway).await;
-        if from > first.at {
-            break;
+        let index = destination.capability(&gateway, "changelist").await;
+        if from > first.at && index.entries().len() <= 4 {
+            break index;
         }
         assert!(began.elapsed() < PATIENCE, "nothing is removed: {from}");
         // Retention looks again when there is a change.
         post(&gateway, 1000 + u64::try_from(began.elapsed().as_millis()).unwrap()).await;
-    }
-    let index = destination.capability(&gateway, "changelist").await;
-    assert!((2..=4).contains(&index.entries().len()), "{}", index.bytes);
+    };
+    assert!(index.entries().len() >= 2, "{}", index.bytes);
     let list = format!("{}/resourcesync/changelist-{:016}.xml", gateway.url, 1);
     assert_eq!(destination.request(&gateway, &list).await.status(), 410);
     assert_eq!(destination.parts(&gateway, &first.parts, first.at).await, None);
