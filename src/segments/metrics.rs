@@ -1,11 +1,6 @@
 //! Metrics of the segments, recorded with the `metrics` crate.
 
-use ::metrics::{counter, gauge};
-
-use crate::model::Seq;
-
-/// Name of the gauge: last number of the newest sealed segment.
-pub const NEWEST: &str = "tidings_sealed_segments_newest";
+use ::metrics::counter;
 
 /// Name of the counter: segments that were sealed.
 pub const SEALED: &str = "tidings_sealed_segments_total";
@@ -19,10 +14,9 @@ pub(super) fn register() {
     counter!(FAILURES).increment(0);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a double, and shows large numbers rounded")]
-pub(super) fn sealed(last: Seq) {
+/// Counts a sealed segment.
+pub(super) fn sealed() {
     counter!(SEALED).increment(1);
-    gauge!(NEWEST).set(last.0 as f64);
 }
 
 /// Counts a failure.

@@ -154,7 +154,7 @@ impl Segments {
             let segments = self.after(reached, AT_ONCE).await?;
             for segment in &segments {
                 // A gap between two segments can have changes.
-                let is_next = segment.first.0 <= reached.0.saturating_add(1);
+                let is_next = segment.first <= reached.next();
                 if !is_next || segment.may_match(filter) {
                     return Ok(reached);
                 }
@@ -179,8 +179,7 @@ impl Segments {
         let Some(segment) = self.after(after, 1).await?.pop() else { return Ok(None) };
         let Some(frame) = segment.frames.iter().find(|frame| frame.last > after) else { return Ok(None) };
         // The next change can be before the segment.
-        if segment.first.0 > after.0.saturating_add(1) && self.journal.number_before(frame.first).await? != Some(after)
-        {
+        if segment.first > after.next() && self.journal.number_before(frame.first).await? != Some(after) {
             return Ok(None);
         }
         let bytes = self.bytes(&segment, frame.offset..frame.offset + frame.size).await?;

@@ -97,7 +97,7 @@ async fn look(journal: &Journal, segments: Option<&Segments>) -> Result<(), Segm
         let Some(manifest) = segments.seal(span).await? else { break };
         segments.journal.note_order_time(manifest.last, Seq::ZERO).await?;
         segments.journal.write_span(SpanWrite::Segment(manifest.to_record()?)).await?;
-        metrics::sealed(manifest.last);
+        metrics::sealed();
         let Manifest { first, last, changes, size, .. } = manifest;
         tracing::debug!(%first, %last, changes, size, "sealed a segment");
         sleep(began.elapsed()).await;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// All metrics.
-pub const METRICS: [Metric; 63] = [
+pub const METRICS: [Metric; 62] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -29,7 +29,7 @@ pub const METRICS: [Metric; 63] = [
         name: intake::DROPPED_PARTS,
         kind: Kind::Counter,
         labels: &["source", "part"],
-        about: "Optional parts of messages that could not be read: time, uri or visibility-date. The events were accepted without them.",
+        about: "Optional parts of messages, and of lookups, that could not be read: time, uri or visibility-date. The events were accepted without them.",
     },
     Metric {
         name: journal::FORMER_SPELLINGS,
@@ -212,12 +212,6 @@ pub const METRICS: [Metric; 63] = [
         kind: Kind::Gauge,
         labels: &["subscription"],
         about: "Number of messages that a subscription's receiver has refused permanently.",
-    },
-    Metric {
-        name: segments::NEWEST,
-        kind: Kind::Gauge,
-        labels: &[],
-        about: "Last number of the newest segment that this node has sealed.",
     },
     Metric { name: segments::SEALED, kind: Kind::Counter, labels: &[], about: "Sealed segments of the journal." },
     Metric {

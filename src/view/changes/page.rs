@@ -243,7 +243,7 @@ impl PageWriter<'_> {
         while self.may_read() {
             if self.next >= span_end {
                 self.next = self.after_excluded(view);
-                span_end = end_of_span(Seq(self.next.0.saturating_add(1)));
+                span_end = end_of_span(self.next.next());
             }
             let (count, bytes) = self.next_piece();
             let read = match block_on(view.journal.after_within(self.next, count, bytes)) {

@@ -152,7 +152,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[publish]\nfolder = \"/copy\"",
-            "the setting publish.url is wrong: it is missing; give the URL under which the copy is served, because its documents link to each other",
+            "the setting publish.url in my.toml is wrong: it is missing; give the URL under which the copy is served, because its documents link to each other",
         ),
         (
             "[publish]\nurl = \"http://static.example.org\"",

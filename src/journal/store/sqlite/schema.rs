@@ -131,7 +131,8 @@ mod tests {
         let mut new = Connection::open_in_memory().unwrap();
         migrate(&mut new, 0).unwrap();
         let tables: BTreeSet<_> = columns(&new).into_iter().map(|(table, ..)| table).collect();
-        let missing: Vec<_> = tables.iter().filter(|table| !page.contains(&format!("`{table}`"))).collect();
+        let tables = tables.iter().filter(|table| !table.starts_with("sqlite_"));
+        let missing: Vec<_> = tables.filter(|table| !page.contains(&format!("`{table}`"))).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 
