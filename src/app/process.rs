@@ -93,7 +93,7 @@ impl ProcessParts {
                 () = stop.cancelled() => {}
             }
         };
-        Gateway::build_in(config.clone(), self, ended).await
+        Box::pin(Gateway::build_in(config.clone(), self, ended)).await
     }
 
     /// Begins a gateway after another one. The other one may still be closing the journal.

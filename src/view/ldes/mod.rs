@@ -273,7 +273,7 @@ impl EventStream {
         let pages = &rendering.pages;
         let listed = pages.range(from, to).map(|page| (DocumentName::Page(page), page));
         let after = pages.range(to + 1, pages.newest()).next();
-        self.relations(rendering, listed.collect(), after)
+        self.relations(rendering, &listed.collect::<Vec<_>>(), after)
     }
 
     /// Returns the windows of all blocks.
@@ -281,14 +281,14 @@ impl EventStream {
         let Rendering { pages, oldest, .. } = rendering;
         let first_page = |block: u64| pages.range(pages_of(block).0.max(*oldest), pages.newest()).next();
         let listed = pages.blocks(*oldest).filter_map(|block| Some((DocumentName::Block(block), first_page(block)?)));
-        self.relations(rendering, listed.collect(), None)
+        self.relations(rendering, &listed.collect::<Vec<_>>(), None)
     }
 
     /// Returns the windows of documents, each of which begins with a page. `after` is the page after the last of them.
     fn relations(
         &self,
         rendering: &Rendering<'_>,
-        listed: Vec<(DocumentName, u64)>,
+        listed: &[(DocumentName, u64)],
         after: Option<u64>,
     ) -> Result<Vec<Relation>, Problem> {
         let Rendering { stream, pages, .. } = rendering;
