@@ -194,7 +194,7 @@ impl ExportFolder {
     ///
     /// # Errors
     /// Fails if the folder has something else, another run writes to it, or it cannot be written.
-    pub(super) fn open(path: &Path, contents: Contents) -> Result<Self, ExportError> {
+    pub(super) fn open(path: &Path, contents: &Contents) -> Result<Self, ExportError> {
         let io = |error| ExportError::io(path, error);
         fs::create_dir_all(path).map_err(io)?;
         let handle = File::open(path).map_err(io)?;
@@ -226,7 +226,7 @@ impl ExportFolder {
                 present: contents.journal,
             });
         }
-        if note.contents != contents {
+        if note.contents != *contents {
             let filter = filter.iter().map(|(name, value)| format!(" --filter {name}={value}"));
             let stored = format!("{} --rows {rows}{}", format.options(), filter.collect::<String>());
             return Err(ExportError::OtherOptions { path: path.to_owned(), stored });

@@ -112,7 +112,7 @@ impl Export {
         let reader = Reader { gateway, filter: &self.filter };
         let newest = reader.newest().await?;
         let contents = Contents { journal: newest.journal, format, rows: self.rows, filter: self.filter.clone() };
-        let mut folder = ExportFolder::open(&self.folder, contents).map_err(failed)?;
+        let mut folder = ExportFolder::open(&self.folder, &contents).map_err(failed)?;
         if folder.has(newest.seq) {
             return Ok(self.report(&folder.into_written())?);
         }
@@ -152,6 +152,7 @@ impl Export {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes a value")]
 fn failed(error: impl ToString) -> CommandError {
     Failure::Failed(error.to_string()).into()
 }

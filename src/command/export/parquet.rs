@@ -22,7 +22,10 @@ use parquet::{
     schema::types::ColumnPath,
 };
 use serde_json::value::RawValue;
-use tidings::model::{AspectSet, Change, ContentItemModification, ItemChangeKind, ItemNotes, Timestamp};
+use tidings::model::{
+    Aspect, AspectSet, Change, ChangeType, ContentItemModification, Digest, EventId, ItemChangeKind, ItemNotes, State,
+    Text, Timestamp, Uri,
+};
 use uuid::Uuid;
 
 use super::partition::{PartitionWriter, WriteError};
@@ -128,7 +131,7 @@ impl Lists {
     }
 
     fn append_aspects(&mut self, aspects: AspectSet) {
-        self.append(aspects.iter().map(|aspect| aspect.name()));
+        self.append(aspects.iter().map(Aspect::name));
     }
 }
 
@@ -169,13 +172,13 @@ impl Rows {
         self.as_of.append(settlement.as_of);
         let origin = &modification.origin;
         self.source.append_value(origin.source.as_str());
-        self.source_event_id.append_option(origin.event_id.as_ref().map(|id| id.as_str()));
-        self.source_version.append_option(origin.software_version.as_ref().map(|version| version.as_str()));
+        self.source_event_id.append_option(origin.event_id.as_ref().map(EventId::as_str));
+        self.source_version.append_option(origin.software_version.as_ref().map(Text::as_str));
         self.user_name.append_value(modification.user.name());
-        self.user_uri.append_option(modification.user.uri().map(|uri| uri.as_str()));
+        self.user_uri.append_option(modification.user.uri().map(Uri::as_str));
         self.object.append_value(modification.object.as_str());
-        self.parent.append_option(modification.parent.as_ref().map(|uri| uri.as_str()));
-        self.types.append(modification.types.iter().map(|uri| uri.as_str()));
+        self.parent.append_option(modification.parent.as_ref().map(Uri::as_str));
+        self.types.append(modification.types.iter().map(Uri::as_str));
         self.kind.append_value(ItemChangeKind::word(change));
         self.description.append_value(modification.description.as_str());
         self.purge.append_value(settlement.purge);
@@ -245,18 +248,18 @@ impl ItemRows {
     fn add(&mut self, item: &ContentItemModification, notes: &ItemNotes) {
         self.id.append_value(item.id.to_string());
         self.uri.append_value(item.uri.as_str());
-        self.change.append_option(item.change.change_type().map(|change| change.as_str()));
+        self.change.append_option(item.change.change_type().map(ChangeType::as_str));
         let content = item.change.content();
         self.content_url.append_option(content.map(|content| content.url.as_str()));
         self.media_type.append_option(content.and_then(|content| Some(content.media_type.as_ref()?.as_str())));
         self.size.append_option(content.and_then(|content| content.size));
         let digest = content.and_then(|content| content.digest.as_ref());
         self.digest_algorithm.append_option(digest.map(|digest| digest.algorithm().name()));
-        self.digest.append_option(digest.map(|digest| digest.hex()));
+        self.digest.append_option(digest.map(Digest::hex));
         self.original_url.append_option(content.and_then(|content| Some(content.original.as_ref()?.url.as_str())));
         self.generated_by.append_option(content.and_then(|content| Some(content.generated_by.as_ref()?.as_str())));
-        self.state_before.append_option(item.change.before().map(|state| state.as_str()));
-        self.state_after.append_option(item.change.after().map(|state| state.as_str()));
+        self.state_before.append_option(item.change.before().map(State::as_str));
+        self.state_after.append_option(item.change.after().map(State::as_str));
         self.late.append_aspects(notes.late);
         self.visible_from.append(notes.dates.from());
         self.visible_until.append(notes.dates.until());

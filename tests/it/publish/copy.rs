@@ -28,13 +28,11 @@ async fn web_server_serves_the_changes_that_the_public_sees() {
     assert!(files.keys().all(|name| !name.starts_with(".unfinished/")), "{files:?}");
     for name in files.keys() {
         let bytes = fs::read(server.folder.join(name)).unwrap();
-        let mut text = String::new();
-        match name.ends_with(".gz") {
-            true => {
-                _ = std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text).unwrap()
-            }
-            false => text = String::from_utf8(bytes).unwrap(),
-        }
+        let text = if name.ends_with(".gz") {
+            std::io::read_to_string(flate2::read::GzDecoder::new(&bytes[..])).unwrap()
+        } else {
+            String::from_utf8(bytes).unwrap()
+        };
         assert!(!text.contains(SECRET), "{name}");
     }
     // Closed files are cached for ever, and compressed files are sent as they are.

@@ -100,7 +100,7 @@ fn publish(gateway: &ViewedGateway) -> CommandResult {
 /// Posts the change with this number: every third object is hidden, and every user is secret.
 async fn post(gateway: &ViewedGateway, number: u64) {
     let object = format!("http://h/open/{number}");
-    let (name, state) = if number % 3 == 0 { (SECRET, "INACTIVE") } else { ("image", "ACTIVE") };
+    let (name, state) = if number.is_multiple_of(3) { (SECRET, "INACTIVE") } else { ("image", "ACTIVE") };
     let item = json!({ "uri": format!("{object}/{name}"), "change": "ADD", "stateAfter": state });
     gateway.post(&json!({ "object": object, "user": { "name": SECRET }, "items": [item] })).await;
 }
