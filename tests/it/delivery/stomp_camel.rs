@@ -74,7 +74,7 @@ async fn fcrepo_camel_finds_all_that_it_reads() {
         assert_eq!(one("CamelFcrepoUri"), Some(format!("{REST}/a").as_str()));
         // `SolrRouter.java` and `TriplestoreRouter.java` delete what has this type, and index everything else.
         let kind = format!("{ACTIVITY_STREAMS}{kind}");
-        assert_eq!(read["CamelFcrepoEventType"], [kind.clone()]);
+        assert_eq!(read["CamelFcrepoEventType"], std::slice::from_ref(&kind));
         // `HttpRouter.java` reads this header, and takes an event without it for an Update.
         assert_eq!(value(message, "org.fcrepo.jms.eventType"), Some(kind.as_str()));
         // `AuditSparqlProcessor.java` compares the types with fedora:Binary.
