@@ -17,7 +17,7 @@ use crate::support::{
 async fn append_batch(data: &Path, batch: usize, changes: usize) {
     let change = |at: usize| {
         let object = format!("http://h/{batch}/{}", at / 2);
-        let kind = if at % 2 == 0 { "ADD" } else { "DELETE" };
+        let kind = if at.is_multiple_of(2) { "ADD" } else { "DELETE" };
         json!({ "object": object, "items": [{ "uri": object, "change": kind }] })
     };
     let journal = OpenJournal::at(data);
