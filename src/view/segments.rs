@@ -51,7 +51,7 @@ pub struct SegmentsView {
 pub struct ListQuery {
     /// Number of a change: only segments that end after it. Default: all.
     #[serde(default)]
-    #[param(value_type = u64, required = false)]
+    #[param(value_type = Seq, required = false)]
     after: Seq,
     /// Maximum number of segments, 1 to 1000. Default: 100.
     #[serde(default)]
