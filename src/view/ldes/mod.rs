@@ -5,7 +5,7 @@
 //! of time. `docs/ldes.md` has the requirements, each with the test that shows it.
 //!
 //! * Clients order members by `ldes:timestampPath`, and equal times by chance. So that is the order time of a change
-//!   ([`OrderTime`](crate::journal::order::OrderTime)), which no other has; `as:published` is the true time of receipt.
+//!   ([`OrderTime`]), which no other has; `as:published` is the true time of receipt.
 //! * Paths are one IRI and never a list, because clients read no lists there. The context is inline, so that a reader
 //!   needs no other server.
 //! * URLs of documents are relative, so a copy reads the same at another place. Members are named by their `urn:uuid:`.
