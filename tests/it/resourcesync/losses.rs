@@ -22,7 +22,7 @@ async fn registry(gateway: &Gateway) -> BTreeSet<String> {
 
 async fn is_exact(destination: &mut Destination, gateway: &Gateway, baseline: &Baseline) {
     let (from, changes) = destination.changes(gateway).await;
-    assert!(from <= baseline.at);
+    assert!(from <= baseline.at, "{from} after {}", baseline.at);
     assert_eq!(replay(&baseline.resources, baseline.at, &changes), registry(gateway).await);
 }
 
@@ -33,7 +33,9 @@ async fn begins_anew(destination: &mut Destination, gateway: &Gateway, newest: T
     assert_eq!(read.len(), changes);
     let baseline = destination.baseline(gateway).await;
     assert_eq!(baseline.resources, registry(gateway).await);
-    is_exact(destination, gateway, &baseline).await;
+    // A resource list that was begun before the first change after the restore can be older than the first change list.
+    let (_, read) = destination.changes(gateway).await;
+    assert_eq!(replay(&baseline.resources, baseline.at, &read), registry(gateway).await);
     baseline
 }
 
