@@ -47,6 +47,7 @@ use crate::{
     http_client::OutboundPolicy,
     journal::{Journal, JournalThreads, retention::Retention},
     router::{self, router},
+    segments::KeptSegments,
     supervision::{Supervisor, Worker},
     view::{
         files::Files,
@@ -345,12 +346,15 @@ async fn close_journal(writer: JournalThreads) {
     }
 }
 
-/// Returns the limits of retention; `None` keeps everything. In the configuration, 0 means no limit.
+/// Returns the limits of retention; `None` keeps everything. In the configuration, 0 means no limit. Without a limit it is the
+/// default.
 fn retention(config: &Config) -> Retention {
-    Retention {
-        days: Some(config.journal.keep_days).filter(|days| *days > 0),
-        changes: Some(config.journal.keep_changes).filter(|changes| *changes > 0),
-    }
+    let days = Some(config.journal.keep_days).filter(|days| *days > 0);
+    let changes = Some(config.journal.keep_changes).filter(|changes| *changes > 0);
+    let has_limit = days.is_some() || changes.is_some();
+    let keeps_segments = config.segments.keep == KeptSegments::All
+        && config.segments.location(&config.store, &config.journal.data).is_some();
+    Retention { days, changes, only_sealed: has_limit && keeps_segments }
 }
 
 /// Returns the limits on waiting readers. They always leave one connection for other requests.

@@ -134,9 +134,9 @@ async fn verify(store: &FileStore, referenced: HashSet<FileDigest>, of_segments:
     }
 }
 
-/// What to do about a segment.
-const REMEDY: &str = "copy it from a backup, or remove it and restart the \
-                      gateway, which seals it again while the journal has its changes";
+/// Remedy for a damaged or missing segment.
+const REMEDY: &str = "copy it from a backup, or remove it and restart all \
+                      nodes, one of which seals it again while the journal has its changes";
 
 /// Reads the list of segments of the gateway, and returns their files.
 async fn sealed_files(gateway: &Gateway) -> Result<HashSet<FileDigest>, String> {

@@ -360,6 +360,7 @@ impl ConfigParts {
             return Err(errors);
         };
         errors.or(())?;
+        segments.refuse_shared_place(&files, &store, &journal.data, &root.at("segments"))?;
         access::refuse_open(&server, &access)?;
         Ok(Config {
             server,

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     error::ConfigErrors,
-    files::{S3Table, location_in_bucket},
+    files::{FilesConfig, S3Table, location_in_bucket},
     value::Folder,
 };
 use crate::{
@@ -40,6 +40,29 @@ impl SegmentsConfig {
             (None, None, StoreLocation::Postgres(_)) => None,
         };
         location.filter(|_| self.enabled)
+    }
+}
+
+impl SegmentsConfig {
+    /// Refuses the place of the downloaded files, whose maintenance removes everything that no item has.
+    pub(super) fn refuse_shared_place(
+        &self,
+        files: &FilesConfig,
+        journal: &StoreLocation,
+        data: &Path,
+        table: &Setting,
+    ) -> Result<(), ConfigErrors> {
+        let place = |location: FileStoreLocation| match location {
+            FileStoreLocation::Folder(folder) => folder.display().to_string(),
+            FileStoreLocation::S3(settings) => settings.to_string(),
+        };
+        let segments = self.location(journal, data).map(place);
+        if segments.is_some_and(|segments| segments == place(files.location(data))) {
+            let reason = "the downloaded files are at the same place, and their maintenance would remove the segments; give \
+                          it a folder or a prefix of its own";
+            return Err(table.invalid(reason).into());
+        }
+        Ok(())
     }
 }
 

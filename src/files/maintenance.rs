@@ -98,7 +98,10 @@ impl FileStore {
 
     /// Returns whether the store has a file, with the bytes of its name. A damaged one is removed: a crash of the machine may
     /// leave one that was not on disk yet.
-    pub(super) async fn is_intact(&self, digest: FileDigest) -> Result<bool, FileStoreError> {
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read or written.
+    pub async fn is_intact(&self, digest: FileDigest) -> Result<bool, FileStoreError> {
         let Some(mut content) = self.read(digest, None).await? else { return Ok(false) };
         let mut hash = Sha256::default();
         while let Some(piece) = content.pieces.try_next().await? {

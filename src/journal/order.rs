@@ -5,13 +5,13 @@
 //! depends on the journal alone. In a burst of more than a thousand changes per second it runs ahead of the clock, and
 //! returns to it afterwards.
 //!
-//! The journal notes the order time at some numbers ([`Journal::note_order_time`]), so that the time of any change needs no
-//! pass over the whole journal, and stays when retention removes the changes before.
+//! The journal notes the order time at the end of each span, and of the newest change that retention has removed. So the time of
+//! any change needs no pass over more than a span, and stays when the changes before it are removed.
 
 use super::{
     Journal, JournalError,
     command::Command,
-    segments::SpanWrite,
+    segments::{SpanWrite, end_of_span},
     store::{OrderStore, StoreError},
 };
 use crate::model::{Seq, Timestamp};
@@ -73,31 +73,70 @@ impl Journal {
         Ok(next.first().map(|(seq, _)| *seq))
     }
 
-    /// Notes the order time of the newest change whose number is at most `seq`, and forgets those that were noted before
-    /// `oldest`.
+    /// Notes the order times at the ends of all spans that are closed and not noted, so that no reader needs more than a pass
+    /// over one span.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn note_order_time(&self, seq: Seq, oldest: Seq) -> Result<(), JournalError> {
+    pub async fn note_spans(&self) -> Result<(), JournalError> {
+        let head = self.head();
+        let newest = self.read(move |store| store.noted_order_time(head)).await?;
+        let mut noted = newest.map_or(Seq::ZERO, |(seq, _)| seq);
+        // A restore skips numbers, and therefore spans.
+        while let Some(end) = self.first_after(noted).await?.map(end_of_span).filter(|end| *end <= head) {
+            self.note_order_time(end, Seq::ZERO).await?;
+            noted = end;
+        }
+        Ok(())
+    }
+
+    /// Notes the order time of the last of the next changes that retention removes: at most `at_most` before `before`.
+    /// Returns its number; `None` if there are none. The order times of the changes that stay follow from it, at each
+    /// moment of the removal.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn note_removal(&self, before: Seq, at_most: usize) -> Result<Option<Seq>, JournalError> {
+        let removed = self.read(move |store| {
+            let Some(first) = store.first()? else { return Ok(None) };
+            let (after, last) = (Seq(first.0.saturating_sub(1)), Seq(before.0.saturating_sub(1)));
+            let received = store.times_of_receipt(after, last, at_most)?;
+            Ok(received.last().map(|(last, _)| (after, *last)))
+        });
+        let Some((after, last)) = removed.await? else { return Ok(None) };
+        // The note before the oldest change is needed until that is removed.
+        self.note_order_time(last, after).await?;
+        Ok(Some(last))
+    }
+
+    /// Notes the order time of the newest change whose number is at most `seq`, and forgets those that were noted before
+    /// `oldest`.
+    async fn note_order_time(&self, seq: Seq, oldest: Seq) -> Result<(), JournalError> {
         let time = self.order_time(seq).await?;
         let write = SpanWrite::OrderTime { seq, time, oldest };
         self.send(|reply| Command::WriteSpan(write, self.term, reply)).await
     }
 }
 
-/// Computes an order time from the newest one that is known or was noted before it.
+/// Computes an order time from the newest one that is known or was noted before it. Retention notes each piece before it removes
+/// it, so the sum is right if nothing was noted meanwhile.
 fn order_time(store: &(impl OrderStore + ?Sized), known: (Seq, OrderTime), seq: Seq) -> Result<OrderTime, StoreError> {
-    let noted = store.noted_order_time(seq)?.unwrap_or_default();
-    let (mut after, mut time) = if known.0 <= seq { noted.max(known) } else { noted };
-    while after < seq {
-        let received = store.times_of_receipt(after, seq, TIMES_AT_ONCE)?;
-        time = received.iter().fold(time, |time, (_, received)| time.following(*received));
-        match received.last() {
-            Some((last, _)) => after = *last,
-            None => break,
+    loop {
+        let noted = store.noted_order_time(seq)?;
+        let begin = noted.unwrap_or_default();
+        let (mut after, mut time) = if known.0 <= seq { begin.max(known) } else { begin };
+        while after < seq {
+            let received = store.times_of_receipt(after, seq, TIMES_AT_ONCE)?;
+            time = received.iter().fold(time, |time, (_, received)| time.following(*received));
+            match received.last() {
+                Some((last, _)) => after = *last,
+                None => break,
+            }
+        }
+        if store.noted_order_time(seq)? == noted {
+            return Ok(time);
         }
     }
-    Ok(time)
 }
 
 #[cfg(test)]

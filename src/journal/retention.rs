@@ -30,6 +30,8 @@ pub struct Retention {
     pub days: Option<u32>,
     /// Maximum number of changes; `None` for no limit.
     pub changes: Option<u64>,
+    /// Whether changes stay until a sealed segment has them, although they exceed the limits.
+    pub only_sealed: bool,
 }
 
 impl Retention {
@@ -37,7 +39,7 @@ impl Retention {
     ///
     /// After a failure the removal is retried; the log contains the reason.
     pub async fn run(self, journal: Journal) {
-        if self == Self::default() {
+        if self.days.is_none() && self.changes.is_none() {
             return;
         }
         let mut head = journal.watch();
@@ -61,14 +63,10 @@ impl Retention {
     pub async fn enforce(&self, journal: &Journal, now: Timestamp) -> Result<usize, JournalError> {
         let before = self.oldest_to_keep(journal, now).await?;
         let mut removed = 0;
-        if before > journal.first() {
-            // The order times of the changes that stay follow from those of the removed ones.
-            let newest_removed = Seq(before.0.saturating_sub(1));
-            journal.note_order_time(newest_removed, newest_removed).await?;
-        }
         while before > journal.first() {
             let began = Instant::now();
-            match journal.prune(before, CHANGES_PER_TRANSACTION).await? {
+            let Some(last) = journal.note_removal(before, CHANGES_PER_TRANSACTION).await? else { break };
+            match journal.prune(last.next(), CHANGES_PER_TRANSACTION).await? {
                 0 => break,
                 changes => removed += changes,
             }
@@ -83,10 +81,16 @@ impl Retention {
             Some(changes) => journal.first_of_newest(changes).await?.unwrap_or_default(),
             None => Seq::ZERO,
         };
-        let Some(days) = self.days else { return Ok(by_count) };
-        let oldest = now.millis().saturating_sub(i64::from(days) * MILLIS_PER_DAY);
-        let Some(oldest) = Timestamp::from_millis(oldest) else { return Ok(by_count) };
-        let by_age = journal.first_since(oldest).await?.unwrap_or(journal.head());
-        Ok(by_count.max(by_age))
+        let oldest = self.days.map(|days| now.millis().saturating_sub(i64::from(days) * MILLIS_PER_DAY));
+        let by_age = match oldest.and_then(Timestamp::from_millis) {
+            Some(oldest) => journal.first_since(oldest).await?.unwrap_or(journal.head()),
+            None => Seq::ZERO,
+        };
+        let before = by_count.max(by_age);
+        if !self.only_sealed {
+            return Ok(before);
+        }
+        let sealed = journal.newest_sealed().await?.unwrap_or_default();
+        Ok(before.min(sealed.next()))
     }
 }

@@ -11,13 +11,13 @@ pub const SPAN: u64 = 10_000;
 pub struct SegmentRecord {
     /// First number of the span.
     pub first: Seq,
-    /// Last number of the span.
+    /// Number of the last change: less than the end of the span if a restore has skipped numbers.
     pub last: Seq,
     /// JSON: what is in the file, and how it is called.
     pub manifest: String,
 }
 
-/// What is written about spans of the journal.
+/// Notes about spans of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpanWrite {
     /// Notes the order time of the newest change whose number is at most `seq`, and forgets older ones.
@@ -45,7 +45,7 @@ pub fn end_of_span(seq: Seq) -> Seq {
 }
 
 impl Journal {
-    /// Returns up to `limit` sealed segments that end after `after`, in the order of their numbers.
+    /// Returns up to `limit` sealed segments with a change after `after`, in the order of their numbers.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -53,7 +53,7 @@ impl Journal {
         self.read(move |store| store.segments_after(after, limit)).await
     }
 
-    /// Returns the last number of the newest sealed segment; `None` if there is none.
+    /// Returns the number of the last change of the newest sealed segment; `None` if there is none.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -38,24 +38,13 @@ struct Facts {
     types: Vec<Uri>,
 }
 
-/// Reason why a change could not be written.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum EncodingError {
-    /// The compression failed.
-    #[error(transparent)]
-    Compression(#[from] std::io::Error),
-    /// The JSON of a change has not its form.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-}
-
 /// Writer of a segment.
 #[derive(Default)]
 pub(super) struct SegmentEncoder {
     frame: Option<OpenFrame>,
     hash: Sha256,
-    /// What was written so far.
-    pub(super) written: Written,
+    /// Contents so far.
+    written: Written,
 }
 
 /// What a segment contains.
@@ -68,6 +57,8 @@ pub(super) struct Written {
     pub(super) plain_size: u64,
     /// Times of receipt of the first and the last change.
     pub(super) received: Option<(Timestamp, Timestamp)>,
+    /// Numbers of changes whose JSON has not its form.
+    pub(super) unreadable: Vec<Seq>,
 }
 
 /// A frame that is being written.
@@ -97,14 +88,17 @@ fn frame_of(seq: Seq) -> u64 {
 
 impl SegmentEncoder {
     /// Adds changes; returns the bytes of the frames that are complete.
-    pub(super) fn add(&mut self, changes: &[Arc<RecordedChange>]) -> Result<Bytes, EncodingError> {
+    pub(super) fn add(&mut self, changes: &[Arc<RecordedChange>]) -> std::io::Result<Bytes> {
         let mut complete = Vec::new();
         for change in changes {
             let (seq, json) = (change.seq(), change.json());
+            let Ok(Facts { source, received, object, parent, types }) = serde_json::from_slice(json) else {
+                self.written.unreadable.push(seq);
+                continue;
+            };
             if self.frame.as_ref().is_some_and(|frame| frame.is_full_before(seq)) {
                 complete.extend(self.end_frame()?);
             }
-            let Facts { source, received, object, parent, types } = serde_json::from_slice(json)?;
             self.written.names.add(&source, &object, parent.as_ref(), &types);
             self.written.received = Some((self.written.received.map_or(received, |(first, _)| first), received));
             let frame = match &mut self.frame {
@@ -124,7 +118,7 @@ impl SegmentEncoder {
     }
 
     /// Ends the last frame; returns its bytes, the digest of the lines, and what the segment contains.
-    pub(super) fn finish(mut self) -> Result<(Bytes, FileDigest, Written), EncodingError> {
+    pub(super) fn finish(mut self) -> std::io::Result<(Bytes, FileDigest, Written)> {
         let last = self.end_frame()?;
         Ok((last.into(), FileDigest::of_hash(self.hash), self.written))
     }

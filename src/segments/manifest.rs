@@ -106,20 +106,22 @@ impl Manifest {
     /// Never: every value has a form in JSON.
     pub(super) fn to_record(&self) -> Result<SegmentRecord, InvalidManifest> {
         let manifest = serde_json::to_string(self).map_err(|error| InvalidManifest { first: self.first, error })?;
-        Ok(SegmentRecord { first: self.first, last: self.last, manifest })
+        Ok(SegmentRecord { first: self.first, last: self.last_change, manifest })
     }
 
     /// Returns whether a change of the segment may match a filter. Only changes that it does not have are excluded.
     #[must_use]
     pub fn may_match(&self, filter: &Filter) -> bool {
-        meets(self.sources.as_ref(), &filter.sources, |source, names| names.contains(source.as_str()))
-            && meets(self.types.as_ref(), &filter.types, |kind, names| names.contains(kind.as_str()))
-            && meets(self.parents.as_ref(), &filter.parents, |parent, names| names.contains(parent.as_str()))
-            && meets(self.hosts.as_ref(), &filter.objects, |prefix, hosts| {
-                let prefix = prefix.as_str();
-                hosts.iter().any(|host| prefix.starts_with(host.as_str()) || host.starts_with(prefix))
-            })
-            && filter.since.is_none_or(|since| self.received_until >= Some(since))
+        // Nobody knows what a damaged change is about.
+        !self.damaged.is_empty()
+            || meets(self.sources.as_ref(), &filter.sources, |source, names| names.contains(source.as_str()))
+                && meets(self.types.as_ref(), &filter.types, |kind, names| names.contains(kind.as_str()))
+                && meets(self.parents.as_ref(), &filter.parents, |parent, names| names.contains(parent.as_str()))
+                && meets(self.hosts.as_ref(), &filter.objects, |prefix, hosts| {
+                    let prefix = prefix.as_str();
+                    hosts.iter().any(|host| prefix.starts_with(host.as_str()) || host.starts_with(prefix))
+                })
+                && filter.since.is_none_or(|since| self.received_until >= Some(since))
     }
 }
 

@@ -25,13 +25,19 @@ use tokio::sync::OnceCell;
 use self::manifest::{InvalidManifest, Manifest};
 pub use self::sealing::seal_spans;
 use crate::{
-    files::{FileContent, FileDigest, FileStore, FileStoreError, FileStoreLocation},
-    journal::{Journal, JournalError, RecordedChange, private_files},
+    files::{FileDigest, FileStore, FileStoreError, FileStoreLocation},
+    journal::{Journal, JournalError, RecordedChange, private_files, store::StoreError},
     model::{Filter, Seq},
 };
 
 /// Number of segments whose manifests are read at once.
 const AT_ONCE: usize = 50;
+
+/// Maximum number of segments that a page of a filter skips: ten million changes.
+const MAX_SKIPPED: usize = 1000;
+
+/// Size of the manifests after which a list of segments ends, in bytes of JSON.
+const LIST_BYTES: usize = 4 << 20;
 
 named_values! {
     /// Segments that stay when retention has removed their changes from the journal.
@@ -97,13 +103,35 @@ impl Segments {
         Self { journal, location, files: Arc::default(), kept }
     }
 
-    /// Returns the manifests of up to `limit` segments that end after `after`, oldest first.
+    /// Returns the manifests of up to `limit` segments with a change after `after`, oldest first.
     ///
     /// # Errors
     /// Fails if the journal cannot be read, or has a manifest that cannot.
     pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Manifest>, SegmentError> {
         let records = self.journal.segments_after(after, limit).await?;
         Ok(records.iter().map(Manifest::of_record).collect::<Result<_, _>>()?)
+    }
+
+    /// Returns manifests as [`Segments::after`] does, but ends the list when it has [`LIST_BYTES`]. It has at least one, if there
+    /// is one.
+    ///
+    /// # Errors
+    /// As [`Segments::after`].
+    pub async fn list(&self, after: Seq, limit: usize) -> Result<Vec<Manifest>, SegmentError> {
+        let (mut list, mut reached, mut bytes) = (Vec::new(), after, 0);
+        while list.len() < limit && bytes < LIST_BYTES {
+            let records = self.journal.segments_after(reached, AT_ONCE.min(limit - list.len())).await?;
+            let Some(newest) = records.last() else { break };
+            reached = newest.last;
+            for record in &records {
+                if bytes >= LIST_BYTES {
+                    break;
+                }
+                bytes += record.manifest.len();
+                list.push(Manifest::of_record(record)?);
+            }
+        }
+        Ok(list)
     }
 
     /// Returns the manifest of the segment that begins with a number; `None` if there is none.
@@ -134,23 +162,14 @@ impl Segments {
         self.files.get_or_try_init(open).await
     }
 
-    /// Opens the file of a segment.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be read or lacks the file.
-    pub async fn open(&self, segment: &Manifest) -> Result<FileContent, SegmentError> {
-        let missing = SegmentError::Missing { first: segment.first, file: segment.file };
-        self.files().await?.read(segment.file, None).await?.ok_or(missing)
-    }
-
     /// Returns the number after which a reader can continue who has everything up to `after`: the end of the segments that
-    /// follow and have no change that the filter selects.
+    /// follow and have no change that the filter selects, at most [`MAX_SKIPPED`] of them.
     ///
     /// # Errors
     /// As [`Segments::after`].
     pub async fn skip(&self, after: Seq, filter: &Filter) -> Result<Seq, SegmentError> {
         let mut reached = after;
-        loop {
+        for _ in 0..MAX_SKIPPED / AT_ONCE {
             let segments = self.after(reached, AT_ONCE).await?;
             for segment in &segments {
                 // A gap between two segments can have changes.
@@ -158,12 +177,14 @@ impl Segments {
                 if !is_next || segment.may_match(filter) {
                     return Ok(reached);
                 }
-                reached = segment.last_change;
+                // Segments never lead a reader back.
+                reached = reached.max(segment.last_change);
             }
             if segments.len() < AT_ONCE {
-                return Ok(reached);
+                break;
             }
         }
+        Ok(reached)
     }
 
     /// Returns changes after `after` from the segment that has the next one: those of one frame, at most `limit`. `None` if
@@ -177,16 +198,29 @@ impl Segments {
         limit: usize,
     ) -> Result<Option<Vec<Arc<RecordedChange>>>, SegmentError> {
         let Some(segment) = self.after(after, 1).await?.pop() else { return Ok(None) };
-        let Some(frame) = segment.frames.iter().find(|frame| frame.last > after) else { return Ok(None) };
+        let damaged = segment.damaged.iter().copied().find(|seq| *seq > after);
+        let Some(frame) = segment.frames.iter().find(|frame| frame.last > after) else {
+            return damaged.map_or(Ok(None), |seq| Err(damaged_change(seq)));
+        };
         // The next change can be before the segment.
-        if segment.first > after.next() && self.journal.number_before(frame.first).await? != Some(after) {
+        let next = damaged.map_or(frame.first, |damaged| damaged.min(frame.first));
+        if segment.first > after.next() && self.journal.number_before(next).await? != Some(after) {
             return Ok(None);
         }
         let bytes = self.bytes(&segment, frame.offset..frame.offset + frame.size).await?;
         let (first, file) = (segment.first, segment.file);
         let decoded = tokio::task::spawn_blocking(move || decoder::changes(&bytes, after, limit));
         let decoded = decoded.await.map_err(|_| JournalError::Closed)?;
-        decoded.map(Some).map_err(|reason| SegmentError::Damaged { first, file, reason: reason.to_string() })
+        let mut changes =
+            decoded.map_err(|reason| SegmentError::Damaged { first, file, reason: reason.to_string() })?;
+        if let Some(damaged) = damaged {
+            // The page ends before it, and the next one reports it, as pages from the journal do.
+            changes.retain(|change| change.seq() < damaged);
+            if changes.is_empty() {
+                return Err(damaged_change(damaged));
+            }
+        }
+        Ok(Some(changes))
     }
 
     /// Reads a range of the file of a segment.
@@ -196,4 +230,10 @@ impl Segments {
         let pieces: Vec<Bytes> = content.pieces.try_collect().await?;
         Ok(pieces.concat().into())
     }
+}
+
+/// Returns the error for a change that the journal could not read when its segment was sealed.
+fn damaged_change(seq: Seq) -> SegmentError {
+    let what = "it was damaged when its segment was sealed".to_owned();
+    JournalError::Store(StoreError::DamagedChange { seq, what }).into()
 }

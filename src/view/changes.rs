@@ -77,6 +77,7 @@ impl Changes {
         let cursor = after.unwrap_or_else(|| self.beginning());
         let Some(since) = since else { return Ok(cursor) };
         if after.is_some()
+            && self.segments.is_none()
             && let Err(error @ JournalError::Gone { .. }) = self.journal.after_within(cursor, 1, 1).await
         {
             return Err(journal_problem(error));

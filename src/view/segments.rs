@@ -53,7 +53,7 @@ pub struct ListQuery {
     #[serde(default)]
     #[param(value_type = Seq, required = false)]
     after: Seq,
-    /// Maximum number of segments, 1 to 1000. Default: 100.
+    /// Maximum number of segments, 1 to 1000. Default: 100. A list also ends at 4 MiB.
     #[serde(default)]
     #[param(value_type = u64, required = false, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -102,7 +102,7 @@ pub async fn list(State(view): State<SegmentsView>, Query(query): Query<ListQuer
         let detail = format!("limit is {limit}; give 1 to {MAX_LIMIT}.");
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
     }
-    let segments = view.segments()?.after(query.after, limit).await.map_err(segment_problem)?;
+    let segments = view.segments()?.list(query.after, limit).await.map_err(segment_problem)?;
     let next = segments.last().map_or(query.after, |segment| segment.last_change);
     let listed = |manifest: Manifest| ListedSegment { url: format!("/segments/{}", name(&manifest)), manifest };
     let list =

@@ -22,7 +22,7 @@ use crate::{
     format::{Batch, FORMATS, FormatKind},
     journal::{JournalError, RecordedChange, metrics::tail_read, segments::end_of_span, store::StoreError},
     model::{Filter, Rendition, Seq, Uri},
-    segments,
+    segments::{self, SegmentError},
     web::{Content, Problem, Spool, SpoolWriter, negotiated_media_type, spool_problem},
 };
 
@@ -246,12 +246,9 @@ impl PageWriter<'_> {
                 span_end = end_of_span(self.next.next());
             }
             let (count, bytes) = self.next_piece();
-            let read = match block_on(view.journal.after_within(self.next, count, bytes)) {
+            let read = match self.read_next(view, count, bytes) {
                 // The page ends before the damaged change, and the next one reports it.
                 Err(JournalError::Store(StoreError::DamagedChange { .. })) if self.examined > 0 => break,
-                Err(error @ JournalError::Gone { .. }) => {
-                    self.removed(view, count).ok_or_else(|| journal_problem(error))?
-                }
                 read => read.map_err(journal_problem)?,
             };
             if read.is_empty() || !self.add(&read)? {
@@ -265,6 +262,10 @@ impl PageWriter<'_> {
     /// The changes themselves decide where segments cannot be read.
     fn after_excluded(&self, view: &Changes) -> Seq {
         let (Some(segments), Some(filter)) = (&view.segments, &self.selection.filter) else { return self.next };
+        // The number at which a page ends would say which hidden changes a segment has.
+        if filter.view.is_some() {
+            return self.next;
+        }
         let skipped = block_on(segments.skip(self.next, filter));
         let reached = skipped.unwrap_or_else(|error| {
             tracing::warn!(%error, "a page is read without the help of the sealed segments");
@@ -276,19 +277,27 @@ impl PageWriter<'_> {
         }
     }
 
-    /// Returns the next changes from a segment that is kept although retention has removed its changes from the journal;
-    /// `None` if there is none. A segment does not say what the public sees.
-    fn removed(&self, view: &Changes, count: usize) -> Option<Vec<Arc<RecordedChange>>> {
-        let segments = view.segments.as_ref()?;
+    /// Reads the next changes of the journal, or of a segment if retention has removed them from the journal. A segment does
+    /// not say what the public sees.
+    fn read_next(&self, view: &Changes, count: usize, bytes: usize) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
+        let gone = match block_on(view.journal.after_within(self.next, count, bytes)) {
+            Err(error @ JournalError::Gone { .. }) => error,
+            read => return read,
+        };
         let is_recorded = |filter: &Filter| filter.rendition() == Rendition::Recorded;
-        if !self.selection.filter.as_ref().is_none_or(is_recorded) {
-            return None;
+        let (Some(segments), true) = (&view.segments, self.selection.filter.as_ref().is_none_or(is_recorded)) else {
+            return Err(gone);
+        };
+        match block_on(segments.changes_after(self.next, count)) {
+            Ok(changes) => changes.ok_or(gone),
+            Err(SegmentError::Journal(error)) => Err(error),
+            // The changes may be there again: a reader must not begin anew because of that.
+            Err(error) => {
+                segments::metrics::failed();
+                tracing::error!(%error, "changes that retention has removed cannot be read");
+                Err(StoreError::Unavailable("the sealed segment cannot be read; the log says why".to_owned()).into())
+            }
         }
-        block_on(segments.changes_after(self.next, count)).unwrap_or_else(|error| {
-            segments::metrics::failed();
-            tracing::error!(%error, "changes that retention has removed cannot be read");
-            None
-        })
     }
 
     /// Adds the selected changes that fit, and returns `true` if more may follow. The first change of a page always

@@ -38,7 +38,7 @@ async fn crawl_results_expire_with_adjacent_changes_and_the_registry_stays() {
     assert!(verify_ok(&journal_file(folder.path())).complete);
     for (keep, left) in [(150, 20), (100, 20), (99, 0)] {
         let opened = OpenJournal::at(folder.path());
-        let retention = Retention { days: None, changes: Some(keep) };
+        let retention = Retention { changes: Some(keep), ..Retention::default() };
         assert!(retention.enforce(&opened.journal, Timestamp::now()).await.unwrap() > 0);
         opened.close();
         assert_eq!(seeds_in(folder.path()), left, "with {keep} changes");
@@ -68,7 +68,7 @@ async fn partly_expired_crawl_results_are_no_verification_error() {
     let gone = json!({ "object": object(3999), "time": time(2), "items": [item] });
     append(&opened.journal, [serde_json::from_value(gone).unwrap()].into_iter()).await;
     opened.append(1..=50).await;
-    let retention = Retention { days: None, changes: Some(20) };
+    let retention = Retention { changes: Some(20), ..Retention::default() };
     assert!(retention.enforce(&opened.journal, Timestamp::now()).await.unwrap() > 0);
     opened.close();
     let left = seeds_in(folder.path());

@@ -86,7 +86,7 @@ async fn archive_pages_never_change_when_older_changes_are_removed() {
     let gateway = Gateway::open(folder.path()).await;
     grow(&gateway, 900).await;
     let first = pages(&gateway, 6..=7).await;
-    let retention = Retention { days: None, changes: Some(450) };
+    let retention = Retention { changes: Some(450), ..Retention::default() };
     retention.enforce(&gateway.journal, Timestamp::now()).await.unwrap();
     assert_eq!(gateway.journal.first().0, 451);
     gateway.close().await;

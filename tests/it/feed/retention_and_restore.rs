@@ -50,7 +50,7 @@ async fn grow(gateway: &Gateway, by: u64) {
 }
 
 async fn keep(gateway: &Gateway, changes: u64) {
-    let retention = Retention { days: None, changes: Some(changes) };
+    let retention = Retention { changes: Some(changes), ..Retention::default() };
     retention.enforce(&gateway.journal, Timestamp::now()).await.unwrap();
 }
 

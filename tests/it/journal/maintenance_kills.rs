@@ -159,7 +159,7 @@ async fn assert_creation_settings(folder: &Path) {
         |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!((setting("page_size"), setting("auto_vacuum")), (8192, 2));
     let opened = OpenJournal::at(folder);
-    Retention { days: None, changes: Some(1) }
+    Retention { changes: Some(1), ..Retention::default() }
         .enforce(&opened.journal, tidings::model::Timestamp::now())
         .await
         .unwrap();

@@ -37,12 +37,25 @@ async fn order_times_increase_and_outlive_the_changes_before() {
     }
     assert_eq!((read(0).await, read(5000).await), (OrderTime::default(), times[899]));
 
-    let retention = Retention { days: None, changes: Some(250) };
-    assert_eq!(retention.enforce(journal, Timestamp::now()).await.unwrap(), 650);
+    // As retention does: a piece is noted, and then removed. All times hold at each moment.
+    let mut first = 1;
+    while let Some(last) = journal.note_removal(Seq(500), 70).await.unwrap() {
+        for seq in (first..=900).step_by(7) {
+            assert_eq!(read(seq).await, times[usize::try_from(seq).unwrap() - 1], "{seq} before {last} is removed");
+        }
+        assert_eq!(journal.prune(last.next(), 70).await.unwrap() as u64, last.0 + 1 - first);
+        first = last.0 + 1;
+        for seq in (first - 1..=900).step_by(7) {
+            assert_eq!(read(seq).await, times[usize::try_from(seq).unwrap() - 1], "{seq} after {last} is removed");
+        }
+    }
+    assert_eq!(first, 500);
+    let retention = Retention { changes: Some(250), ..Retention::default() };
+    assert_eq!(retention.enforce(journal, Timestamp::now()).await.unwrap(), 151);
     for seq in [650, 651, 700, 900] {
         assert_eq!(read(seq).await, times[usize::try_from(seq).unwrap() - 1], "{seq} after retention");
     }
-    // The cut alone knows the times of a burst, which runs ahead of the times of receipt.
+    // The changes of a batch were received in one millisecond, so that only the note knows their times.
     assert!(times[650].0 > changes[650].change().unwrap().received.millis());
 }
 

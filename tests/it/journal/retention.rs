@@ -40,7 +40,7 @@ async fn retention_by_count_or_age_whichever_comes_first() {
         (Some(10), Some(600), in_days(11), 1000, 599),
         (Some(10), None, in_days(11), 1000, 0),
     ] {
-        let removed_count = Retention { days, changes }.enforce(journal, now).await.unwrap();
+        let removed_count = Retention { days, changes, only_sealed: false }.enforce(journal, now).await.unwrap();
         assert_eq!((journal.first(), removed_count), (Seq(first), removed), "{days:?} {changes:?}");
         let retained = journal.after(Seq(first - 1), 2000).await.unwrap();
         assert_eq!(
@@ -88,7 +88,7 @@ async fn retention_returns_disk_space() {
     let size = || journal_file(folder.path()).metadata().unwrap().len();
     let full = size();
     let opened = OpenJournal::at(folder.path());
-    Retention { days: None, changes: Some(100) }.enforce(&opened.journal, in_days(0)).await.unwrap();
+    Retention { changes: Some(100), ..Retention::default() }.enforce(&opened.journal, in_days(0)).await.unwrap();
     opened.close();
     assert!(size() < full / 2, "{full} bytes, and {} with the changes gone", size());
     verify_ok(&journal_file(folder.path()));

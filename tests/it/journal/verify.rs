@@ -20,7 +20,7 @@ async fn journal(folder: &Path, keep: Option<u64>) {
     let opened = OpenJournal::at(folder);
     opened.append(1..=300).await;
     if keep.is_some() {
-        let retention = Retention { days: None, changes: keep };
+        let retention = Retention { changes: keep, ..Retention::default() };
         assert!(retention.enforce(&opened.journal, tidings::model::Timestamp::now()).await.unwrap() > 0);
     }
     opened.close();

@@ -97,12 +97,23 @@ async fn a_kill_at_any_step_loses_and_repeats_nothing() {
     crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 41_000).await;
+    let noted = || -> u32 {
+        let journal = rusqlite::Connection::open(journal_file(folder.path())).unwrap();
+        journal.query_row("SELECT count(*) FROM segments", [], |row| row.get(0)).unwrap()
+    };
+    let mut cut_off = 0;
     for _ in 0..6 {
+        let before = files(folder.path());
         let mut gateway = Gateway::start_as(command(), folder.path(), &["--listen", "127.0.0.1:0"]);
-        // Random times: the steps are not visible from outside.
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..1500))).await;
+        // A file is written and about to be noted, or a later one is being written.
+        while files(folder.path()) == before && before < 4 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_micros(fastrand::u64(0..20_000)));
         gateway.kill();
+        cut_off += u32::from(noted() < 4);
     }
+    assert!(cut_off > 0, "no kill came before all spans were sealed");
     let gateway = Gateway::start(folder.path());
     let sealed = segments(&gateway, 4).await;
     let changes = gateway.changes().await;
@@ -113,6 +124,14 @@ async fn a_kill_at_any_step_loses_and_repeats_nothing() {
     assert_eq!(read, changes[..40_000]);
     drop(gateway);
     verify_ok(&journal_file(folder.path()));
+}
+
+/// Returns the number of files, and of those that are not finished.
+fn files(data: &std::path::Path) -> usize {
+    let count = |folder: std::path::PathBuf| fs::read_dir(folder).map_or(0, Iterator::count);
+    let stored = fs::read_dir(data.join("segments/sha256"));
+    let stored = stored.map_or(0, |folders| folders.map(|folder| count(folder.unwrap().path())).sum());
+    stored + count(data.join("segments/incoming"))
 }
 
 #[tokio::test]

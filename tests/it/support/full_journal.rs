@@ -107,7 +107,7 @@ pub(crate) async fn full_journal(folder: &Path) {
     opened.append(1..=3000).await;
     seed(&opened.journal, (0..1500).map(|number| crawl_result(&format!("http://h/{number}"), 1, "ACTIVE")).collect())
         .await;
-    let retention = Retention { days: None, changes: Some(180) };
+    let retention = Retention { changes: Some(180), ..Retention::default() };
     assert!(retention.enforce(&opened.journal, Timestamp::now()).await.unwrap() > 0);
     opened.append(3001..=3010).await;
     opened.close();

@@ -10,8 +10,8 @@ use crate::{
 };
 
 statements! {
-    /// The last numbers are in the order of the first ones.
-    AFTER = "SELECT first, last, manifest FROM segments WHERE first > $1 ORDER BY first LIMIT $2";
+    /// A span that has a change after `$2` begins after `$1`, the multiple of its length before that.
+    AFTER = "SELECT first, last, manifest FROM segments WHERE first > $1 AND last > $2 ORDER BY first LIMIT $3";
     NEWEST = "SELECT last FROM segments ORDER BY first DESC LIMIT 1";
     WRITE = "INSERT INTO segments (first, last, manifest) VALUES ($1, $2, $3)
         ON CONFLICT (first) DO UPDATE SET (last, manifest) = (excluded.last, excluded.manifest)";
@@ -20,19 +20,18 @@ statements! {
 
 /// Sealed segments.
 pub trait SegmentStore: Records {
-    /// Returns up to `limit` segments that end after `after`, in the order of their numbers.
+    /// Returns up to `limit` segments with a change after `after`, in the order of their numbers.
     ///
     /// # Errors
     /// Fails if the storage fails.
     fn segments_after(&self, after: Seq, limit: usize) -> Result<Vec<SegmentRecord>, StoreError> {
-        // A span that ends after the number begins after the multiple before it.
         let begin = after.0 - after.0 % crate::journal::segments::SPAN;
-        read_all(self, &[Statement::new(AFTER, values![begin, limit])], |row| {
+        read_all(self, &[Statement::new(AFTER, values![begin, after, limit])], |row| {
             Ok(SegmentRecord { first: row.seq(0)?, last: row.seq(1)?, manifest: row.text(2)?.to_owned() })
         })
     }
 
-    /// Returns the last number of the newest segment.
+    /// Returns the number of the last change of the newest segment.
     ///
     /// # Errors
     /// Fails if the storage fails.

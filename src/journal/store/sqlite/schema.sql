@@ -121,7 +121,7 @@ CREATE TABLE order_times (
 -- Spans of changes that are sealed in files.
 CREATE TABLE segments (
     first INTEGER PRIMARY KEY,
-    last INTEGER NOT NULL,
+    last INTEGER NOT NULL, -- number of the last change
     manifest TEXT NOT NULL -- JSON: contents and name of the file
 );
 
