@@ -33,7 +33,7 @@ const DRAFTS_IN_FLIGHT: usize = 64;
 
 /// Number of concurrent senders that keeps the queue of the journal filled, as the bare inserts have their rows at
 /// hand.
-const MANY_SENDERS: usize = 64;
+pub(crate) const MANY_SENDERS: usize = 64;
 
 /// Number of objects of the changes.
 pub(crate) const MANY: u64 = 100_000;

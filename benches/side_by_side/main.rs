@@ -52,6 +52,7 @@ mod postgres_pair;
 #[path = "../../tests/it/support/rabbitmq.rs"]
 #[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
+mod segments;
 mod stalled;
 mod stomp;
 /// STOMP client of the tests.
@@ -68,7 +69,7 @@ mod xesam;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 19] = [
+const PARTS: [(&str, fn()); 20] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", growth::growth),
@@ -85,6 +86,7 @@ const PARTS: [(&str, fn()); 19] = [
     ("takeover", takeover::measure),
     ("harvests", harvests::measure),
     ("oai_pmh_pages", oai_pmh_pages::measure),
+    ("segments", segments::measure),
     ("downloads", downloads::measure),
     ("filesets", filesets::measure),
     ("xesam", xesam::measure),

@@ -73,6 +73,12 @@ impl Nginx {
         Self { _process: process, url: format!("http://{address}/oai") }
     }
 
+    /// Starts nginx with the files of a folder at their paths.
+    pub(crate) fn of_files(folder: &Path) -> Self {
+        let (process, address) = Self::serve(folder, "");
+        Self { _process: process, url: format!("http://{address}") }
+    }
+
     /// Starts nginx for the files of a folder, with further lines about its server.
     fn serve(folder: &Path, lines: &str) -> (ServerProcess, SocketAddr) {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
