@@ -77,10 +77,10 @@ impl Changes {
         let cursor = after.unwrap_or_else(|| self.beginning());
         let Some(since) = since else { return Ok(cursor) };
         if after.is_some()
-            && self.segments.is_none()
             && let Err(error @ JournalError::Gone { .. }) = self.journal.after_within(cursor, 1, 1).await
         {
-            return Err(journal_problem(error));
+            // The journal does not know the times of the changes that only segments have; the filter examines them.
+            return if self.segments.is_some() { Ok(cursor) } else { Err(journal_problem(error)) };
         }
         // Read before the query, because a change that is recorded meanwhile may be the first since that time.
         let head = self.journal.head();
@@ -144,7 +144,8 @@ with_filter! {
         #[param(value_type = u64, required = false, maximum = 3600)]
         wait: u64,
         /// Identity of the journal that `after` is a number of, as `journal` in the page before. Caches may keep a page for
-        /// ever then, if later changes exist. Another identity is `gone`.
+        /// ever then, if later changes exist. A former identity is valid up to the last change that a restore or a failover
+        /// has kept; any other one is `gone`.
         #[param(value_type = String, required = false)]
         journal: Option<Uuid>,
     }
@@ -220,10 +221,15 @@ pub async fn page(
         order: if is_newest_first { Order::NewestFirst } else { Order::OldestFirst { before: query.before } },
         limit,
         format: PageFormat::accepted(&headers)?,
-        journal: query.journal,
+        // The next page is of the present journal, also for a reader who knows a former identity.
+        journal: query.journal.map(|_| view.journal.identity()),
     };
-    if let Some(journal) = query.journal.filter(|journal| *journal != view.journal.identity()) {
-        return Err(other_journal(journal, view.journal.identity()));
+    if let Some(journal) = query.journal {
+        let position = query.after.unwrap_or(Seq::ZERO);
+        let has_position = view.journal.has_position(|identity| identity == journal, position).await;
+        if !has_position.map_err(journal_problem)? {
+            return Err(other_journal(journal, view.journal.identity()));
+        }
     }
     if is_newest_first {
         if query.wait > 0 {

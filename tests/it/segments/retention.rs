@@ -5,18 +5,32 @@ use std::{fs, path::Path};
 use serde_json::json;
 
 use super::{content, fill, segments, until};
-use crate::support::{gateway::Gateway, journal_fixture::configuration};
+use crate::support::{
+    gateway::Gateway,
+    journal_fixture::{configuration, post},
+};
 
-/// Starts a gateway that keeps some thousand changes, before a span was sealed if it keeps all segments.
+/// Starts a gateway that keeps 5000 changes, before a span was sealed if it keeps all segments. Its journal gets one change
+/// more.
 async fn start(folder: &Path, keep: &str) -> Gateway {
     if keep == "changes" {
         let sealing = Gateway::start(folder);
         segments(&sealing, 3).await;
     }
-    let lines = format!("[journal]\nkeep_changes = 5000\n[segments]\nkeep = \"{keep}\"\n");
+    let lines = format!(
+        "[journal]\nkeep_changes = 5000\n[segments]\nkeep = \"{keep}\"\n\
+         [sources.content-change]\ntransport = \"http\"\ndialect = \"content-change\"\n"
+    );
     let gateway = Gateway::start_with(folder, &["--config", &configuration(folder, &lines)]);
+    until("all closed spans are sealed", async || {
+        let list = gateway.json("/segments?after=20000").await;
+        (list["segments"].as_array()?.len() == 1).then_some(())
+    })
+    .await;
+    // Retention looks again when a change arrives, and otherwise after a minute.
+    post(&gateway, 31_001).await;
     until("old changes are removed", async || {
-        (gateway.json("/changes?limit=1").await["changes"][0]["seq"] == 26_001).then_some(())
+        (gateway.json("/changes?limit=1").await["changes"][0]["seq"] == 26_002).then_some(())
     })
     .await;
     gateway
@@ -51,7 +65,7 @@ async fn kept_segments_have_the_removed_changes() {
     let gateway = start(folder.path(), "all").await;
     let sealed = segments(&gateway, 3).await;
     let changes = gateway.changes().await;
-    assert_eq!(changes.len(), 31_000, "pages have what the journal lacks");
+    assert_eq!(changes.len(), 31_001, "pages have what the journal lacks");
     assert!((1..).zip(&changes).all(|(seq, change)| change["seq"] == seq));
     assert_eq!(content(&gateway, &sealed[1]).await, changes[10_000..20_000]);
     // Segments do not say what the public sees.
