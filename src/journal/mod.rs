@@ -98,7 +98,7 @@ use outages::Outages;
 use publisher::{JournalFacts, Publisher};
 use quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineLosses};
 use seed::{CrawlPart, CrawlPartOutcome};
-use store::{Store, StoreError};
+use store::{RestoreStore, Store, StoreError};
 use tail::Tail;
 use threads::{run_follower, run_maintenance, spawn};
 use writable::Writable;
@@ -369,6 +369,19 @@ impl Journal {
     #[must_use]
     pub fn identity(&self) -> Uuid {
         self.store.identity()
+    }
+
+    /// Returns whether a reader's position is one of this journal: `is_of` says which identity the reader knows, and `after` is
+    /// the newest change that it has. A restore and a failover end an identity at a number, and positions up to there stay.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn has_position(&self, is_of: impl Fn(Uuid) -> bool, after: Seq) -> Result<bool, JournalError> {
+        if is_of(self.identity()) {
+            return Ok(true);
+        }
+        let ended = self.read(RestoreStore::ended_identities).await?;
+        Ok(ended.iter().any(|(identity, last)| is_of(*identity) && after <= *last))
     }
 
     /// Returns the newest error while the journal cannot be read or written.

@@ -42,7 +42,7 @@ pub use prefetch::{FirstChange, ItemSelection, ObjectSelection, PrefetchKeys, Pr
 pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
 pub use records::{
     CrawlStore, DeadLetterStore, DueStore, HarvestStore, IncompleteStore, IngestStore, ListedRecordStore, OrderStore,
-    QuarantineStore, Records, SeedStore, SegmentStore, SourceStore, SubscriptionStore,
+    QuarantineStore, Records, RestoreStore, SeedStore, SegmentStore, SourceStore, SubscriptionStore,
 };
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
@@ -147,6 +147,7 @@ pub trait Store:
     + SourceStore
     + ListedRecordStore
     + OrderStore
+    + RestoreStore
     + SegmentStore
     + IngestStore
     + CrawlStore

@@ -190,15 +190,18 @@ impl StreamRequest {
     /// Returns the number of the change after which the part begins.
     ///
     /// # Errors
-    /// `gone` if the offset is not one of this journal.
-    fn start(&self) -> Result<Seq, Problem> {
+    /// `gone` if the offset is not one of this journal; `unavailable`.
+    async fn start(&self) -> Result<Seq, Problem> {
         let (journal, head) = (&self.view.journal, self.view.journal.head());
         match self.place {
             StreamPlace::Beginning => Ok(self.view.beginning()),
             StreamPlace::Now => Ok(head),
             // Another node, or a read from disk, can be ahead of this head.
-            StreamPlace::After(offset) if offset.is_of(journal.identity()) => Ok(offset.seq),
             StreamPlace::After(offset) => {
+                let has_position = journal.has_position(|identity| offset.is_of(identity), offset.seq).await;
+                if has_position.map_err(journal_problem)? {
+                    return Ok(offset.seq);
+                }
                 Err(journal_problem(JournalError::Gone { after: offset.seq, first: journal.first() }))
             }
         }
@@ -246,7 +249,7 @@ impl StreamRequest {
         if self.place == StreamPlace::Now {
             return Ok(self.with_body(Body::from("[]"), self.offset_of_head(), true, Lifetime::Seconds(1)));
         }
-        let after = self.start()?;
+        let after = self.start().await?;
         let StreamPart { page, next, is_up_to_date } = self.read(after).await?;
         let lifetime = match self.place {
             StreamPlace::After(offset) if !is_up_to_date && next.seq > after && next.is_same_journal(offset) => {
@@ -270,7 +273,7 @@ impl StreamRequest {
 
     /// Waits until there are changes, and returns them (section 5.7). `cursor` is that of the client.
     async fn long_poll(&self, cursor: Option<&str>) -> Result<Response, Problem> {
-        let mut after = self.start()?;
+        let mut after = self.start().await?;
         let mut poll = None;
         loop {
             let StreamPart { page, next, is_up_to_date } = self.read(after).await?;

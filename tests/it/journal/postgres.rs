@@ -7,7 +7,8 @@ use tidings::{
     journal::{
         quarantine::NewQuarantinedMessage,
         store::{
-            CommitError, ConnectionOptions, CrawlStore, PostgresUrl, PrefetchKeys, QuarantineStore, Store, WriteBatch,
+            CommitError, ConnectionOptions, CrawlStore, PostgresUrl, PrefetchKeys, QuarantineStore, RestoreStore,
+            Store, WriteBatch,
             postgres::{PostgresOpenError, PostgresOptions, PostgresStore},
         },
     },
@@ -168,6 +169,7 @@ fn a_promoted_standby_continues_with_larger_numbers_and_a_new_identity() {
     assert!(store.after(Seq(2), 9, usize::MAX).unwrap().is_some());
     assert!(store.after(Seq(3), 9, usize::MAX).unwrap().is_none(), "the lost change may have had this number");
     assert_eq!(store.first_of_newest(3).unwrap(), Some(Seq(2)));
+    assert_eq!(store.ended_identities().unwrap(), [(identity, Seq(2))]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tidings::journal::store::Store;
+use tidings::journal::store::{RestoreStore, Store};
 
 use crate::support::{
     full_journal::full_journal,
@@ -119,6 +119,7 @@ async fn a_restored_dump_is_intact_and_continues_with_larger_numbers() {
     let store = open(restored.path());
     assert_eq!(store.identity(), restored_identity, "only the first start after a restore skips numbers");
     assert_eq!(store.before_restore(next).unwrap(), Some(head));
+    assert!(store.ended_identities().unwrap().contains(&(identity, head)));
     assert!(store.after(lost, 9, usize::MAX).unwrap().is_none(), "a reader of a lost change is told");
     let ended = verify(restored.path());
     assert!(ended.status.success(), "{}", stderr(&ended));

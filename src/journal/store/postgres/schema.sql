@@ -33,9 +33,11 @@ COMMENT ON TABLE writers IS 'Last transaction of each open store, by which it fi
 
 CREATE TABLE restores (
     head bigint PRIMARY KEY,
-    floor bigint NOT NULL
+    floor bigint NOT NULL,
+    identity text
 );
 COMMENT ON TABLE restores IS 'Ranges of numbers that a restore or a failover has skipped: after head, up to floor.';
+COMMENT ON COLUMN restores.identity IS 'Identifier of the journal whose numbers end with head.';
 
 CREATE TABLE changes (
     seq bigint PRIMARY KEY,

@@ -27,15 +27,17 @@ pub(super) const IS_FOREIGN: &str = concat!("SELECT NOT ", is_same_journal!(), "
 
 /// Statement that adopts the server and the table; it affects no row if another node was faster.
 const ADOPT: &str = concat!(
-    "UPDATE journal_head SET identity = $1, timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8),
-        origin = (SELECT system_identifier FROM pg_control_system()) || '/' || tableoid
-    WHERE NOT ",
+    "WITH former AS (SELECT identity FROM journal_head)
+    UPDATE journal_head SET identity = $1, timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8),
+        origin = (SELECT system_identifier FROM pg_control_system()) || '/' || journal_head.tableoid
+    FROM former WHERE NOT ",
     is_same_journal!(),
-    " RETURNING head, greatest(head, (SELECT max(floor) FROM restores))"
+    " RETURNING head, greatest(head, (SELECT max(floor) FROM restores)), former.identity"
 );
 
-const SKIP: &str = "INSERT INTO restores (head, floor) VALUES ($1, $2)
-    ON CONFLICT (head) DO UPDATE SET floor = excluded.floor";
+/// Statement that skips numbers. More readers know the identity that had changes than one that had none.
+const SKIP: &str = "INSERT INTO restores (head, floor, identity) VALUES ($1, $2, $3) ON CONFLICT (head) DO UPDATE
+    SET (floor, identity) = (excluded.floor, coalesce(restores.identity, excluded.identity))";
 
 const IDENTITY: &str = "SELECT identity FROM journal_head";
 
@@ -51,7 +53,8 @@ pub(super) fn adopt(store: &PostgresStore) -> Result<(), StoreError> {
             Some(adopted) => {
                 let (head, given): (i64, i64) = (row::get(adopted, 0)?, row::get(adopted, 1)?);
                 let floor = numbering::floor_after_loss(given, Timestamp::now());
-                session.execute(SKIP, &[&head, &floor]).await?;
+                let former: Uuid = row::get(adopted, 2)?;
+                session.execute(SKIP, &[&head, &floor, &former.to_string()]).await?;
                 session.run(nodes::FORGET).await?;
                 Some((head, floor))
             }

@@ -1,5 +1,5 @@
 //! The record tables, for every SQL store: subscriptions, dead letters, harvests, runs, listed records, jobs, results, crawls
-//! and their facts, sources, incomplete changes, order times, segments and the messages of the quarantine.
+//! and their facts, sources, incomplete changes, order times, segments, restores and the messages of the quarantine.
 //!
 //! Each table has one file with its SQL, one function that writes a row and one that reads it. A store executes the
 //! statements ([`Records`]). The SQL is the part of SQLite's and PostgreSQL's language that means the same in both:
@@ -14,6 +14,7 @@ mod ingests;
 mod listed;
 mod order;
 pub(super) mod quarantine;
+mod restores;
 mod seeds;
 mod segments;
 mod sources;
@@ -29,6 +30,7 @@ pub use ingests::IngestStore;
 pub use listed::ListedRecordStore;
 pub use order::OrderStore;
 pub use quarantine::QuarantineStore;
+pub use restores::RestoreStore;
 pub use seeds::SeedStore;
 pub use segments::SegmentStore;
 pub use sources::SourceStore;
@@ -65,7 +67,7 @@ macro_rules! statements {
 use statements;
 
 /// All statements of the record tables.
-pub(super) const TEXTS: [&[Sql]; 13] = [
+pub(super) const TEXTS: [&[Sql]; 14] = [
     crawls::TEXTS,
     dead_letters::TEXTS,
     due::TEXTS,
@@ -75,6 +77,7 @@ pub(super) const TEXTS: [&[Sql]; 13] = [
     listed::TEXTS,
     order::TEXTS,
     quarantine::TEXTS,
+    restores::TEXTS,
     seeds::TEXTS,
     segments::TEXTS,
     sources::TEXTS,

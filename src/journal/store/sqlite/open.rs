@@ -129,7 +129,7 @@ fn replace_missing(folder: &Path, lock: &LockFile, begin_new: bool) -> Result<bo
 /// Moves the numbering of a new journal past all numbers of the missing one, because readers may have seen them.
 fn begin_after_loss(connection: &Connection, found: Trace) -> rusqlite::Result<()> {
     let given = if let Trace::Marked(mark) = found { mark.head } else { Seq::ZERO };
-    skip_numbers(connection, Seq::ZERO, given).map(drop)
+    skip_numbers(connection, None, Seq::ZERO, given).map(drop)
 }
 
 /// Sets whether a connection that is closed last leaves the write-ahead log as it is. Otherwise it moves the log into the

@@ -22,11 +22,15 @@ use super::{
     FILE_NAME,
     backup::{BackupError, JournalSummary, PartialFile, cannot_write, copy, open_to_read, sync_folder},
     lock::{LockFile, Mark, Trace},
+    open::{identity, version},
     open_error::{OpenError, explain},
     rows, schema,
 };
 use crate::{
-    journal::{private_files, store::numbering},
+    journal::{
+        private_files,
+        store::{StoreError, numbering},
+    },
     model::{Seq, Timestamp},
 };
 
@@ -118,25 +122,36 @@ pub fn restore(
     Ok(RestoreSummary { summary, next_seq, moved_aside })
 }
 
-/// Gives the copy a new identity, and moves its numbering past all numbers that readers may have seen. Returns the
-/// identity and the number of the next change.
-fn continue_numbering(path: &Path, head: Seq, given: Seq) -> rusqlite::Result<(Uuid, Seq)> {
+/// Converts the copy to the current version, gives it a new identity, and moves its numbering past all numbers that readers
+/// may have seen. Returns the identity and the number of the next change.
+fn continue_numbering(path: &Path, head: Seq, given: Seq) -> Result<(Uuid, Seq), StoreError> {
     let mut connection = Connection::open(path)?;
+    let version = version(&connection)?;
+    schema::migrate(&mut connection, version)?;
     let transaction = connection.transaction()?;
-    let identity = Uuid::new_v4();
-    transaction.execute("UPDATE meta SET value = ? WHERE name = 'identity'", [identity.as_bytes().as_slice()])?;
-    let next_seq = skip_numbers(&transaction, head, given)?;
+    let (former, new) = (identity(&transaction)?, Uuid::new_v4());
+    transaction.execute("UPDATE meta SET value = ? WHERE name = 'identity'", [new.as_bytes().as_slice()])?;
+    let next_seq = skip_numbers(&transaction, Some(former), head, given)?;
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;
-    Ok((identity, next_seq))
+    Ok((new, next_seq))
 }
 
 /// Continues the numbering of a journal, whose newest change is `head`, past `given` and past all numbers that the lost
-/// part can have given. Returns the number of the next change.
-pub(super) fn skip_numbers(connection: &Connection, head: Seq, given: Seq) -> rusqlite::Result<Seq> {
+/// part can have given. `former` is the identity under which it had those up to `head`. Returns the number of the next change.
+pub(super) fn skip_numbers(
+    connection: &Connection,
+    former: Option<Uuid>,
+    head: Seq,
+    given: Seq,
+) -> rusqlite::Result<Seq> {
     let given = rows::number(head.max(given).0).max(schema::floor(connection)?);
     let floor = numbering::floor_after_loss(given, Timestamp::now());
-    connection.execute("INSERT OR REPLACE INTO restores VALUES (?, ?)", params![rows::number(head.0), floor])?;
+    // More readers know the identity that had changes than one that had none.
+    let skip = "INSERT INTO restores (head, floor, identity) VALUES (?, ?, ?) ON CONFLICT (head) DO UPDATE
+        SET (floor, identity) = (excluded.floor, coalesce(restores.identity, excluded.identity))";
+    let former = former.map(|former| former.to_string());
+    connection.execute(skip, params![rows::number(head.0), floor, former])?;
     Ok(Seq(u64::try_from(floor).unwrap_or_default()).next())
 }
 

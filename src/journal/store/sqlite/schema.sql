@@ -9,7 +9,8 @@ CREATE TABLE meta (
 -- Ranges of numbers that a restore from a backup has skipped: after head, up to floor.
 CREATE TABLE restores (
     head INTEGER PRIMARY KEY,
-    floor INTEGER NOT NULL
+    floor INTEGER NOT NULL,
+    identity TEXT -- of the journal whose numbers end with head; NULL if that is not known
 );
 
 -- The journal: one row per change, never updated. Retention deletes the oldest.

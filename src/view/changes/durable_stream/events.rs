@@ -65,7 +65,7 @@ impl StreamRequest {
     /// Returns the events from the place on.
     pub(super) async fn events(self) -> Result<Response, Problem> {
         let permit = self.view.readers.admit("stream", &self.client)?;
-        let after = self.start()?;
+        let after = self.start().await?;
         let head = self.view.readers.head();
         // An error is a status while that is still possible.
         let first = Some(self.read(after).await?);
