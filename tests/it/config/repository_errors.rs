@@ -49,9 +49,8 @@ fn error_about_a_repository_does_not_contain_its_password() {
         ),
         (
             "[sources.islandora.repository]\nurl = \"http://h\"\nvisible_until = [\"http://h/b\"]".to_owned(),
-            "the setting sources.islandora.repository.visible_until in my.toml is wrong: it has no effect: messages of \
-             Islandora are about the entities of its Drupal, which its Fedora does not know; add a source with the dialect \
-             fedora-events for the Fedora itself"
+            "the setting sources.islandora.repository.visible_until in my.toml is wrong: it has no effect: \
+             its objects are somewhere else"
                 .to_owned(),
         ),
         (source(&format!("repository = \"{PASSWORD}\"")), wrong("repository", "give a table")),
