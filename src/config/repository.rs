@@ -61,7 +61,9 @@ pub(super) fn read(
     match (mode, repository_table, api) {
         (Mode::Off, None, _) => Ok(None),
         (_, Some(repository_table), Some(api)) => {
-            Ok(Some(repository(repository_table, api, settings, &table, environment)?))
+            let repository = repository(repository_table, api, settings, &table, environment)?;
+            check_dates(&repository.dates, dialect, &table)?;
+            Ok(Some(repository))
         }
         (_, None, Some(_)) => {
             let reason = "lookups need a repository; give its url in the table `repository` of this source";
@@ -126,6 +128,23 @@ fn repository(
         dates,
         ..RepositorySettings::new(api, url)
     })
+}
+
+/// Refuses predicates of dates that no lookup reads, and one that would be both the begin and the end of a time.
+fn check_dates(dates: &DatePredicates, dialect: &DialectKind, table: &Setting) -> Result<(), SettingErrors> {
+    let key = if dates.from.is_empty() { "visible_until" } else { "visible_from" };
+    // The objects that a crawl does not find have no descriptions in the repository either.
+    if let Some(reason) = dialect.repository.and_then(|repository| repository.not_crawlable)
+        && !dates.is_empty()
+    {
+        return Err(table.at(key).invalid(format!("it has no effect: {reason}")).into());
+    }
+    match dates.until.iter().find(|predicate| dates.from.contains(predicate)) {
+        Some(both) => {
+            Err(table.at("visible_until").invalid(format!("{both} is in visible_from, too; remove one")).into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Reads user name and password; either both are given or neither.

@@ -52,6 +52,17 @@ pub enum ListedDatastream {
     IdOnly(String),
 }
 
+impl ListedDatastream {
+    /// Returns the identifier; empty if the response omits it.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::WithProfile(version) => &version.datastream,
+            Self::IdOnly(id) => id,
+        }
+    }
+}
+
 /// Relationships in RELS-EXT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relations {
@@ -159,17 +170,17 @@ pub fn relations(body: &[u8], predicates: &DatePredicates, limits: Limits) -> Re
             continue;
         }
         while let Some(relation) = document.child()? {
-            let object = relation.attribute("rdf:resource").and_then(|object| Uri::parse(&object).ok());
+            let resource = relation.attribute("rdf:resource");
             let name = local_name(&relation);
             let text = document.text()?;
             if let Some(role) = predicates.role(&format!("{}{name}", relation.namespace().unwrap_or_default())) {
-                match object {
+                match resource {
                     Some(_) => relations.dates.add_unreadable(),
                     None => relations.dates.add(role, &text),
                 }
                 continue;
             }
-            let Some(object) = object else { continue };
+            let Some(object) = resource.and_then(|object| Uri::parse(&object).ok()) else { continue };
             if relation.is(MODEL, name) && name == "hasModel" && models.insert(object.clone()) {
                 relations.models.push(object);
             } else if relation.is(RELATIONS, name)
@@ -360,6 +371,20 @@ mod tests {
             let mut expected = DateStatements::default();
             expected.add(DateRole::From, value);
             assert_eq!((&read, read.has_unreadable()), (&expected, !readable), "{value}");
+        }
+    }
+
+    /// The dates of an object are literals, so those of another resource stay unknown.
+    #[test]
+    fn relation_of_a_date_predicate_is_unreadable() {
+        let predicates = DatePredicates { from: vec![Uri::parse("http://h/until").unwrap()], until: Vec::new() };
+        for resource in ["info:fedora/demo:6", "no URI"] {
+            let rdf = format!(
+                r#"<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description
+                rdf:about="info:fedora/demo:5"><until xmlns="http://h/" rdf:resource="{resource}"/></rdf:Description></rdf:RDF>"#
+            );
+            let read = relations(rdf.as_bytes(), &predicates, Limits::default()).unwrap().dates;
+            assert!(read.has_unreadable(), "{resource}");
         }
     }
 

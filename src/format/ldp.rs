@@ -18,6 +18,8 @@ use crate::model::Uri;
 /// Description of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceDescription {
+    /// Whether the document is about the resource at all. Otherwise nothing is known about the resource.
+    pub is_found: bool,
     /// Types.
     pub types: Vec<Uri>,
     /// Container.
@@ -95,6 +97,7 @@ impl ResourceDescription {
         if !node.id.and_then(text_of).is_some_and(|id| is_meant(&id)) {
             return Ok(());
         }
+        self.is_found = true;
         each_or_only(node.types, |name| {
             let name = text_of(name).filter(|_| self.types.len() <= limits.types);
             self.types.extend(name.and_then(|name| Uri::parse(&name).ok()));
@@ -113,7 +116,10 @@ impl ResourceDescription {
             return Ok(());
         }
         each_member(document.get(), |name, values| match predicates.role(name) {
-            Some(role) => each_or_only(Some(values), |value| self.add_date(role, value)),
+            Some(role) => each_or_only(Some(values), |value| {
+                self.add_date(role, value);
+                Ok(())
+            }),
             None => Ok(()),
         })
     }
@@ -129,13 +135,13 @@ struct Value<'t> {
 }
 
 impl ResourceDescription {
-    /// Adds a date, or a reference to the resource that has it.
-    fn add_date(&mut self, role: DateRole, value: &RawValue) -> serde_json::Result<()> {
+    /// Adds a date, or a reference to the resource that has it. A value of another form costs itself, and not the response.
+    fn add_date(&mut self, role: DateRole, value: &RawValue) {
         let (literal, reference) = match is_object(value) {
-            true => {
-                let Value { id, value } = serde_json::from_str(value.get())?;
-                (value, id)
-            }
+            true => match serde_json::from_str(value.get()) {
+                Ok(Value { id, value }) => (value, id),
+                Err(_) => (None, None),
+            },
             false => (Some(value), None),
         };
         let place = reference.and_then(text_of).and_then(|place| Uri::parse(&place).ok());
@@ -144,7 +150,6 @@ impl ResourceDescription {
             (None, Some(place)) => self.dates.add_place(place),
             (None, None) => self.dates.add_unreadable(),
         }
-        Ok(())
     }
 }
 
@@ -235,6 +240,7 @@ mod tests {
             {"@id":"http://h/rest/a/b#other","@type":["http://example.org/Other"]}]"#;
         let uri = |text| Uri::parse(text).unwrap();
         let expected = ResourceDescription {
+            is_found: true,
             types: vec![uri("http://www.w3.org/ns/ldp#Container"), uri("http://pcdm.org/models#Object")],
             parent: Some(uri("http://h/rest/a")),
             dates: DateStatements::default(),
@@ -264,6 +270,7 @@ mod tests {
 
     #[test]
     fn values_of_date_predicates_are_dates_or_places() {
+        const TWICE: &str = r#"{"@value":"2030","@value":"2031"}"#;
         let uri = |text| Uri::parse(text).unwrap();
         let predicates = DatePredicates { from: vec![uri("p:from"), uri("p:has")], until: vec![uri("p:until")] };
         let body = r#"[{"@id":"http://h/a","p:from":[{"@value":"2030-01-02","@type":"xsd:date"}],"p:until":"2031",
@@ -277,7 +284,8 @@ mod tests {
         expected.add(DateRole::Until, "2031-01-01");
         expected.add_place(uri("http://h/embargo"));
         assert_eq!(read(body), expected);
-        for value in [r#"7"#, r#"{"@value":2030}"#, r#"{"@id":"no URI"}"#, r#"{}"#, r#""soon""#] {
+        for value in [r#"7"#, r#"{"@value":2030}"#, r#"{"@id":"no URI"}"#, r#"{}"#, r#""soon""#, r#"[["2030"]]"#, TWICE]
+        {
             let dates = read(&format!(r#"[{{"@id":"http://h/a","p:from":[{value}]}}]"#));
             assert!(dates.has_unreadable(), "{value}");
         }

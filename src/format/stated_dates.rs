@@ -69,19 +69,30 @@ impl DateStatements {
         }
     }
 
-    /// Adds a resource that has the dates.
+    /// Adds a resource that has the dates. The dates of further resources than four stay unknown.
     pub fn add_place(&mut self, place: Uri) {
-        if self.places.len() < MAX_PLACES && !self.places.contains(&place) {
-            self.places.push(place);
+        if self.places.contains(&place) {
+            return;
+        }
+        match self.places.len() < MAX_PLACES {
+            true => self.places.push(place),
+            false => self.has_unreadable = true,
         }
     }
 
-    /// Adds the statements of a resource that has the dates. The resources that it names in turn do not count.
+    /// Adds the statements of a resource that has the dates. The dates of further resources that it names stay unknown.
     pub fn add_all(&mut self, other: &Self) {
+        self.has_unreadable |= other.places.iter().any(|place| !self.places.contains(place));
         self.from = self.from.max(other.from);
         self.until = [self.until, other.until].into_iter().flatten().min();
         self.is_indefinite |= other.is_indefinite;
         self.has_unreadable |= other.has_unreadable;
+    }
+
+    /// Returns statements that cannot be read.
+    #[must_use]
+    pub fn unreadable() -> Self {
+        Self { has_unreadable: true, ..Self::default() }
     }
 
     /// Notes a value that cannot be read.
@@ -101,15 +112,14 @@ impl DateStatements {
         self.has_unreadable || VisibilityDates::new(self.from, self.until).is_err()
     }
 
-    /// Returns what the statements say. Of dates that leave no time, the first one counts, which hides the resource.
+    /// Returns what the statements say. Dates that leave no time are an embargo, because none of them says when it ends.
     #[must_use]
     pub fn dates(&self) -> StatedDates {
-        if self.is_indefinite {
-            return StatedDates::Embargo;
+        match VisibilityDates::new(self.from, self.until) {
+            Ok(dates) if !self.is_indefinite && self.has_unreadable => StatedDates::Partial(dates),
+            Ok(dates) if !self.is_indefinite => StatedDates::All(dates),
+            Ok(_) | Err(_) => StatedDates::Embargo,
         }
-        let readable = VisibilityDates::new(self.from, self.until).or_else(|_| VisibilityDates::new(self.from, None));
-        let dates = readable.unwrap_or_default();
-        if self.has_unreadable() { StatedDates::Partial(dates) } else { StatedDates::All(dates) }
     }
 }
 
@@ -152,7 +162,9 @@ mod tests {
             ),
             (&[(From, "in spring"), (From, "2030-01-01")], StatedDates::Partial(dates(day("2030-01-01"), None))),
             (&[(Until, "indefinite")], StatedDates::Partial(VisibilityDates::NONE)),
-            (&[(From, "2031-01-01"), (Until, "2030-01-01")], StatedDates::Partial(dates(day("2031-01-01"), None))),
+            (&[(From, "2031-01-01"), (Until, "2030-01-01")], StatedDates::Embargo),
+            (&[(From, "2029-01-01"), (From, "2031-01-01"), (Until, "2030-01-01")], StatedDates::Embargo),
+            (&[(From, "2030-01-01"), (Until, "2030-01-01"), (From, "in spring")], StatedDates::Embargo),
             (&[(From, "2030-01-01"), (From, "indefinite")], StatedDates::Embargo),
         ] {
             let mut statements = DateStatements::default();
@@ -164,13 +176,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn number_of_places_is_bounded() {
+    fn with_places(numbers: std::ops::Range<usize>) -> DateStatements {
         let mut statements = DateStatements::default();
-        for number in 0..100 {
-            let place = Uri::parse(&format!("http://h/{}", number / 2)).unwrap();
-            statements.add_place(place);
+        for number in numbers {
+            statements.add_place(Uri::parse(&format!("http://h/{number}")).unwrap());
         }
-        assert_eq!(statements.places().len(), MAX_PLACES);
+        statements
+    }
+
+    #[test]
+    fn places_beyond_the_bound_are_unreadable() {
+        for (number, has_unreadable) in [(MAX_PLACES, false), (MAX_PLACES + 1, true), (100, true)] {
+            let mut statements = with_places(0..number);
+            statements.add_place(Uri::parse("http://h/0").unwrap());
+            assert_eq!((statements.places().len(), statements.has_unreadable()), (MAX_PLACES, has_unreadable));
+        }
+    }
+
+    #[test]
+    fn places_of_a_place_are_unreadable_unless_they_are_known() {
+        for (of_place, has_unreadable) in [(0..2, false), (1..3, true)] {
+            let mut statements = with_places(0..2);
+            statements.add_all(&with_places(of_place));
+            assert_eq!((statements.places().len(), statements.has_unreadable()), (2, has_unreadable));
+        }
     }
 }

@@ -200,6 +200,7 @@ impl Source {
             },
         };
         self.note_dropped_parts_from(draft, dropped);
+        lookup.keep_unread_dates(draft);
         match result {
             Err(error) if lookup.mode() == Mode::BestEffort => {
                 tracing::debug!(source = %self.name(), object = %draft.object, %error, "cannot complete an event from the repository; the lookup is repeated later");

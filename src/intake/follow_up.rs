@@ -17,6 +17,7 @@ use crate::{
     lookup::LookupError,
     model::{
         Aspect, Change, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, Reading, Seq,
+        State,
     },
     retry::Backoff,
 };
@@ -165,6 +166,7 @@ impl FollowUp {
             let mut draft = draft_of(change, incomplete);
             let reported = draft.items.clone();
             enricher.lookup.complete(&mut draft, since).await?;
+            enricher.lookup.keep_unread_dates(&mut draft);
             self.source.note_dropped_parts_from(&draft, 0);
             draft.items = mark_as_completions(draft.items);
             if draft.time == DraftTime::Arrival {
@@ -189,7 +191,7 @@ impl FollowUp {
     }
 }
 
-/// Rebuilds the draft as the source reported it, without the facts that the registry added.
+/// Rebuilds the draft as the source reported it, without the facts that the registry and the dates added.
 fn draft_of(change: Change, incomplete: &IncompleteChange) -> Draft {
     let has_made_up_time = change.has_made_up_time();
     let (modification, filled) = (change.modification, change.settlement.filled);
@@ -206,10 +208,25 @@ fn draft_of(change: Change, incomplete: &IncompleteChange) -> Draft {
         description: modification.description,
         report: modification.report,
         items: DraftItems::Listed(
-            modification.items.map(|item| DraftItem::new(item.uri, DraftChange::Reported(item.change))),
+            modification
+                .items
+                .map(|item| DraftItem::new(item.uri, DraftChange::Reported(without_state_of_dates(item.change)))),
         ),
         lookup: DraftLookup::of(incomplete.missing),
         reading: Reading::default(),
+    }
+}
+
+/// Removes a state that the dates of the item had implied. No repository with lookups reports one.
+fn without_state_of_dates(change: ItemChange) -> ItemChange {
+    if !change.after().is_some_and(State::is_of_dates) {
+        return change;
+    }
+    match change {
+        ItemChange::Add { content, .. } => ItemChange::Add { content, after: None },
+        ItemChange::Update { content, before, .. } => ItemChange::Update { content, before, after: None },
+        ItemChange::State { before, .. } => ItemChange::Update { content: None, before, after: None },
+        delete @ ItemChange::Delete { .. } => delete,
     }
 }
 
@@ -249,6 +266,8 @@ fn completion(change: DraftChange) -> DraftChange {
     let update = |content, after| DraftChange::FollowUp(ItemChange::Update { content, before: None, after });
     match change {
         DraftChange::Reported(change) => DraftChange::FollowUp(change),
+        // An item of the object that the message does not name.
+        unnamed @ DraftChange::Present { content: None, state: None } => unnamed,
         DraftChange::AddOrUpdate { content, .. } => update(content, None),
         DraftChange::AddOrUpdateWithState { content, state } => update(content, Some(state)),
         DraftChange::Present { content, state } => update(content, state),

@@ -10,8 +10,12 @@ use futures_util::future::join_all;
 
 use super::{cached_requests::CachedRequests, error::LookupError, restrict};
 use crate::{
-    format::fedora_rest::{
-        DatastreamVersion, ListedDatastream, Relations, datastream_history, datastream_profile, datastreams, relations,
+    format::{
+        fedora_rest::{
+            DatastreamVersion, ListedDatastream, Relations, datastream_history, datastream_profile, datastreams,
+            relations,
+        },
+        stated_dates::DateStatements,
     },
     model::{
         ContentLocation, Draft, DraftChange, DraftItem, DraftItems, ItemChange, LookupMark, MissingFacts, NonEmpty,
@@ -23,6 +27,9 @@ const XML: &str = "text/xml, application/xml";
 
 /// Accepted media type of RELS-EXT, whose declared type depends on the repository's users.
 const ANY: &str = "*/*";
+
+/// Identifier of the datastream with the relationships and dates of its object.
+const RELS_EXT: &str = "RELS-EXT";
 
 /// Prefix of Fedora's own URIs for objects.
 const FEDORA_URI: &str = "info:fedora/";
@@ -53,7 +60,7 @@ pub(super) async fn complete(
     let base = draft.object.as_str().strip_suffix(object).unwrap_or(requests.repository.settings().url.as_str());
     let repository = Object { requests, path: object, base: base.to_owned() };
     let (items, relations) = tokio::join!(repository.items(draft), repository.relations());
-    if let Ok(relations) = &relations {
+    if let Ok(Some(relations)) = &relations {
         draft.parent =
             draft.parent.take().or_else(|| relations.parent.as_ref().map(|parent| repository.public_uri(parent)));
         if draft.types.is_empty() {
@@ -68,12 +75,35 @@ pub(super) async fn complete(
             draft.items = DraftItems::Listed(items);
         }
     })?;
-    let Relations { dates, .. } = relations?;
-    if !requests.repository.settings().dates.is_empty() {
-        repository.add_restricted(draft).await?;
-        restrict(draft, &dates);
+    let relations = relations?;
+    if requests.repository.settings().dates.is_empty() {
+        return Ok(());
     }
+    let is_about_relations = repository.is_about_relations(draft);
+    let listed = match relations.is_none() || is_about_relations {
+        true => repository.datastreams().await?,
+        false => Some(Vec::new()),
+    };
+    let Some(listed) = listed else {
+        draft.lookup.mark.get_or_insert(LookupMark::Gone);
+        return Ok(());
+    };
+    let dates = match relations {
+        Some(relations) => relations.dates,
+        // The response says that there is no content, and not why. Only the list says that there is no RELS-EXT.
+        None if listed.iter().any(may_be_relations) => DateStatements::unreadable(),
+        None => DateStatements::default(),
+    };
+    if is_about_relations {
+        repository.add_other_items(draft, &listed);
+    }
+    restrict(draft, &dates);
     Ok(())
+}
+
+/// Returns whether an entry of the list of datastreams may be RELS-EXT. A profile can lack its identifier.
+fn may_be_relations(listed: &ListedDatastream) -> bool {
+    matches!(listed.id(), "" | RELS_EXT)
 }
 
 /// An object of the repository.
@@ -86,11 +116,17 @@ struct Object<'a> {
 }
 
 impl Object<'_> {
-    async fn relations(&self) -> Result<Relations, LookupError> {
-        let path = format!("{}/datastreams/RELS-EXT/content", self.path);
+    /// Requests and parses RELS-EXT; `None` if the repository has no content of it.
+    async fn relations(&self) -> Result<Option<Relations>, LookupError> {
+        let path = format!("{}/datastreams/{RELS_EXT}/content", self.path);
         let predicates = self.requests.repository.settings().dates.clone();
         let read = move |body: &[u8], limits| relations(body, &predicates, limits);
-        Ok(self.requests.read(&path, ANY, read).await?.unwrap_or_default())
+        self.requests.read(&path, ANY, read).await
+    }
+
+    /// Requests the list of datastreams; `None` if the repository has no such object.
+    async fn datastreams(&self) -> Result<Option<Vec<ListedDatastream>>, LookupError> {
+        self.requests.read(&format!("{}/datastreams?format=xml&profiles=true", self.path), XML, datastreams).await
     }
 
     async fn items(&self, draft: &Draft) -> Result<ItemFacts, LookupError> {
@@ -111,32 +147,26 @@ impl Object<'_> {
         }
     }
 
-    /// Adds the other items of the object to a draft about RELS-EXT, because its dates concern them all. A datastream with a
-    /// newer version has a message of its own.
-    async fn add_restricted(&self, draft: &mut Draft) -> Result<(), LookupError> {
-        let relations = format!("{}{}/datastreams/RELS-EXT/content", self.base, self.path);
-        let DraftItems::Listed(items) = &draft.items else { return Ok(()) };
-        if draft.lookup.missing == MissingFacts::Items || !items.iter().any(|item| item.uri.as_str() == relations) {
-            return Ok(());
-        }
-        let time = draft.time.reported();
-        let Ok(object) = Uri::parse(&format!("{}{}", self.base, self.path)) else { return Ok(()) };
-        let mut all = items.to_vec();
-        all.push(DraftItem::new(object, DraftChange::Present { content: None, state: None }));
-        let path = format!("{}/datastreams?format=xml&profiles=true", self.path);
-        let listed = self.requests.read(&path, XML, datastreams).await?.unwrap_or_default();
-        let each = listed.into_iter().map(|listed| self.created_by_ingest(listed, time));
-        for result in join_all(each).await {
-            let (Some(DraftItem { uri, change, .. }), None) = result? else { continue };
-            if !items.iter().any(|item| item.uri == uri) {
-                let content = change.content().cloned();
-                all.push(DraftItem::new(uri, DraftChange::Present { content, state: None }));
-            }
-        }
-        if let Ok(all) = NonEmpty::try_from(all) {
+    /// Returns whether a draft is about RELS-EXT. That of an ingest has all datastreams already.
+    fn is_about_relations(&self, draft: &Draft) -> bool {
+        let relations = format!("{}{}/datastreams/{RELS_EXT}/content", self.base, self.path);
+        draft.lookup.missing != MissingFacts::Items
+            && draft.items.listed().iter().any(|item| item.uri.as_str() == relations)
+    }
+
+    /// Adds the other items of the object to a draft about RELS-EXT, because its dates concern them all. The draft says
+    /// nothing else about them, so settling ignores those that the registry does not have.
+    fn add_other_items(&self, draft: &mut Draft, listed: &[ListedDatastream]) {
+        let DraftItems::Listed(items) = &draft.items else { return };
+        let datastreams = listed.iter().map(|listed| format!("/datastreams/{}/content", listed.id()));
+        let uris = std::iter::once(String::new()).chain(datastreams);
+        let others = uris
+            .filter_map(|below| Uri::parse(&format!("{}{}{below}", self.base, self.path)).ok())
+            .filter(|uri| !items.iter().any(|item| item.uri == *uri))
+            .map(|uri| DraftItem::new(uri, DraftChange::Present { content: None, state: None }));
+        if let Ok(all) = NonEmpty::try_from(items.iter().cloned().chain(others).collect::<Vec<_>>()) {
             draft.items = DraftItems::Listed(all);
         }
-        Ok(())
     }
 
     /// Completes one item, which is a datastream.
@@ -197,8 +227,7 @@ impl Object<'_> {
 
     /// Returns the items that an ingest created: the object itself and the datastreams as they were then.
     async fn ingested(&self, items: &[DraftItem], time: Option<Timestamp>) -> Result<ItemFacts, LookupError> {
-        let path = format!("{}/datastreams?format=xml&profiles=true", self.path);
-        let Some(listed) = self.requests.read(&path, XML, datastreams).await? else {
+        let Some(listed) = self.datastreams().await? else {
             return Ok(ItemFacts::with_mark(LookupMark::Gone));
         };
         let each = listed.into_iter().map(|listed| self.created_by_ingest(listed, time));
@@ -220,10 +249,7 @@ impl Object<'_> {
         listed: ListedDatastream,
         time: Option<Timestamp>,
     ) -> Result<(Option<DraftItem>, Option<LookupMark>), LookupError> {
-        let id = match &listed {
-            ListedDatastream::WithProfile(version) => version.datastream.clone(),
-            ListedDatastream::IdOnly(id) => id.clone(),
-        };
+        let id = listed.id().to_owned();
         let path = format!("{}/datastreams/{id}", self.path);
         let newest = match listed {
             ListedDatastream::WithProfile(version) => Some(version),

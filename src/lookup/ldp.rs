@@ -116,12 +116,16 @@ async fn complete_object(
     let has_dates = !requests.repository.settings().dates.is_empty();
     if draft.types.is_empty() || has_dates {
         let described = describe(requests, path, &resource.headers).await?;
-        if draft.types.is_empty() {
+        let dates = match &described {
+            Some(described) => dates_with_places(requests, described.dates.clone()).await?,
+            // The repository has the resource, and its dates stay unknown.
+            None => DateStatements::unreadable(),
+        };
+        if let Some(described) = described.filter(|_| draft.types.is_empty()) {
             types = described.types;
             parent = parent.or_else(|| described.parent.map(|parent| public_uri(requests, &parent, &base)));
         }
         if has_dates {
-            let dates = dates_with_places(requests, described.dates).await?;
             restrict(draft, &dates);
         }
     }
@@ -137,26 +141,35 @@ async fn complete_object(
     Ok(())
 }
 
-/// Adds the dates of the resources that have dates for others.
+/// Adds the dates of the resources that have dates for others. A resource that cannot be read costs its dates, and not the
+/// event, because the next request would not read it either.
 async fn dates_with_places(
     requests: &CachedRequests<'_>,
     mut dates: DateStatements,
 ) -> Result<DateStatements, LookupError> {
     for place in dates.places().to_vec() {
-        match requests.repository.settings().path_of(place.as_str()) {
-            Some(path) => dates.add_all(&describe(requests, &path, &HeaderMap::new()).await?.dates),
+        let described = match requests.repository.settings().path_of(place.as_str()) {
+            Some(path) => match describe(requests, &path, &HeaderMap::new()).await {
+                Err(error) if error.is_transient() => return Err(error),
+                described => described.ok().flatten(),
+            },
+            None => None,
+        };
+        match described {
+            Some(described) => dates.add_all(&described.dates),
             None => dates.add_unreadable(),
         }
     }
     Ok(dates)
 }
 
-/// Requests and parses the description of a resource.
+/// Requests and parses the description of a resource; `None` if the repository has no document about it, or redirects to
+/// another server, where external content is.
 async fn describe(
     requests: &CachedRequests<'_>,
     path: &str,
     headers: &HeaderMap,
-) -> Result<ResourceDescription, LookupError> {
+) -> Result<Option<ResourceDescription>, LookupError> {
     let settings = requests.repository.settings();
     let elsewhere = link_targets(headers, "describedby").into_iter().find_map(|at| settings.path_of(&at));
     // A fragment is described together with its resource.
@@ -170,13 +183,16 @@ async fn describe(
         let mut described = ResourceDescription::default();
         for subject in &subjects {
             described = parse_description(body, subject, &predicates, limits)?;
-            if !described.types.is_empty() {
+            if described.is_found {
                 break;
             }
         }
         Ok(described)
     };
-    Ok(requests.read(at, JSON_LD, read).await?.unwrap_or_default())
+    match requests.read(at, JSON_LD, read).await {
+        Err(LookupError::Status(status)) if status.is_redirection() => Ok(None),
+        described => Ok(described?.filter(|described| described.is_found)),
+    }
 }
 
 /// Returns the nearest container above a path; `None` if that is the repository root.

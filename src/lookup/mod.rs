@@ -33,7 +33,10 @@ pub use settings::{BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySetting
 use self::{cache::ResponseCache, cached_requests::CachedRequests};
 use crate::{
     format::{Limits, RepositoryApi, stated_dates::DateStatements},
-    model::{Draft, DraftItem, DraftItems, DroppedPart, LookupMark, MissingFacts, Uri},
+    model::{
+        Draft, DraftChange, DraftItem, DraftItems, DroppedPart, LookupMark, MissingFacts, StatedDates, Uri,
+        VisibilityDates,
+    },
 };
 
 /// Health of a repository, for administrators.
@@ -112,6 +115,22 @@ impl Lookup {
             _ => self.has_asked.store(true, Ordering::Relaxed),
         }
         result
+    }
+
+    /// Says of each item whose dates the lookup has not read that they are unknown. The message may report a public state,
+    /// which must not show an item that a date hides.
+    pub fn keep_unread_dates(&self, draft: &mut Draft) {
+        const UNKNOWN: StatedDates = StatedDates::Partial(VisibilityDates::NONE);
+        if self.repository.settings().dates.is_empty() || draft.lookup.missing == MissingFacts::Nothing {
+            return;
+        }
+        if let DraftItems::Listed(items) = &draft.items {
+            let each = |item: DraftItem| match item.change {
+                DraftChange::Restricted { .. } => item,
+                _ => item.restricted(UNKNOWN),
+            };
+            draft.items = DraftItems::Listed(items.clone().map(each));
+        }
     }
 
     fn note_foreign(&self, object: &Uri) {

@@ -217,7 +217,8 @@ pub enum DraftChange {
         dates: VisibilityDates,
     },
     /// A change with what the repository states about the dates of the item. They restrict an item that its state shows, and
-    /// say nothing about an item that its state hides.
+    /// say nothing about an item that its state hides. With [`Self::Present`] without content and state, they concern an item
+    /// that the message does not name: no change if the registry lacks it.
     Restricted {
         /// The change. It has no dates itself.
         change: Box<Self>,
@@ -235,6 +236,15 @@ pub enum DraftChange {
 }
 
 impl DraftChange {
+    /// Returns the change without its dates.
+    #[must_use]
+    pub fn undated(&self) -> &Self {
+        match self {
+            Self::Dated { change, .. } | Self::Restricted { change, .. } => change.undated(),
+            change => change,
+        }
+    }
+
     /// Returns the location of the new content, if the change has content.
     #[must_use]
     pub fn content(&self) -> Option<&ContentLocation> {

@@ -16,9 +16,9 @@ pub struct VisibilityDates {
 pub enum StatedDates {
     /// All dates. Earlier ones that are not among them have lapsed.
     All(VisibilityDates),
-    /// Some of the dates. Others cannot be read, so an earlier one may still be valid.
+    /// Some of the dates. Others cannot be read, so those that were known may still be valid.
     Partial(VisibilityDates),
-    /// An embargo without an end.
+    /// An embargo without an end, or dates that contradict each other.
     Embargo,
 }
 
@@ -58,6 +58,14 @@ impl VisibilityDates {
     #[must_use]
     pub fn is_empty(self) -> bool {
         self == Self::NONE
+    }
+
+    /// Combines two announcements, which both limit the time in which the item is visible.
+    ///
+    /// # Errors
+    /// Fails if they leave no time.
+    pub fn and(self, other: Self) -> Result<Self, InvalidVisibilityDates> {
+        Self::new(self.from.max(other.from), [self.until, other.until].into_iter().flatten().min())
     }
 
     /// Returns the earlier date.

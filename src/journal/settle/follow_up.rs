@@ -20,6 +20,12 @@ impl DraftSettler<'_> {
         let is_outdated = is_late || reported.is_some_and(|reported| !self.still_says(&uri, reported));
         let exists = self.registered.is_live(&uri);
         let is_same = change.content().is_none_or(|content| exists && self.has_content(&uri, content));
+        // The later event has a lookup of its own, which has read the dates of that time.
+        let state = state.filter(|_| !is_outdated);
+        // A follow-up without a time is never late, so it would bring a deleted item back.
+        if is_outdated && !is_late && !exists {
+            return;
+        }
         let change = match change {
             ItemChange::Delete { before, after } if !is_outdated => return self.delete(id, uri, before, after),
             _ if is_outdated || is_same || matches!(change, ItemChange::State { .. }) => {

@@ -37,7 +37,7 @@ pub(super) fn carrier_item(
         let before = state.filter(|_| !registered.is_late(&item.uri, Aspect::State, order)).cloned();
         return Some((item.uri.clone(), ItemChange::Update { content: None, before, after: None }));
     }
-    items.iter().filter(on_time).find_map(|item| match &item.change {
+    items.iter().filter(on_time).find_map(|item| match item.change.undated() {
         DraftChange::Reported(ItemChange::Delete { .. }) if registered.is_gone(&item.uri) => {
             Some((item.uri.clone(), ItemChange::Delete { before: None, after: None }))
         }

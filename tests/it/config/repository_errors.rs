@@ -43,6 +43,16 @@ fn error_about_a_repository_does_not_contain_its_password() {
              \"content-change\" have no repository for lookups, only fedora-apim, fedora-events and islandora have one; leave it out"
                 .to_owned(),
         ),
+        (
+            good("visible_from = [\"http://h/a\", \"http://h/b\"]\nvisible_until = [\"http://h/b\"]"),
+            wrong("repository.visible_until", "http://h/b is in visible_from, too; remove one"),
+        ),
+        (
+            "[sources.islandora.repository]\nurl = \"http://h\"\nvisible_until = [\"http://h/b\"]".to_owned(),
+            "the setting sources.islandora.repository.visible_until in my.toml is wrong: it has no effect: \
+             its objects are somewhere else"
+                .to_owned(),
+        ),
         (source(&format!("repository = \"{PASSWORD}\"")), wrong("repository", "give a table")),
         (repository(""), missing("url")),
         (url("7"), wrong("repository.url", "give text in quotation marks")),

@@ -24,7 +24,7 @@ fn start(folder: &Path, seconds: i64) -> Gateway {
 /// Waits until the gateway has looked at the dates since now: that of a new item comes. Its clock is ahead by so many
 /// seconds.
 async fn until_looked(gateway: &Gateway, name: &str, seconds: i64) {
-    let date = in_millis(seconds * 1000 + 500);
+    let date = in_millis(seconds * 1000 + 2500);
     send(gateway, &change(name, added(json!({ "visibleFrom": date })))).await;
     let come = moved(name, "EMBARGOED", "ACTIVE");
     until("a new date has come", async || due_changes(gateway).await.contains(&come)).await;

@@ -16,7 +16,7 @@ async fn items_appear_and_disappear_at_their_dates() {
     crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
-    let (soon, later) = (in_millis(1500), in_millis(2500));
+    let (soon, later) = (in_millis(4000), in_millis(9000));
     let dates = |from: &str, until: &str| added(json!({ "visibleFrom": from, "visibleUntil": until }));
     send(&gateway, &change("a", dates(&soon, &later))).await;
     send(&gateway, &change("b", added(json!({ "visibleFrom": in_millis(3_600_000) })))).await;
@@ -48,7 +48,7 @@ async fn deletion_extension_and_lifting_before_the_date_count() {
     crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
-    let soon = in_millis(1500);
+    let soon = in_millis(5000);
     for name in ["deleted", "purged", "extended", "lifted", "kept"] {
         send(&gateway, &change(name, added(json!({ "visibleFrom": soon })))).await;
     }
@@ -69,7 +69,7 @@ async fn deletion_extension_and_lifting_before_the_date_count() {
 #[tokio::test]
 async fn public_hears_of_an_item_only_after_its_date() {
     let gateway = ViewedGateway::start(&format!("[access.public]\nsurfaces = {SURFACES}\n"));
-    let date = in_millis(1500);
+    let date = in_millis(3000);
     gateway.post(&change("embargoed", added(json!({ "visibleFrom": date })))).await;
     let date: DateTime<Utc> = date.parse().unwrap();
     let surfaces = ["/feed", "/changes?after=0", "/snapshot", "/objects?uri=http://h/embargoed"];

@@ -99,18 +99,22 @@ fn date(value: &str) -> Value {
 #[tokio::test]
 async fn fedora_6_resource_appears_and_disappears_at_its_dates() {
     let fixture = Fedora6Fixture::new("required").await;
-    let (soon, later) = (in_millis(2000), in_millis(3000));
-    let statements = json!({ AVAILABLE: date(&soon), VALID: date(&later) });
+    let [begin, end] = ["2098-01-02T00:00:00.000Z", "2099-01-02T00:00:00.000Z"];
+    let statements = json!({ AVAILABLE: date(begin), VALID: date(end) });
     let change = fixture.put(1, "Create", "/a", &statements).await;
     let item = &change["items"][0];
     assert_eq!(
         (&item["stateAfter"], &item["visibleFrom"], &item["visibleUntil"]),
-        (&json!("EMBARGOED"), &json!(soon), &json!(later))
+        (&json!("EMBARGOED"), &json!(begin), &json!(end))
     );
     // The repository says the same again.
     let again = fixture.put(2, "Update", "/a", &statements).await;
     assert_eq!((again["items"][0].get("stateAfter"), again["items"][0].get("visibleFrom")), (None, None));
-    until("both dates have come", async || due_changes(&fixture.gateway).await.len() == 2).await;
+    let soon = in_millis(4000);
+    fixture.put(3, "Update", "/a", &json!({ AVAILABLE: date(&soon), VALID: date(end) })).await;
+    until("the first date has come", async || due_changes(&fixture.gateway).await.len() == 1).await;
+    fixture.put(4, "Update", "/a", &json!({ AVAILABLE: date(&soon), VALID: date(&in_millis(4000)) })).await;
+    until("the second date has come", async || due_changes(&fixture.gateway).await.len() == 2).await;
     let moved = |before: &str, after: &str| (format!("{REST}/a"), before.to_owned(), after.to_owned());
     let expected = [moved("EMBARGOED", "ACTIVE"), moved("ACTIVE", "EXPIRED")];
     assert_eq!(due_changes(&fixture.gateway).await, expected);
@@ -157,6 +161,77 @@ async fn embargo_of_hyrax_is_read_from_its_own_resource() {
     let change = fixture.put(4, "Update", "/work", &elsewhere).await;
     assert_eq!((&change["lookup"], fixture.state("/work").await), (&Value::Null, json!("ACTIVE")));
     until_unreadable(&fixture.gateway, 1).await;
+}
+
+/// A lookup that learns nothing certain leaves the embargo, and the events go on.
+#[tokio::test]
+async fn fedora_6_dates_that_cannot_be_read_leave_the_embargo() {
+    let fixture = Fedora6Fixture::new("required").await;
+    for status in [302, 400, 403] {
+        fixture.repository.api.container(&format!("/{status}"), 1);
+        fixture.repository.api.refuse(&format!("/{status}"), status);
+    }
+    fixture.repository.api.container("/nested", 1);
+    fixture.repository.api.describe("/nested", &json!({ HAS_EMBARGO: [{ "@id": format!("{REST}/other") }] }));
+    fixture.repository.api.container("/stranger", 1);
+    fixture.repository.api.describe("/stranger", &json!({ "@id": format!("{REST}/else") }));
+    let places = |places: &[&str]| {
+        let places: Vec<_> = places.iter().map(|path| json!({ "@id": format!("{REST}/{path}") })).collect();
+        json!({ HAS_EMBARGO: places })
+    };
+    fixture.put(1, "Create", "/a", &json!({ AVAILABLE: date("2098-01-02") })).await;
+    let embargo = [(format!("{REST}/a"), "2098-01-02T00:00:00.000Z".to_owned())];
+    let unreadable = [
+        places(&["302"]),
+        places(&["400"]),
+        places(&["403"]),
+        places(&["nowhere"]),
+        places(&["nested"]),
+        places(&["stranger"]),
+        places(&["a", "b", "c", "d", "e"]),
+        json!({ "@id": format!("{REST}/else") }),
+    ];
+    for path in ["/b", "/c", "/d", "/other"] {
+        fixture.repository.api.container(path, 1);
+    }
+    for (second, statements) in (2..).zip(&unreadable) {
+        let change = fixture.put(second, "Update", "/a", statements).await;
+        assert_eq!(
+            (announced(&fixture.gateway).await, &change["lookup"]),
+            (embargo.to_vec(), &Value::Null),
+            "{statements}"
+        );
+        until_unreadable(&fixture.gateway, second - 1).await;
+    }
+    // The description of the resource itself is somewhere else.
+    fixture.repository.api.refuse("/a", 302);
+    fixture.put(20, "Update", "/a", &json!({})).await;
+    assert_eq!(announced(&fixture.gateway).await, embargo);
+}
+
+#[tokio::test]
+async fn fedora_6_dates_that_contradict_each_other_are_an_embargo() {
+    let fixture = Fedora6Fixture::new("required").await;
+    let dates = json!({ AVAILABLE: date("2098-01-02"), VALID: date("2097-01-02") });
+    fixture.put(1, "Create", "/a", &dates).await;
+    assert_eq!((fixture.state("/a").await, announced(&fixture.gateway).await), (json!("EMBARGOED"), Vec::new()));
+    until_unreadable(&fixture.gateway, 1).await;
+    fixture.put(2, "Update", "/a", &json!({})).await;
+    assert_eq!(fixture.state("/a").await, "ACTIVE");
+}
+
+/// The second event replaces all that is known of the resource, except for its dates.
+#[tokio::test]
+async fn repository_that_does_not_answer_leaves_the_embargo_until_it_does() {
+    let fixture = Fedora6Fixture::new("best-effort").await;
+    fixture.put(1, "Create", "/a", &json!({ AVAILABLE: date("2098-01-02") })).await;
+    fixture.repository.set_behaviour(Behaviour::Status(503));
+    let change = fixture.put(2, "Create", "/a", &json!({})).await;
+    assert_eq!((&change["lookup"], &change["items"][0]["stateAfter"]), (&json!("incomplete"), &json!("EMBARGOED")));
+    assert_eq!(announced(&fixture.gateway).await, [(format!("{REST}/a"), "2098-01-02T00:00:00.000Z".to_owned())]);
+    fixture.repository.set_behaviour(Behaviour::Normal);
+    until("the lookup is repeated", async || fixture.state("/a").await == "ACTIVE").await;
+    assert!(announced(&fixture.gateway).await.is_empty());
 }
 
 #[tokio::test]
@@ -233,4 +308,54 @@ async fn fedora_3_embargo_concerns_all_datastreams_of_its_object() {
     assert_eq!((fixture.states().await, announced(&fixture.gateway).await), (under_embargo, Vec::new()));
     fixture.embargo(6, None).await;
     assert_eq!(fixture.states().await, states([inactive, active.clone(), active.clone(), active]));
+}
+
+/// Only the list of datastreams says that an object has no RELS-EXT, and so no embargo.
+#[tokio::test]
+async fn fedora_3_embargo_ends_only_if_the_object_has_no_relations() {
+    let fixture = Fedora3Fixture::new().await;
+    let api = &fixture.repository.api;
+    api.ingest("demo:1");
+    for id in ["OBJ", "RELS-EXT"] {
+        api.write("demo:1", id, "text/xml", 1);
+    }
+    fixture.event(1, "ingest", &[], Some("demo:1")).await;
+    fixture.embargo(2, Some("2098-01-02T00:00:00Z")).await;
+    let states = |state: &str| ["OBJ", "RELS-EXT", "demo:1"].map(|name| (name.to_owned(), json!(state)));
+    let modified = async |second| {
+        api.write("demo:1", "OBJ", "text/xml", second);
+        fixture.event(second, "modifyDatastreamByValue", &[("dsID", "OBJ"), ("dsContent", "[OMITTED]")], None).await;
+    };
+    assert_eq!(fixture.states().await, states("EMBARGOED"));
+    api.lose_relations(true);
+    modified(3).await;
+    assert_eq!(fixture.states().await, states("EMBARGOED"));
+    let series = "tidings_dropped_parts_total{source=\"fedora3\",part=\"visibility-date\"}";
+    fixture.gateway.until_metric(&format!("{series} 1\n")).await;
+    // Its own message adds no datastream that has none yet.
+    api.lose_relations(false);
+    api.write("demo:1", "TN", "image/png", 4);
+    fixture.embargo(5, Some("2097-01-02T00:00:00Z")).await;
+    assert_eq!(fixture.states().await, states("EMBARGOED"));
+    assert!(announced(&fixture.gateway).await.iter().all(|(_, date)| date.starts_with("2097")));
+    api.purge_versions("demo:1", "RELS-EXT", 0, 9);
+    modified(6).await;
+    assert_eq!(fixture.states().await[0], ("OBJ".to_owned(), json!("ACTIVE")));
+}
+
+/// The list of its datastreams is gone as well, so nothing is known about its dates.
+#[tokio::test]
+async fn fedora_3_object_that_is_gone_keeps_its_embargo() {
+    let fixture = Fedora3Fixture::new().await;
+    fixture.repository.api.ingest("demo:1");
+    for id in ["OBJ", "RELS-EXT"] {
+        fixture.repository.api.write("demo:1", id, "text/xml", 1);
+    }
+    fixture.event(1, "ingest", &[], Some("demo:1")).await;
+    fixture.embargo(2, Some("2098-01-02T00:00:00Z")).await;
+    let states = fixture.states().await;
+    fixture.repository.api.purge_object("demo:1");
+    fixture.event(4, "modifyDatastreamByValue", &[("dsID", "OBJ"), ("dsContent", "[OMITTED]")], None).await;
+    assert_eq!(fixture.states().await, states);
+    assert_eq!(fixture.gateway.changes().await.pop().unwrap()["lookup"], "gone");
 }

@@ -48,7 +48,7 @@ async fn dates_of_a_map_hide_the_item_until_they_come() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = start(&folder);
     let mut expected = Vec::new();
-    let soon = in_millis(2500);
+    let soon = in_millis(6000);
     for kind in KINDS {
         for state in [json!("ACTIVE"), Value::Null] {
             if kind == "state" && state.is_null() {

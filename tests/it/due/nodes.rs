@@ -12,7 +12,7 @@ async fn dates_come_once_on_one_node_and_on_another_after_its_death() {
     let (mut holder, other) = holder_and_other(nodes, &journal, "due").await;
     // Half of them come before the death, half after it.
     for number in 0..10 {
-        let date = in_millis(if number % 2 == 0 { 1000 } else { 4000 });
+        let date = in_millis(if number % 2 == 0 { 3000 } else { 8000 });
         send(&other, &change(&number.to_string(), added(json!({ "visibleFrom": date })))).await;
     }
     until("half of the dates have come", async || due_changes(&other).await.len() >= 5).await;
@@ -31,7 +31,7 @@ async fn dates_come_by_the_clock_of_the_database() {
     for (name, seconds) in [("ahead", 3600), ("behind", -3600)] {
         let node = journal.node_with_clock(name, seconds);
         send(&node, &change(&format!("{name}-far"), added(json!({ "visibleFrom": in_millis(600_000) })))).await;
-        send(&node, &change(&format!("{name}-near"), added(json!({ "visibleFrom": in_millis(1000) })))).await;
+        send(&node, &change(&format!("{name}-near"), added(json!({ "visibleFrom": in_millis(3000) })))).await;
         let near = moved(&format!("{name}-near"), "EMBARGOED", "ACTIVE");
         until("the near date has come", async || due_changes(&node).await.contains(&near)).await;
         let far = format!("http://h/{name}-far/file");

@@ -19,7 +19,7 @@ async fn embargo_that_is_extended_after_its_end_is_a_problem_until_the_new_end()
         assert_eq!(status, 201, "{answer}");
     };
     let last = async || observed.gateway.changes().await.pop().unwrap();
-    send(&in_millis(0), in_millis(500)).await;
+    send(&in_millis(0), in_millis(2500)).await;
     until("the date has come", async || (last().await["due"] == true).then_some(())).await;
     assert!(observed.problem(DENIED.0, DENIED.1).await.is_none());
     send(&in_millis(0), in_millis(20_000)).await;

@@ -17,7 +17,7 @@ use tidings::{
 pub(crate) static DIALECTS: [&DialectKind; 14] = [
     &kind("fedora-apim", Some(RepositoryApi::Fedora3)),
     &kind("fedora-events", Some(RepositoryApi::Ldp)),
-    &kind("islandora", Some(RepositoryApi::Ldp)),
+    &DialectKind { repository: Some(ISLANDORA), ..kind("islandora", None) },
     &kind("sfm", None),
     &kind("hoarder", None),
     &kind("oai-pmh", None),
@@ -30,6 +30,10 @@ pub(crate) static DIALECTS: [&DialectKind; 14] = [
     &kind("mapped", None),
     &kind("content-change", None),
 ];
+
+/// Repository whose messages are about other things than its own.
+const ISLANDORA: RepositoryKind =
+    RepositoryKind { api: RepositoryApi::Ldp, not_crawlable: Some("its objects are somewhere else") };
 
 const fn kind(name: &'static str, api: Option<RepositoryApi>) -> DialectKind {
     let repository = match api {

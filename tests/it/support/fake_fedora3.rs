@@ -5,7 +5,10 @@
 use std::{
     collections::BTreeMap,
     fmt::Write,
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use wiremock::ResponseTemplate;
@@ -48,6 +51,8 @@ pub(crate) struct Fedora3 {
     objects: Mutex<BTreeMap<String, Object>>,
     /// True if datastreams are listed without their profiles, as before 3.6.
     is_old: bool,
+    /// True if the content of RELS-EXT has been lost.
+    has_lost_relations: AtomicBool,
 }
 
 /// Running fake Fedora 3.
@@ -65,6 +70,11 @@ impl Fedora3 {
 
     pub(crate) fn of_version(is_old: bool) -> Self {
         Self { is_old, ..Self::default() }
+    }
+
+    /// Makes the content of RELS-EXT be lost or there from now on. The datastream is there in any case.
+    pub(crate) fn lose_relations(&self, has_lost_relations: bool) {
+        self.has_lost_relations.store(has_lost_relations, Ordering::Relaxed);
     }
 
     pub(crate) fn ingest(&self, pid: &str) {
@@ -199,6 +209,7 @@ impl Fedora3 {
                     r#"<datastreamHistory  {management}  {NAMESPACES} pid="{pid}" dsID="{id}">{all}</datastreamHistory>"#
                 ))
             }
+            Some("content") if id == "RELS-EXT" && self.has_lost_relations.load(Ordering::Relaxed) => None,
             Some("content") if id == "RELS-EXT" => {
                 let mut rdf = format!(
                     r#"<rdf:RDF xmlns:fedora="info:fedora/fedora-system:def/relations-external#" xmlns:fedora-model="info:fedora/fedora-system:def/model#" xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description rdf:about="info:fedora/{pid}">"#

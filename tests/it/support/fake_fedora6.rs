@@ -41,6 +41,8 @@ pub(crate) struct Fedora6 {
     tombstones: Mutex<BTreeSet<String>>,
     knows_no_digests: AtomicBool,
     statements: Mutex<BTreeMap<String, Map<String, Value>>>,
+    /// Paths whose descriptions cannot be read, with the status of the response.
+    refused: Mutex<BTreeMap<String, u16>>,
 }
 
 /// Running fake Fedora 6.
@@ -72,6 +74,11 @@ impl Fedora6 {
     pub(crate) fn describe(&self, path: &str, statements: &Value) {
         let statements = statements.as_object().unwrap().clone();
         self.statements.lock().unwrap().insert(path.to_owned(), statements);
+    }
+
+    /// Makes requests for the description of a resource fail from now on.
+    pub(crate) fn refuse(&self, path: &str, status: u16) {
+        self.refused.lock().unwrap().insert(path.to_owned(), status);
     }
 
     pub(crate) fn delete(&self, path: &str) {
@@ -108,6 +115,9 @@ impl RepositoryApi for Fedora6 {
         if method == "GET" {
             // Only descriptions are requested with GET.
             let name = described.unwrap_or(path);
+            if let Some(status) = self.refused.lock().unwrap().get(name) {
+                return ResponseTemplate::new(*status).insert_header("location", "http://evil.example/");
+            }
             let types = ["http://pcdm.org/models#Object", "http://fedora.info/definitions/v4/repository#Resource"];
             let mut node = json!({ "@id": format!("{REST}{name}"), "@type": types });
             let statements = self.statements.lock().unwrap().get(name).cloned().unwrap_or_default();

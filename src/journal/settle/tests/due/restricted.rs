@@ -1,6 +1,6 @@
 //! Items whose repository states dates beside their state: what a lookup finds.
 
-use super::{Life, at, dates, draft, from, item, uri};
+use super::{Draft, DraftTime, Life, at, dates, draft, from, item, uri};
 use crate::{
     journal::seed::RegistryDelta,
     model::{
@@ -90,16 +90,15 @@ fn state_of_the_repository_outlasts_the_date() {
 
 #[test]
 fn unreadable_date_changes_nothing_and_an_embargo_without_end_hides() {
-    let partial = StatedDates::Partial(VisibilityDates::NONE);
     let mut life = Life::new();
-    life.event(restricted(add(), partial)).unwrap();
+    life.event(restricted(add(), PARTIAL)).unwrap();
     assert_eq!(life.state(), None);
     for (second, stated, state, dates) in [
         (1, until(10), Some("EMBARGOED"), from(10)),
-        (2, partial, Some("EMBARGOED"), from(10)),
+        (2, PARTIAL, Some("EMBARGOED"), from(10)),
         (3, StatedDates::Partial(from(30)), Some("EMBARGOED"), from(30)),
         (4, StatedDates::Embargo, Some("EMBARGOED"), VisibilityDates::NONE),
-        (5, partial, Some("EMBARGOED"), VisibilityDates::NONE),
+        (5, PARTIAL, Some("EMBARGOED"), VisibilityDates::NONE),
         (6, NONE, Some("ACTIVE"), VisibilityDates::NONE),
     ] {
         life.now = second;
@@ -107,6 +106,162 @@ fn unreadable_date_changes_nothing_and_an_embargo_without_end_hides() {
         assert_eq!((life.state(), life.schedule().dates), (state, dates), "{second}");
     }
     life.check_replay();
+}
+
+/// A lookup that could not read all dates.
+const PARTIAL: StatedDates = StatedDates::Partial(VisibilityDates::NONE);
+
+fn state(after: State) -> DraftChange {
+    DraftChange::Reported(ItemChange::State { before: None, after })
+}
+
+/// The known dates fill in for those that cannot be read, whatever state the message reports.
+#[test]
+fn partial_dates_leave_the_known_ones() {
+    let changes: [fn() -> DraftChange; 4] =
+        [update, || state(State::ACTIVE), || DraftChange::Properties { after: Some(State::ACTIVE) }, add];
+    for change in changes {
+        for (known, stated, state, expected) in [
+            (from(10), PARTIAL, "EMBARGOED", from(10)),
+            (from(10), StatedDates::Partial(from(5)), "EMBARGOED", from(10)),
+            (from(10), StatedDates::Partial(dates(None, Some(20))), "EMBARGOED", dates(Some(10), Some(20))),
+            (dates(Some(10), Some(20)), PARTIAL, "EMBARGOED", dates(Some(10), Some(20))),
+            (dates(None, Some(20)), PARTIAL, "ACTIVE", dates(None, Some(20))),
+            (dates(None, Some(20)), StatedDates::Partial(dates(None, Some(30))), "ACTIVE", dates(None, Some(20))),
+            (dates(None, Some(20)), StatedDates::Partial(from(20)), "EMBARGOED", VisibilityDates::NONE),
+        ] {
+            let mut life = Life::new();
+            life.event(restricted(add(), StatedDates::All(known))).unwrap();
+            life.now = 1;
+            life.event(restricted(change(), stated));
+            assert_eq!((life.state(), life.schedule().dates), (Some(state), expected), "{:?}, {stated:?}", change());
+            life.check_replay();
+            // A lookup that reads all dates decides.
+            life.now = 2;
+            life.event(restricted(update(), NONE)).unwrap();
+            assert_eq!((life.state(), life.schedule().dates), (Some("ACTIVE"), VisibilityDates::NONE), "{stated:?}");
+        }
+    }
+}
+
+/// No date says when the item appears, so none that a lookup reads in part does.
+#[test]
+fn partial_dates_show_no_item_that_is_hidden_without_a_date() {
+    let past = StatedDates::All(dates(None, Some(1)));
+    for (before, stated, expected) in [
+        (add(), StatedDates::Embargo, "EMBARGOED"),
+        (add(), past, "EXPIRED"),
+        (DraftChange::Reported(ItemChange::Add { content: None, after: Some(State::INACTIVE) }), NONE, "EMBARGOED"),
+    ] {
+        for partial in [PARTIAL, StatedDates::Partial(from(10))] {
+            let mut life = Life::new();
+            life.now = 2;
+            life.event(restricted(before.clone(), stated)).unwrap();
+            life.now = 3;
+            life.event(restricted(state(State::ACTIVE), partial));
+            assert_eq!((life.state(), life.schedule().dates), (Some(expected), VisibilityDates::NONE), "{partial:?}");
+            life.check_replay();
+        }
+    }
+}
+
+/// A date that has come may wait for its change while the clock of the gateway is busy.
+#[test]
+fn partial_dates_keep_a_date_that_comes_due() {
+    let mut life = Life::new();
+    life.event(restricted(add(), until(10))).unwrap();
+    life.now = 11;
+    life.event(restricted(update(), PARTIAL)).unwrap();
+    assert_eq!(life.state(), Some("EMBARGOED"));
+    assert_eq!((life.run_due(), life.state()), (1, Some("ACTIVE")));
+    life.check_replay();
+}
+
+/// An ADD replaces the state, so the former one does not hide the item from its dates.
+#[test]
+fn dates_of_a_new_item_count_whatever_was_before() {
+    let mut life = Life::new();
+    life.event(restricted(
+        DraftChange::Reported(ItemChange::Add { content: None, after: Some(State::INACTIVE) }),
+        NONE,
+    ));
+    life.now = 1;
+    life.event(restricted(add(), until(10))).unwrap();
+    assert_eq!((life.state(), life.schedule().dates), (Some("EMBARGOED"), from(10)));
+}
+
+/// A message about RELS-EXT concerns the other datastreams only by its dates.
+#[test]
+fn dates_of_an_item_that_the_message_does_not_name_change_its_visibility_alone() {
+    let unnamed = || DraftChange::Present { content: None, state: None };
+    let mut life = Life::new();
+    for stated in [NONE, until(10), PARTIAL, StatedDates::Embargo] {
+        assert!(life.event(restricted(unnamed(), stated)).is_none(), "the item is unknown: {stated:?}");
+    }
+    let content = |name: &str| ContentLocation::at(uri(name));
+    let added = ItemChange::Add { content: Some(content("c")), after: Some(State::ACTIVE) };
+    life.event(restricted(DraftChange::Reported(added), NONE)).unwrap();
+    life.now = 5;
+    assert!(life.event(restricted(unnamed(), NONE)).is_none());
+    // New content that happened before the message and arrives after it.
+    let newer = DraftChange::AddOrUpdate { content: Some(content("d")), initial_state: None };
+    let (_, settlement) = life.settle(draft(4, restricted(newer, NONE))).unwrap();
+    assert!(!settlement.is_late());
+    life.now = 6;
+    let (change, _) = life.event(restricted(unnamed(), until(10))).unwrap();
+    let expected = ItemChange::State { before: Some(State::ACTIVE), after: State::EMBARGOED };
+    assert_eq!((&change.items[0].change, life.schedule().dates), (&expected, from(10)));
+    life.now = 7;
+    let delete = DraftChange::Reported(ItemChange::Delete { before: None, after: None });
+    life.event(restricted(delete, until(10))).unwrap();
+    life.now = 8;
+    assert!(life.event(restricted(unnamed(), until(10))).is_none(), "the item is deleted");
+    life.check_replay();
+}
+
+/// An event without a time is never late, and its item may be deleted before the repository answers.
+#[test]
+fn outdated_follow_up_does_not_revive_a_deleted_item() {
+    let arrived = |items| Draft { time: DraftTime::Arrival, ..draft(0, items) };
+    for parent in [None, Some(uri("p"))] {
+        let mut life = Life::new();
+        let added = ItemChange::Add { content: Some(ContentLocation::at(uri("c"))), after: None };
+        life.settle(arrived(item("a", DraftChange::Reported(added.clone())))).unwrap();
+        let delete = DraftChange::Reported(ItemChange::Delete { before: None, after: None });
+        life.settle(arrived(item("a", delete))).unwrap();
+        let follow_up = DraftChange::FollowUpTo { reported: added.clone(), change: added };
+        life.settle(Draft { parent, ..arrived(restricted(follow_up, until(10))) });
+        assert!(!life.is_visible() && life.state().is_none(), "{:?}", life.journal.last());
+    }
+}
+
+/// The change is public at first, and a later message hides it before its own lookup is repeated.
+#[test]
+fn follow_up_does_not_repeat_the_state_that_its_event_reported() {
+    for partial in [PARTIAL, until(10)] {
+        let mut life = Life::new();
+        let content = ContentLocation::at(uri("c"));
+        let added = |size| ItemChange::Add { content: Some(ContentLocation { size, ..content.clone() }), after: None };
+        life.event(restricted(DraftChange::Reported(added(None)), until(10))).unwrap();
+        let change =
+            ItemChange::Update { content: added(Some(7)).content().cloned(), before: None, after: Some(State::ACTIVE) };
+        life.settle(draft(0, restricted(DraftChange::FollowUp(change), partial))).unwrap();
+        assert_eq!((life.state(), life.schedule().dates), (Some("EMBARGOED"), from(10)), "{partial:?}");
+        life.check_replay();
+    }
+}
+
+/// A deletion that the registry has already can still bring a new parent.
+#[test]
+fn deletion_with_dates_carries_new_facts_of_its_object() {
+    let delete = || DraftChange::Reported(ItemChange::Delete { before: None, after: None });
+    let mut life = Life::new();
+    life.event(item("a", add())).unwrap();
+    life.now = 1;
+    life.event(item("a", delete())).unwrap();
+    life.now = 2;
+    let (change, _) = life.settle(Draft { parent: Some(uri("p")), ..draft(2, restricted(delete(), NONE)) }).unwrap();
+    assert_eq!((change.parent, life.is_visible()), (Some(uri("p")), false));
 }
 
 #[test]
