@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     DocumentName, Source,
     change_lists::{ChangeList, ChangeLists, list_gone},
+    copy::CopyUrls,
     division::order_time_of_damaged,
     entries::{write_change, write_resource},
     loss::Loss,
@@ -39,11 +40,21 @@ type Writer = SitemapWriter<DocumentWriter>;
 pub(super) struct Documents<'a> {
     pub(super) source: &'a Source,
     pub(super) scope: &'a Scope,
+    /// URLs of the documents in a copy; `None` at the gateway.
+    pub(super) copy: Option<&'a CopyUrls>,
 }
 
-impl Documents<'_> {
+impl<'a> Documents<'a> {
+    /// Creates a writer of documents that the gateway serves.
+    pub(super) fn at_gateway(source: &'a Source, scope: &'a Scope) -> Self {
+        Self { source, scope, copy: None }
+    }
+
     /// Returns the URL of a document.
     pub(super) fn url(&self, name: DocumentName) -> String {
+        if let Some(copy) = self.copy {
+            return copy.url(name);
+        }
         format!("{}/resourcesync/{name}{}", self.source.base, self.scope.query())
     }
 
@@ -63,7 +74,8 @@ impl Documents<'_> {
     /// # Errors
     /// Fails if the disk does.
     pub(super) fn capabilities(&self, hub: Option<&str>) -> Result<Representation, Problem> {
-        let description = format!("{}{DESCRIPTION_PATH}", self.source.base);
+        let at_gateway = || format!("{}{DESCRIPTION_PATH}", self.source.base);
+        let description = self.copy.map_or_else(at_gateway, CopyUrls::description);
         let links = [("up", description)];
         let mut writer = self.begin(SitemapKind::List, &links, &[("capability", "capabilitylist")])?;
         for (name, capability) in

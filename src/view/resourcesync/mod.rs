@@ -6,9 +6,11 @@
 //! * `division` divides the journal into `change_lists`, whose times after a `loss` are later than all before;
 //! * `resource_lists` divides the registry into parts, and `places` keeps the lists of different scopes;
 //! * `documents` writes each document, with the `entries` of resources and changes, as a `sitemap`;
-//! * `notifications` writes the messages of the hub.
+//! * `notifications` writes the messages of the hub;
+//! * `copy` lists and writes the documents as files.
 
 mod change_lists;
+mod copy;
 mod division;
 mod documents;
 mod entries;
@@ -20,7 +22,7 @@ mod resource_lists;
 mod scope;
 mod sitemap;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::{
     extract::{Request, State},
@@ -30,14 +32,17 @@ use axum::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use self::name::DocumentName;
 use self::{
     change_lists::{ChangeList, ChangeLists, list_gone},
     division::Division,
     documents::Documents,
     name::PartPosition,
-    resource_lists::ResourceLists,
+    resource_lists::{ResourceList, ResourceLists},
     scope::{Scope, ScopeQuery},
+};
+pub use self::{
+    copy::{CopyDocument, CopySite, ResourceSyncCopy},
+    name::DocumentName,
 };
 use super::{archive_cache::size_in_cache, journal_problem};
 use crate::{
@@ -66,6 +71,8 @@ struct Source {
     hub: Option<String>,
     division: Division,
     resource_lists: ResourceLists,
+    /// Resource list of the last copy.
+    copied: Mutex<Option<(Scope, ResourceList)>>,
     /// Change lists that were read recently, by the identity of the journal.
     change_lists: LruCache<(Uuid, Scope, ChangeList), Representation>,
 }
@@ -83,22 +90,8 @@ impl ResourceSync {
             journal,
             spool,
             hub,
+            copied: Mutex::default(),
         }))
-    }
-
-    /// Returns the names of all documents for a reader who may see everything. A document that the journal outgrows meanwhile
-    /// is gone.
-    ///
-    /// # Errors
-    /// As [`ResourceSync::document`].
-    pub async fn documents(&self) -> Result<Vec<DocumentName>, Problem> {
-        let scope = Scope::parse("", &ReadPermit::whole())?;
-        let changes = self.0.changes().await?;
-        let resources = self.0.resource_lists.list(&scope, &changes, &self.0.spool).await?;
-        let part = |after| DocumentName::ResourceList(PartPosition { head: resources.head, after });
-        let lists = changes.lists.iter().map(|list| DocumentName::ChangeList(list.first));
-        let indexes = [DocumentName::CapabilityList, DocumentName::ResourceLists, DocumentName::ChangeLists];
-        Ok(indexes.into_iter().chain(resources.parts.iter().copied().map(part)).chain(lists).collect())
     }
 
     /// Returns the source description.
@@ -107,7 +100,7 @@ impl ResourceSync {
     /// Fails if the disk does.
     pub fn description(&self) -> Result<Representation, Problem> {
         let scope = Scope::parse("", &ReadPermit::whole())?;
-        Documents { source: &self.0, scope: &scope }.description()
+        Documents::at_gateway(&self.0, &scope).description()
     }
 
     /// Returns a document as a reader with this permit sees it, about the objects that a query selects.
@@ -124,7 +117,7 @@ impl ResourceSync {
         let scope = Scope::parse(query, permit)?;
         let source = &self.0;
         match name {
-            DocumentName::CapabilityList => Documents { source, scope: &scope }.capabilities(source.hub_for(permit)),
+            DocumentName::CapabilityList => Documents::at_gateway(source, &scope).capabilities(source.hub_for(permit)),
             DocumentName::ChangeLists => {
                 let changes = source.changes().await?;
                 source.blocking(scope, move |documents, _| documents.change_lists(&changes)).await
@@ -203,7 +196,7 @@ impl Source {
         let _guard = ended.clone().drop_guard();
         let source = Arc::clone(self);
         let permit = self.spool.list_permit().await;
-        Spool::blocking(permit, move || write(Documents { source: &source, scope: &scope }, &ended)).await
+        Spool::blocking(permit, move || write(Documents::at_gateway(&source, &scope), &ended)).await
     }
 }
 

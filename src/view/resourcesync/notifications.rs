@@ -82,7 +82,7 @@ impl ResourceSync {
     }
 
     fn topic_url(&self, scope: &Scope) -> String {
-        Documents { source: &self.0, scope }.url(DocumentName::Notifications)
+        Documents::at_gateway(&self.0, scope).url(DocumentName::Notifications)
     }
 }
 
@@ -105,7 +105,7 @@ impl Source {
         let until = times.last().copied().unwrap_or(from);
         let [from, until] = [from, until].map(|time| time.to_string());
         let metadata = [("capability", "change-notification"), ("from", &*from), ("until", &*until)];
-        let up = Documents { source: self, scope }.url(DocumentName::CapabilityList);
+        let up = Documents::at_gateway(self, scope).url(DocumentName::CapabilityList);
         let links: [&[_]; 1] = [&[("rel", "up"), ("href", up.as_str())]];
         let written = |error: std::io::Error| error.to_string();
         let mut writer = SitemapWriter::begin(SitemapKind::List, &links, &metadata, Vec::new()).map_err(written)?;

@@ -72,6 +72,8 @@ pub(super) struct ResourceList {
     pub(super) at: Timestamp,
     /// Positions after which the parts begin. There is at least one.
     pub(super) parts: Vec<AcceptedPosition>,
+    /// Time at which its division was begun.
+    pub(super) begun: Timestamp,
     /// Identity of the journal, and number of crawled facts.
     state: (Uuid, u64),
     made: Instant,
@@ -119,11 +121,13 @@ impl ResourceLists {
         let shared = self.places().get(scope, Instant::now()).ok_or_else(no_place)?;
         let mut lists = shared.lock_owned().await;
         if let Some(newest) = lists.newest.as_ref().filter(|newest| newest.is_usable(changes, state)) {
+            // The request that has made the list may have ended before it could note this.
+            self.places().note(scope, lists.next.is_none());
             return Ok(newest.clone());
         }
         let is_usable = |next: &Unfinished| next.list.state.0 == state.0 && next.list.head.next() >= changes.begin();
         if !lists.next.as_ref().is_some_and(is_usable) {
-            lists.next = Some(Unfinished::begin(changes, state));
+            lists.next = Some(Unfinished::begin(changes.head, changes.at, state));
         }
         self.places().note(scope, false);
         let ended = CancellationToken::new();
@@ -161,6 +165,32 @@ fn unfinished() -> Problem {
 }
 
 impl ResourceList {
+    /// Divides the registry for a list that was begun when the change `head` was the newest one, at the time `at`. The call
+    /// blocks.
+    ///
+    /// # Errors
+    /// `unavailable` if nobody waits any more; fails if the journal does.
+    pub(super) fn divide(
+        journal: &Journal,
+        scope: &Scope,
+        (head, at): (Seq, Timestamp),
+        state: (Uuid, u64),
+        ended: &CancellationToken,
+    ) -> Result<Self, Problem> {
+        let mut next = Unfinished::begin(head, at, state);
+        while !next.read(journal, scope, ended)? {
+            if ended.is_cancelled() {
+                return Err(unfinished());
+            }
+        }
+        Ok(next.list)
+    }
+
+    /// Returns whether the list was begun at a head, and in a state of the journal.
+    pub(super) fn is_of(&self, head: Seq, state: (Uuid, u64)) -> bool {
+        self.head == head && self.state == state
+    }
+
     /// Returns whether the list is new enough for a reader, and the change lists continue it.
     fn is_usable(&self, changes: &ChangeLists, state: (Uuid, u64)) -> bool {
         let is_newest = self.head == changes.head && self.state == state;
@@ -170,12 +200,13 @@ impl ResourceList {
 }
 
 impl Unfinished {
-    fn begin(changes: &ChangeLists, state: (Uuid, u64)) -> Self {
+    fn begin(head: Seq, at: Timestamp, state: (Uuid, u64)) -> Self {
         let made = Instant::now();
         let list = ResourceList {
-            head: changes.head,
-            at: changes.at,
+            head,
+            at,
             parts: vec![AcceptedPosition { time: AcceptanceTime(0), object: AFTER_ALL }],
+            begun: Timestamp::now(),
             state,
             made,
             duration: Duration::ZERO,
