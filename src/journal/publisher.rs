@@ -117,9 +117,9 @@ impl Publisher {
     pub(super) fn follow(&self, state: JournalState) -> Result<(), StoreError> {
         let mut progress = self.lock();
         let published = self.published();
-        if published < state.head {
+        let has_more = published < state.head;
+        if has_more {
             self.catch_up(published, state.head)?;
-            self.move_head(state.head);
         }
         if state.floor() > progress.floor {
             let seen = progress.before_gap.take().unwrap_or(published);
@@ -138,6 +138,10 @@ impl Publisher {
         } else if state.head >= published {
             // The state is newer than the gap, so no loss was its reason.
             progress.before_gap = None;
+        }
+        // A reader who sees a number after skipped ones knows that they were skipped.
+        if has_more {
+            self.move_head(state.head);
         }
         // A state that was read before the newest removal has an older number.
         if let Some(first) = state.first.filter(|first| Some(*first) > self.facts.first()) {
@@ -311,5 +315,31 @@ mod tests {
         assert_eq!(published.publisher.lock().before_gap, None);
         assert_eq!((published.head(), published.after(7), published.after(8)), (1001, None, None));
         assert_eq!(published.facts.skipped_ranges()[..], [(Seq(5), Seq(1000))]);
+    }
+
+    /// Notes the skipped ranges that are known when a reader is woken.
+    struct Reader {
+        facts: Arc<JournalFacts>,
+        known: std::sync::Mutex<Option<usize>>,
+    }
+
+    impl std::task::Wake for Reader {
+        fn wake(self: Arc<Self>) {
+            *self.known.lock().unwrap() = Some(self.facts.skipped_ranges().len());
+        }
+    }
+
+    #[test]
+    fn skipped_numbers_are_known_before_the_first_number_after_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let published = Published::eight(folder.path());
+        let reader = Arc::new(Reader { facts: Arc::clone(&published.facts), known: Default::default() });
+        let waker = std::task::Waker::from(Arc::clone(&reader));
+        let mut head = published.head.clone();
+        head.mark_unchanged();
+        let mut changed = std::pin::pin!(head.changed());
+        assert!(changed.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        published.publisher.follow(JournalState { head: Seq(1002), ..after_loss() }).unwrap();
+        assert_eq!((published.head(), *reader.known.lock().unwrap()), (1002, Some(1)));
     }
 }

@@ -1,11 +1,16 @@
 //! The documents: each is written from the journal, its name, and the base URL.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
 use super::{
     DocumentName, Source,
-    change_lists::{ChangeList, ChangeLists, list_gone, time_of},
+    change_lists::{ChangeList, ChangeLists, list_gone},
+    copy::CopyUrls,
+    division::order_time_of_damaged,
     entries::{write_change, write_resource},
+    loss::Loss,
     name::{DESCRIPTION_PATH, PartPosition},
     resource_lists::{ResourceList, read_part},
     scope::Scope,
@@ -13,8 +18,8 @@ use super::{
 };
 use crate::{
     format::xml_writer::Pair,
-    journal::JournalError,
-    model::{Seq, Timestamp},
+    journal::{JournalError, RecordedChange, order::OrderTime, store::StoreError},
+    model::{Filter, Seq, Timestamp},
     view::{LARGE, PIECE_BYTES, block_on, journal_problem, store_problem},
     web::{CachePolicy, DocumentWriter, Problem, ProblemCode, Representation, spool_problem},
 };
@@ -35,11 +40,21 @@ type Writer = SitemapWriter<DocumentWriter>;
 pub(super) struct Documents<'a> {
     pub(super) source: &'a Source,
     pub(super) scope: &'a Scope,
+    /// URLs of the documents in a copy; `None` at the gateway.
+    pub(super) copy: Option<&'a CopyUrls>,
 }
 
-impl Documents<'_> {
+impl<'a> Documents<'a> {
+    /// Creates a writer of documents that the gateway serves.
+    pub(super) fn at_gateway(source: &'a Source, scope: &'a Scope) -> Self {
+        Self { source, scope, copy: None }
+    }
+
     /// Returns the URL of a document.
     pub(super) fn url(&self, name: DocumentName) -> String {
+        if let Some(copy) = self.copy {
+            return copy.url(name);
+        }
         format!("{}/resourcesync/{name}{}", self.source.base, self.scope.query())
     }
 
@@ -59,7 +74,8 @@ impl Documents<'_> {
     /// # Errors
     /// Fails if the disk does.
     pub(super) fn capabilities(&self, hub: Option<&str>) -> Result<Representation, Problem> {
-        let description = format!("{}{DESCRIPTION_PATH}", self.source.base);
+        let at_gateway = || format!("{}{DESCRIPTION_PATH}", self.source.base);
+        let description = self.copy.map_or_else(at_gateway, CopyUrls::description);
         let links = [("up", description)];
         let mut writer = self.begin(SitemapKind::List, &links, &[("capability", "capabilitylist")])?;
         for (name, capability) in
@@ -93,25 +109,47 @@ impl Documents<'_> {
         finish(writer, CachePolicy::Revalidate)
     }
 
-    /// Writes a change list (section 12.1). The call blocks.
+    /// Writes a change list (section 12.1). A damaged change has no entry. The call blocks.
     ///
     /// # Errors
-    /// `gone` if retention has removed its first change meanwhile; `damaged-change`; fails if the journal or the disk does.
-    pub(super) fn change_list(&self, list: &ChangeList, ended: &CancellationToken) -> Result<Representation, Problem> {
+    /// `gone` if retention has removed its first change meanwhile; fails if the journal or the disk does.
+    pub(super) fn change_list(
+        &self,
+        list: &ChangeList,
+        loss: Loss,
+        ended: &CancellationToken,
+    ) -> Result<Representation, Problem> {
         let interval = Interval::of(list);
         let metadata = [&[("capability", "changelist")], &*interval.attributes()].concat();
         let [up] = self.up();
         let links = [up, ("index", self.url(DocumentName::ChangeLists))];
         let mut writer = self.begin(SitemapKind::List, &links, &metadata)?;
-        self.write_changes(list, &mut writer, ended)?;
-        let is_fixed = list.until.is_some() && self.scope.is_fixed();
+        let is_whole = self.write_changes(list, loss, &mut writer, ended)?;
+        // A backup may have a damaged change.
+        let is_fixed = list.until.is_some() && self.scope.is_fixed() && is_whole;
         finish(writer, if is_fixed { CachePolicy::Immutable } else { CachePolicy::Revalidate })
     }
 
-    fn write_changes(&self, list: &ChangeList, writer: &mut Writer, ended: &CancellationToken) -> Result<(), Problem> {
+    /// Writes the entries of a change list. Returns whether all changes could be read.
+    fn write_changes(
+        &self,
+        list: &ChangeList,
+        loss: Loss,
+        writer: &mut Writer,
+        ended: &CancellationToken,
+    ) -> Result<bool, Problem> {
         let journal = &self.source.journal;
         let filter = self.scope.filter();
+        let mut is_whole = true;
         let (mut after, mut time) = (Seq(list.first.0.saturating_sub(1)), list.begin);
+        let mut skip = |seq: Seq, time: &mut OrderTime, what: &str| -> Result<(), Problem> {
+            tracing::warn!(seq = seq.0, what, "a damaged change is left out of a change list of ResourceSync");
+            is_whole = false;
+            if seq != list.first {
+                *time = block_on(order_time_of_damaged(journal, seq, *time)).map_err(journal_problem)?;
+            }
+            Ok(())
+        };
         while after < list.last {
             if ended.is_cancelled() {
                 return Err(nobody_waits());
@@ -119,26 +157,35 @@ impl Documents<'_> {
             let count = usize::try_from(list.last.0 - after.0).unwrap_or(READ_CHANGES).min(READ_CHANGES);
             let read = match block_on(journal.after_within(after, count, PIECE_BYTES)) {
                 Err(JournalError::Gone { first, .. }) => return Err(list_gone(first)),
+                Err(JournalError::Store(StoreError::DamagedChange { seq, what })) => {
+                    skip(seq, &mut time, &what)?;
+                    after = seq;
+                    continue;
+                }
                 read => read.map_err(journal_problem)?,
             };
             if read.is_empty() {
-                return Ok(());
+                break;
             }
             for recorded in read {
-                let recorded = match recorded.json().len() < LARGE {
-                    true => recorded,
-                    false => recorded.without_caches().into(),
-                };
-                if recorded.seq() != list.first {
-                    time = time.following(recorded.change().map_err(store_problem)?.received);
+                let seq = recorded.seq();
+                let recorded = without_large_caches(recorded);
+                after = seq;
+                match shown(&recorded, &filter) {
+                    Ok((received, shown)) => {
+                        if seq != list.first {
+                            time = time.following(received);
+                        }
+                        let Some(shown) = shown else { continue };
+                        let change = shown.change().map_err(store_problem)?;
+                        write_change(writer, change, loss.time(seq, time)).map_err(spool_problem)?;
+                    }
+                    Err(StoreError::DamagedChange { seq, what }) => skip(seq, &mut time, &what)?,
+                    Err(error) => return Err(store_problem(error)),
                 }
-                after = recorded.seq();
-                let Some(shown) = recorded.filtered(&filter).map_err(store_problem)? else { continue };
-                let change = shown.change().map_err(store_problem)?;
-                write_change(writer, change, time_of(time)).map_err(spool_problem)?;
             }
         }
-        Ok(())
+        Ok(is_whole)
     }
 
     /// Writes the index of the parts of a resource list (section 10.2).
@@ -191,6 +238,19 @@ impl Documents<'_> {
         let links: Vec<&[Pair<'_>]> = links.iter().map(|link| &link[..]).collect();
         SitemapWriter::begin(kind, &links, metadata, out).map_err(spool_problem)
     }
+}
+
+/// Returns a change whose parsed form is dropped after use if the change is large.
+pub(super) fn without_large_caches(change: Arc<RecordedChange>) -> Arc<RecordedChange> {
+    if change.json().len() < LARGE { change } else { Arc::new(change.without_caches()) }
+}
+
+/// Returns the time of receipt of a change, and the change as a filter shows it.
+fn shown(
+    change: &Arc<RecordedChange>,
+    filter: &Filter,
+) -> Result<(Timestamp, Option<Arc<RecordedChange>>), StoreError> {
+    Ok((change.change()?.received, change.filtered(filter)?))
 }
 
 /// The time of which a change list has all changes.

@@ -3,20 +3,26 @@
 //! the test that shows it. The numbers in parentheses are sections of the standard.
 //!
 //! * `name` has the names of the documents, and `scope` the resources that they are about;
-//! * `change_lists` divides the journal into lists, and `resource_lists` the registry into parts;
+//! * `division` divides the journal into `change_lists`, whose times after a `loss` are later than all before;
+//! * `resource_lists` divides the registry into parts, and `places` keeps the lists of different scopes;
 //! * `documents` writes each document, with the `entries` of resources and changes, as a `sitemap`;
-//! * `notifications` writes the messages of the hub.
+//! * `notifications` writes the messages of the hub;
+//! * `copy` lists and writes the documents as files.
 
 mod change_lists;
+mod copy;
+mod division;
 mod documents;
 mod entries;
+mod loss;
 mod name;
 mod notifications;
+mod places;
 mod resource_lists;
 mod scope;
 mod sitemap;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::{
     extract::{Request, State},
@@ -26,19 +32,23 @@ use axum::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use self::name::DocumentName;
 use self::{
-    change_lists::{ChangeList, ChangeLists, Division, list_gone},
+    change_lists::{ChangeList, ChangeLists, list_gone},
+    division::Division,
     documents::Documents,
     name::PartPosition,
-    resource_lists::ResourceLists,
+    resource_lists::{ResourceList, ResourceLists},
     scope::{Scope, ScopeQuery},
+};
+pub use self::{
+    copy::{CopyDocument, CopySite, ResourceSyncCopy},
+    name::DocumentName,
 };
 use super::{archive_cache::size_in_cache, journal_problem};
 use crate::{
     cache::LruCache,
     journal::Journal,
-    model::{Seq, Timestamp},
+    model::Seq,
     web::{self, CachePolicy, Problem, ProblemCode, ReadPermit, Representation, Spool, problems},
 };
 
@@ -61,6 +71,8 @@ struct Source {
     hub: Option<String>,
     division: Division,
     resource_lists: ResourceLists,
+    /// Resource list of the last copy.
+    copied: Mutex<Option<(Scope, ResourceList)>>,
     /// Change lists that were read recently, by the identity of the journal.
     change_lists: LruCache<(Uuid, Scope, ChangeList), Representation>,
 }
@@ -78,22 +90,8 @@ impl ResourceSync {
             journal,
             spool,
             hub,
+            copied: Mutex::default(),
         }))
-    }
-
-    /// Returns the names of all documents for a reader who may see everything. A document that the journal outgrows meanwhile
-    /// is gone.
-    ///
-    /// # Errors
-    /// As [`ResourceSync::document`].
-    pub async fn documents(&self) -> Result<Vec<DocumentName>, Problem> {
-        let scope = Scope::parse("", &ReadPermit::whole())?;
-        let changes = self.0.changes().await?;
-        let resources = self.0.resource_lists.list(&scope, &changes, &self.0.spool).await?;
-        let part = |after| DocumentName::ResourceList(PartPosition { head: resources.head, after });
-        let lists = changes.lists.iter().map(|list| DocumentName::ChangeList(list.first));
-        let indexes = [DocumentName::CapabilityList, DocumentName::ResourceLists, DocumentName::ChangeLists];
-        Ok(indexes.into_iter().chain(resources.parts.iter().copied().map(part)).chain(lists).collect())
     }
 
     /// Returns the source description.
@@ -102,14 +100,14 @@ impl ResourceSync {
     /// Fails if the disk does.
     pub fn description(&self) -> Result<Representation, Problem> {
         let scope = Scope::parse("", &ReadPermit::whole())?;
-        Documents { source: &self.0, scope: &scope }.description()
+        Documents::at_gateway(&self.0, &scope).description()
     }
 
     /// Returns a document as a reader with this permit sees it, about the objects that a query selects.
     ///
     /// # Errors
-    /// `invalid-query`; `forbidden`; `not-found`; `gone`; `damaged-change`; `unavailable` if the journal cannot be read, or is
-    /// being read for the first time.
+    /// `invalid-query`; `forbidden`; `not-found`; `gone`; `unavailable` if the journal cannot be read, or is being read for the
+    /// first time, or too many different lists are being made.
     pub async fn document(
         &self,
         name: DocumentName,
@@ -119,7 +117,7 @@ impl ResourceSync {
         let scope = Scope::parse(query, permit)?;
         let source = &self.0;
         match name {
-            DocumentName::CapabilityList => Documents { source, scope: &scope }.capabilities(source.hub_for(permit)),
+            DocumentName::CapabilityList => Documents::at_gateway(source, &scope).capabilities(source.hub_for(permit)),
             DocumentName::ChangeLists => {
                 let changes = source.changes().await?;
                 source.blocking(scope, move |documents, _| documents.change_lists(&changes)).await
@@ -145,24 +143,37 @@ impl Source {
         self.division.lists(&self.spool).await
     }
 
+    /// Returns the change lists. If they end before this number, another node may have named a document with it, so they are
+    /// read again when this node has the changes of the others.
+    async fn changes_until(&self, seq: Seq) -> Result<ChangeLists, Problem> {
+        let changes = self.changes().await?;
+        if changes.head >= seq {
+            return Ok(changes);
+        }
+        self.journal.until_published().await.map_err(journal_problem)?;
+        self.changes().await
+    }
+
     /// Returns the URL of the hub, if the reader may subscribe to notifications.
     fn hub_for(&self, permit: &ReadPermit) -> Option<&str> {
         self.hub.as_deref().filter(|_| !permit.is_public())
     }
 
     async fn change_list(self: &Arc<Self>, first: Seq, scope: Scope) -> Result<Representation, Problem> {
-        let list = self.changes().await?.find(first)?;
+        let changes = self.changes_until(first).await?;
+        let list = changes.find(first)?;
         let key = (self.journal.identity(), scope.clone(), list);
         if let Some(known) = self.change_lists.get(&key) {
             return Ok(known);
         }
-        let document = self.blocking(scope, move |documents, ended| documents.change_list(&list, ended)).await?;
+        let loss = changes.loss;
+        let document = self.blocking(scope, move |documents, ended| documents.change_list(&list, loss, ended)).await?;
         self.change_lists.insert(key, document.clone(), size_in_cache(&document));
         Ok(document)
     }
 
     async fn resource_list(self: &Arc<Self>, part: PartPosition, scope: Scope) -> Result<Representation, Problem> {
-        let changes = self.changes().await?;
+        let changes = self.changes_until(part.head).await?;
         if part.head > changes.head {
             return Err(unknown(&DocumentName::ResourceList(part).to_string()));
         }
@@ -170,17 +181,9 @@ impl Source {
         if part.head.next() < changes.begin() {
             return Err(list_gone(changes.begin()));
         }
-        let at = self.time_at(part.head, &changes).await?;
+        let order = self.journal.order_time(part.head).await.map_err(journal_problem)?;
+        let at = changes.loss.time(part.head, order);
         self.blocking(scope, move |documents, ended| documents.resource_list(part, at, ended)).await
-    }
-
-    /// Returns the time of a resource list that was begun at a head.
-    async fn time_at(&self, head: Seq, changes: &ChangeLists) -> Result<Timestamp, Problem> {
-        if head <= changes.loss {
-            return Ok(changes.loss_at);
-        }
-        let at = self.journal.order_time(head).await.map_err(journal_problem)?;
-        Ok(change_lists::time_of(at))
     }
 
     /// Writes a document on a blocking thread, as long as somebody waits for it.
@@ -193,7 +196,7 @@ impl Source {
         let _guard = ended.clone().drop_guard();
         let source = Arc::clone(self);
         let permit = self.spool.list_permit().await;
-        Spool::blocking(permit, move || write(Documents { source: &source, scope: &scope }, &ended)).await
+        Spool::blocking(permit, move || write(Documents::at_gateway(&source, &scope), &ended)).await
     }
 }
 
@@ -203,7 +206,7 @@ fn unknown(name: &str) -> Problem {
 }
 
 problems!(DescriptionProblems: NotFound, Unavailable);
-problems!(DocumentProblems: InvalidQuery, NotFound, Gone, Unavailable, DamagedChange);
+problems!(DocumentProblems: InvalidQuery, NotFound, Gone, Unavailable);
 
 /// The source description, with which clients of ResourceSync 1.1 begin.
 ///
@@ -232,7 +235,8 @@ pub async fn description(
 ///
 /// # Errors
 /// `invalid-query`; `not-found`; `gone` if the changes that the document needs have been removed: start again with the resource
-/// list; `damaged-change`; `unavailable` if the journal cannot be read, or is being read for the first time.
+/// list; `unavailable` if the journal cannot be read, or is being read for the first time, or too many different lists are being
+/// made.
 #[utoipa::path(
     get,
     path = "/resourcesync/{name}",

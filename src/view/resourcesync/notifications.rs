@@ -12,30 +12,31 @@ use url::Url;
 
 use super::{
     DocumentName, ResourceSync, Source,
-    change_lists::time_of,
-    documents::Documents,
+    documents::{Documents, without_large_caches},
     entries::write_change,
+    loss::Loss,
     scope::Scope,
     sitemap::{SitemapKind, SitemapWriter},
 };
 use crate::{
-    journal::{JournalError, RecordedChange, order::OrderTime},
+    journal::{JournalError, RecordedChange, order::OrderTime, store::StoreError},
     model::{Filter, ItemId, ReaderView, Seq},
-    view::PIECE_BYTES,
+    view::{MAX_EXAMINED, MAX_EXAMINED_BYTES, PIECE_BYTES, block_on},
     web::ReadPermit,
 };
 
 /// Number of changes that are read at once.
 const READ_CHANGES: usize = 100;
 
-/// Maximum number of changes among which the last one before a notification is searched. If all of them are hidden from the
-/// subscriber, the interval begins with the oldest of them, and does not meet that of the notification before.
-const MAX_EXAMINED: usize = 5_000;
-
 impl ResourceSync {
     /// Returns the canonical URL and the filter of the topic with this URL, for a subscriber who may see this part of the
     /// journal; `None` if the URL is no topic of this source.
     pub fn topic(&self, url: &str, view: Option<Arc<ReaderView>>) -> Option<Result<(String, Filter), String>> {
+        let scope = self.scope_of_topic(url, view)?;
+        Some(scope.map(|scope| (self.topic_url(&scope), scope.filter())))
+    }
+
+    fn scope_of_topic(&self, url: &str, view: Option<Arc<ReaderView>>) -> Option<Result<Scope, String>> {
         let source = &self.0;
         source.hub.as_ref()?;
         let (requested, own) = (Url::parse(url).ok()?, Url::parse(&source.url(DocumentName::Notifications)).ok()?);
@@ -48,8 +49,7 @@ impl ResourceSync {
             return None;
         }
         let scope = Scope::parse(requested.query().unwrap_or_default(), &ReadPermit::of_view(view));
-        let scope = scope.map_err(|problem| problem.detail().to_owned());
-        Some(scope.map(|scope| (self.topic_url(&scope), scope.filter())))
+        Some(scope.map_err(|problem| problem.detail().to_owned()))
     }
 
     /// Returns the notification of a topic about these changes, which are newest first, and as the subscriber sees them. It is
@@ -63,25 +63,15 @@ impl ResourceSync {
         view: Option<Arc<ReaderView>>,
         changes: &[Arc<RecordedChange>],
     ) -> Result<Vec<u8>, String> {
-        let (_, filter) = self.topic(url, view).ok_or("the URL is no topic")??;
-        let failed = |error: JournalError| error.to_string();
-        let oldest = changes.last().ok_or("a notification has a change")?;
-        let from = self.0.time_before(oldest, &filter).await.map_err(failed)?;
-        let journal = &self.0.journal;
-        let newest = changes.first().map_or(Seq::ZERO, |newest| newest.seq());
-        let until = journal.order_time(newest).await.map_err(failed)?;
-        let [from, until] = [from, until].map(|time| time_of(time).to_string());
-        let metadata = [("capability", "change-notification"), ("from", &*from), ("until", &*until)];
-        let up = self.0.url(DocumentName::CapabilityList);
-        let links: [&[_]; 1] = [&[("rel", "up"), ("href", up.as_str())]];
-        let written = |error: std::io::Error| error.to_string();
-        let mut writer = SitemapWriter::begin(SitemapKind::List, &links, &metadata, Vec::new()).map_err(written)?;
-        for recorded in changes.iter().rev() {
-            let time = journal.order_time(recorded.seq()).await.map_err(failed)?;
-            let change = recorded.change().map_err(|error| error.to_string())?;
-            write_change(&mut writer, change, time_of(time)).map_err(written)?;
-        }
-        writer.finish().map_err(written)
+        let scope = self.scope_of_topic(url, view).ok_or("the URL is no topic")??;
+        let (source, changes) = (Arc::clone(&self.0), changes.to_vec());
+        // It examines as many changes as a page with a filter.
+        let permit = self.0.spool.page_permit().await;
+        let writing = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            source.notification(&scope, &changes)
+        });
+        writing.await.map_err(|error| error.to_string())?
     }
 
     /// Returns the links of the topic (section 5 of the notifications), as a value of the header `Link`; `None` if there is no
@@ -92,7 +82,7 @@ impl ResourceSync {
     }
 
     fn topic_url(&self, scope: &Scope) -> String {
-        Documents { source: &self.0, scope }.url(DocumentName::Notifications)
+        Documents::at_gateway(&self.0, scope).url(DocumentName::Notifications)
     }
 }
 
@@ -102,29 +92,67 @@ impl Source {
         format!("{}/resourcesync/{name}", self.base)
     }
 
-    /// Returns the order time of the newest change before this one that a filter selects. If `oldest` is a rest of a change,
-    /// this is the change itself, whose first items were in the notification before.
-    async fn time_before(&self, oldest: &Arc<RecordedChange>, filter: &Filter) -> Result<OrderTime, JournalError> {
-        let begin = |change: &RecordedChange| -> Result<Option<ItemId>, JournalError> {
+    /// Writes a notification. The call blocks.
+    fn notification(&self, scope: &Scope, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String> {
+        let failed = |error: JournalError| error.to_string();
+        let loss = Loss::of(&self.journal);
+        let oldest = changes.last().ok_or("a notification has a change")?;
+        let before = self.before(oldest, &scope.filter()).map_err(failed)?;
+        let numbers: Vec<Seq> = changes.iter().rev().map(|change| change.seq()).collect();
+        let order = block_on(self.journal.order_times(before, numbers.clone())).map_err(failed)?;
+        let times: Vec<_> = numbers.into_iter().zip(order).map(|(seq, order)| loss.time(seq, order)).collect();
+        let from = loss.time(before.0, before.1);
+        let until = times.last().copied().unwrap_or(from);
+        let [from, until] = [from, until].map(|time| time.to_string());
+        let metadata = [("capability", "change-notification"), ("from", &*from), ("until", &*until)];
+        let up = Documents::at_gateway(self, scope).url(DocumentName::CapabilityList);
+        let links: [&[_]; 1] = [&[("rel", "up"), ("href", up.as_str())]];
+        let written = |error: std::io::Error| error.to_string();
+        let mut writer = SitemapWriter::begin(SitemapKind::List, &links, &metadata, Vec::new()).map_err(written)?;
+        for (recorded, time) in changes.iter().rev().zip(times) {
+            let recorded = without_large_caches(Arc::clone(recorded));
+            let change = recorded.change().map_err(|error| error.to_string())?;
+            write_change(&mut writer, change, time).map_err(written)?;
+        }
+        writer.finish().map_err(written)
+    }
+
+    /// Returns the newest change before this one that a filter selects, with its order time; if it is too far away, the last
+    /// one that was examined. If `oldest` is a rest of a change, this is the change itself, whose first items were in the
+    /// notification before. The call blocks.
+    fn before(&self, oldest: &Arc<RecordedChange>, filter: &Filter) -> Result<(Seq, OrderTime), JournalError> {
+        let journal = &self.journal;
+        let begin = |change: &RecordedChange| -> Result<Option<ItemId>, StoreError> {
             Ok(change.change()?.modification.items.first().map(|item| item.id))
         };
         let first_item = begin(oldest)?;
-        let (mut before, mut examined) = (oldest.seq().next(), 0);
-        while examined < MAX_EXAMINED {
-            let read = self.journal.before_within(before, READ_CHANGES, PIECE_BYTES).await?;
+        let is_before = |change: &Arc<RecordedChange>| -> Result<bool, StoreError> {
+            let Some(selected) = change.filtered(filter)? else { return Ok(false) };
+            Ok(change.seq() != oldest.seq() || begin(&selected)? != first_item)
+        };
+        let (mut before, mut examined, mut bytes) = (oldest.seq().next(), 0, 0);
+        'search: while examined < MAX_EXAMINED && bytes < MAX_EXAMINED_BYTES {
+            let read = match block_on(journal.before_within(before, READ_CHANGES, PIECE_BYTES)) {
+                // No subscriber gets a damaged change.
+                Err(JournalError::Store(StoreError::DamagedChange { seq, .. })) => {
+                    (before, examined) = (seq, examined + 1);
+                    continue;
+                }
+                read => read?,
+            };
             if read.is_empty() {
                 // Nothing is known of the time before.
-                return Ok(OrderTime::default());
+                return Ok((Seq::ZERO, OrderTime::default()));
             }
             for recorded in read {
-                let seq = recorded.seq();
-                (before, examined) = (seq, examined + 1);
-                let Some(selected) = recorded.filtered(filter)? else { continue };
-                if seq != oldest.seq() || begin(&selected)? != first_item {
-                    return self.journal.order_time(seq).await;
+                (before, examined, bytes) = (recorded.seq(), examined + 1, bytes + recorded.json().len());
+                match is_before(&without_large_caches(recorded)) {
+                    Ok(true) => break 'search,
+                    Ok(false) | Err(StoreError::DamagedChange { .. }) => {}
+                    Err(error) => return Err(error.into()),
                 }
             }
         }
-        self.journal.order_time(before).await
+        Ok((before, block_on(journal.order_time(before))?))
     }
 }

@@ -9,9 +9,12 @@
 //! changes moves to the end of this order, so a part only loses objects, and each that it loses is in the changes after `at`.
 //! The last part has no end, and shows them again. So the name of a part, which has its position and the head, is enough to
 //! write it at any time and at any node, until the changes after its head are removed.
+//!
+//! A silent crawl is the exception. It adds resources and moves objects without a change, so a list that is read during one can
+//! lack resources of objects that the crawl has moved, and a list from before one lacks those that it has added.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -19,8 +22,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    change_lists::{ChangeLists, RETRY_AFTER},
+    change_lists::ChangeLists,
+    division::RETRY_AFTER,
     name::{AFTER_ALL, PartPosition},
+    places::Places,
     scope::Scope,
 };
 use crate::{
@@ -49,11 +54,11 @@ const MAX_BYTES: usize = 40_000_000;
 /// Size of an entry without its values, in bytes.
 const ENTRY_BYTES: usize = 400;
 
-/// Maximum number of scopes whose lists are kept.
-const MAX_SCOPES: usize = 8;
-
 /// Time after which a request gives up the division of a large registry. The next one continues it.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time after which a reader may ask again whose scope has no place.
+const BUSY_WAIT: Duration = Duration::from_secs(10);
 
 /// An older list is served for this multiple of the time that it took to make it, so that readers cost few processors.
 const KEPT_TIMES: u32 = 20;
@@ -67,6 +72,8 @@ pub(super) struct ResourceList {
     pub(super) at: Timestamp,
     /// Positions after which the parts begin. There is at least one.
     pub(super) parts: Vec<AcceptedPosition>,
+    /// Time at which its division was begun.
+    pub(super) begun: Timestamp,
     /// Identity of the journal, and number of crawled facts.
     state: (Uuid, u64),
     made: Instant,
@@ -76,12 +83,12 @@ pub(super) struct ResourceList {
 /// The resource lists of all scopes. Requests share them.
 pub(super) struct ResourceLists {
     journal: Journal,
-    scopes: Mutex<Vec<(Scope, Arc<tokio::sync::Mutex<ScopeLists>>)>>,
+    places: Mutex<Places>,
 }
 
 /// The newest resource list of a scope, and the next one.
 #[derive(Default)]
-struct ScopeLists {
+pub(super) struct ScopeLists {
     newest: Option<ResourceList>,
     next: Option<Unfinished>,
 }
@@ -96,13 +103,14 @@ struct Unfinished {
 
 impl ResourceLists {
     pub(super) fn new(journal: Journal) -> Self {
-        Self { journal, scopes: Mutex::default() }
+        Self { journal, places: Mutex::default() }
     }
 
     /// Returns a resource list of a scope. `changes` are the change lists at present.
     ///
     /// # Errors
-    /// `unavailable` if the registry is so large that its division takes longer than a request; fails if the journal does.
+    /// `unavailable` if the registry is so large that its division takes longer than a request, or the lists of too many other
+    /// scopes are being made; fails if the journal does.
     pub(super) async fn list(
         &self,
         scope: &Scope,
@@ -110,43 +118,79 @@ impl ResourceLists {
         spool: &Spool,
     ) -> Result<ResourceList, Problem> {
         let state = (self.journal.identity(), self.journal.seed_count());
-        let mut lists = self.of_scope(scope).lock_owned().await;
+        let shared = self.places().get(scope, Instant::now()).ok_or_else(no_place)?;
+        let mut lists = shared.lock_owned().await;
         if let Some(newest) = lists.newest.as_ref().filter(|newest| newest.is_usable(changes, state)) {
+            // The request that has made the list may have ended before it could note this.
+            self.places().note(scope, lists.next.is_none());
             return Ok(newest.clone());
         }
         let is_usable = |next: &Unfinished| next.list.state.0 == state.0 && next.list.head.next() >= changes.begin();
         if !lists.next.as_ref().is_some_and(is_usable) {
-            lists.next = Some(Unfinished::begin(changes, state));
+            lists.next = Some(Unfinished::begin(changes.head, changes.at, state));
         }
+        self.places().note(scope, false);
         let ended = CancellationToken::new();
         let _guard = ended.clone().drop_guard();
-        let (journal, scope) = (self.journal.clone(), scope.clone());
+        let (journal, of_scope) = (self.journal.clone(), scope.clone());
         let permit = spool.list_permit().await;
-        Spool::blocking(permit, move || {
-            if let Some(next) = &mut lists.next {
-                next.read(&journal, &scope, &ended)?;
+        let read = Spool::blocking(permit, move || {
+            let Some(next) = &mut lists.next else { return Err(Problem::internal("no resource list is being made")) };
+            if !next.read(&journal, &of_scope, &ended)? {
+                return Ok(None);
             }
             lists.newest = lists.next.take().map(|next| next.list);
-            lists.newest.clone().ok_or_else(|| Problem::internal("the resource list was not made"))
-        })
-        .await
+            Ok(lists.newest.clone())
+        });
+        let read = read.await;
+        // A list that has failed gives its place up.
+        self.places().note(scope, !matches!(read, Ok(None)));
+        read?.ok_or_else(unfinished)
     }
 
-    /// Returns the lists of a scope, and makes room for them.
-    fn of_scope(&self, scope: &Scope) -> Arc<tokio::sync::Mutex<ScopeLists>> {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = scopes.iter().position(|(other, _)| other == scope);
-        let entry = place.map_or_else(|| (scope.clone(), Arc::default()), |place| scopes.remove(place));
-        let lists = Arc::clone(&entry.1);
-        // The last one is that which was used last.
-        scopes.push(entry);
-        let excess = scopes.len().saturating_sub(MAX_SCOPES);
-        scopes.drain(..excess);
-        lists
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+fn no_place() -> Problem {
+    let detail = "The registry is being read for the resource lists of other objects and readers, and there is no place for a \
+                  further one. Try again later.";
+    Problem::new(ProblemCode::Unavailable, detail).retry_after(BUSY_WAIT)
+}
+
+fn unfinished() -> Problem {
+    let detail = "The registry is being read for a new resource list. Try again in a moment.";
+    Problem::new(ProblemCode::Unavailable, detail).retry_after(RETRY_AFTER)
+}
+
 impl ResourceList {
+    /// Divides the registry for a list that was begun when the change `head` was the newest one, at the time `at`. The call
+    /// blocks.
+    ///
+    /// # Errors
+    /// `unavailable` if nobody waits any more; fails if the journal does.
+    pub(super) fn divide(
+        journal: &Journal,
+        scope: &Scope,
+        (head, at): (Seq, Timestamp),
+        state: (Uuid, u64),
+        ended: &CancellationToken,
+    ) -> Result<Self, Problem> {
+        let mut next = Unfinished::begin(head, at, state);
+        while !next.read(journal, scope, ended)? {
+            if ended.is_cancelled() {
+                return Err(unfinished());
+            }
+        }
+        Ok(next.list)
+    }
+
+    /// Returns whether the list was begun at a head, and in a state of the journal.
+    pub(super) fn is_of(&self, head: Seq, state: (Uuid, u64)) -> bool {
+        self.head == head && self.state == state
+    }
+
     /// Returns whether the list is new enough for a reader, and the change lists continue it.
     fn is_usable(&self, changes: &ChangeLists, state: (Uuid, u64)) -> bool {
         let is_newest = self.head == changes.head && self.state == state;
@@ -156,12 +200,13 @@ impl ResourceList {
 }
 
 impl Unfinished {
-    fn begin(changes: &ChangeLists, state: (Uuid, u64)) -> Self {
+    fn begin(head: Seq, at: Timestamp, state: (Uuid, u64)) -> Self {
         let made = Instant::now();
         let list = ResourceList {
-            head: changes.head,
-            at: changes.at,
+            head,
+            at,
             parts: vec![AcceptedPosition { time: AcceptanceTime(0), object: AFTER_ALL }],
+            begun: Timestamp::now(),
             state,
             made,
             duration: Duration::ZERO,
@@ -169,8 +214,8 @@ impl Unfinished {
         Self { list, last: AcceptedPosition::default(), size: PartSize::default() }
     }
 
-    /// Reads the registry to its end, and divides it. The call blocks.
-    fn read(&mut self, journal: &Journal, scope: &Scope, ended: &CancellationToken) -> Result<(), Problem> {
+    /// Reads the registry, and divides it. Returns whether it has come to the end; the next call continues. The call blocks.
+    fn read(&mut self, journal: &Journal, scope: &Scope, ended: &CancellationToken) -> Result<bool, Problem> {
         let begun = Instant::now();
         loop {
             let page = block_on(journal.accepted(query(self.last))).map_err(journal_problem)?;
@@ -189,13 +234,12 @@ impl Unfinished {
             }
             if ended.is_cancelled() || begun.elapsed() > PATIENCE {
                 self.list.duration += begun.elapsed();
-                let detail = "The registry is being read for a new resource list. Try again in a moment.";
-                return Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(RETRY_AFTER));
+                return Ok(false);
             }
         }
         self.list.duration += begun.elapsed();
         self.list.made = Instant::now();
-        Ok(())
+        Ok(true)
     }
 }
 

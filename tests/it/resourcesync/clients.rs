@@ -12,11 +12,12 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::{
-    gateway::Gateway,
+    gateway::{Gateway, command},
     http_receiver::{Receiver, Reply},
     journal_fixture::configuration,
     python,
     resourcesync_reader::Destination,
+    shifted_clock::{seconds_to_noon, shift_clock},
     views_fixture::token,
 };
 
@@ -45,7 +46,11 @@ impl Mirror {
         .await;
         let folder = tempfile::tempdir().unwrap();
         let config = configuration(folder.path(), &token("admin", "admin", ""));
-        let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+        // The client follows one change list, and the next day has another one.
+        let mut serve = command();
+        shift_clock(&mut serve, seconds_to_noon());
+        let arguments = ["--listen", "127.0.0.1:0", "--config", &config];
+        let gateway = Gateway::start_as(serve, &folder.path().join("data"), &arguments);
         fs::create_dir(folder.path().join("copy")).unwrap();
         Self { host, resources, gateway, folder }
     }

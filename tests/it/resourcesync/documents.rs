@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::{
     gateway::Gateway,
-    journal_fixture::{OpenJournal, configuration},
+    journal_fixture::{OpenJournal, configuration, journal_file},
     resourcesync_reader::{Destination, Document, Entry, replay},
     subscription_fixture::post_event,
 };
@@ -138,6 +138,32 @@ async fn registry_is_divided_by_acceptance() {
     let replayed = replay(&parts, baseline.at, &changes);
     assert_eq!(replayed, replay(&baseline.resources, baseline.at, &changes));
     assert_eq!(replayed.len(), 29_999);
+}
+
+/// A damaged change costs only its entries, and the others keep their times.
+#[tokio::test]
+async fn damaged_change_is_left_out_of_its_list() {
+    crate::support::needs_sqlite();
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = Gateway::start(folder.path());
+    for number in 0..6 {
+        let uri = format!("http://h.example/{number}");
+        post_event(&gateway, &json!({ "object": uri, "items": [{ "uri": uri, "change": "ADD" }] })).await;
+    }
+    let (from, mut expected) = Destination::default().changes(&gateway).await;
+    assert!(gateway.stop().success());
+    let journal = rusqlite::Connection::open(journal_file(folder.path())).unwrap();
+    let damaged = "UPDATE changes SET json = replace(json, 'h.example', 'h.damaged') WHERE seq IN (1, 3, 4)";
+    assert_eq!(journal.execute(damaged, []).unwrap(), 3);
+    drop(journal);
+    gateway = Gateway::start(folder.path());
+    let mut destination = Destination::default();
+    for number in [3, 2, 0] {
+        expected.remove(number);
+    }
+    assert_eq!(destination.changes(&gateway).await, (from, expected));
+    let baseline = destination.baseline(&gateway).await;
+    assert_eq!(baseline.resources.len(), 6, "the registry has the effects of the damaged changes");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::support::{
     gateway::{Gateway, PATIENCE, command},
     journal_fixture::{configuration, post, run, stderr},
     resourcesync_reader::{Baseline, Destination, replay, time},
-    shifted_clock::{set_clock, shift_clock_by_file},
+    shifted_clock::{seconds_to_noon, set_clock, shift_clock, shift_clock_by_file},
 };
 
 async fn registry(gateway: &Gateway) -> BTreeSet<String> {
@@ -33,9 +33,7 @@ async fn begins_anew(destination: &mut Destination, gateway: &Gateway, newest: T
     assert_eq!(read.len(), changes);
     let baseline = destination.baseline(gateway).await;
     assert_eq!(baseline.resources, registry(gateway).await);
-    // A resource list that was begun before the first change after the restore can be older than the first change list.
-    let (_, read) = destination.changes(gateway).await;
-    assert_eq!(replay(&baseline.resources, baseline.at, &read), registry(gateway).await);
+    is_exact(destination, gateway, &baseline).await;
     baseline
 }
 
@@ -74,8 +72,7 @@ async fn restore_makes_every_destination_begin_anew() {
         post(&gateway, 70 + round).await;
         former = begins_anew(&mut destination, &gateway, newest, 2).await;
         // A list that was made before the first change after the restore stays exact.
-        let (_, changes) = destination.changes(&gateway).await;
-        assert_eq!(replay(&early.resources, early.at, &changes), registry(&gateway).await);
+        is_exact(&mut destination, &gateway, &early).await;
     }
 }
 
@@ -85,12 +82,13 @@ async fn retention_by_days_removes_whole_lists() {
     let (data, clock) = (folder.path().join("data"), folder.path().join("clock"));
     let config = configuration(folder.path(), "[journal]\nkeep_days = 3\n");
     let mut serve = command();
-    shift_clock_by_file(&mut serve, &clock, 0);
+    let noon = seconds_to_noon();
+    shift_clock_by_file(&mut serve, &clock, noon);
     let gateway = Gateway::start_as(serve, &data, &["--listen", "127.0.0.1:0", "--config", &config]);
     let mut destination = Destination::default();
     let mut first = None;
     for day in 0..8 {
-        set_clock(&clock, day * 24 * 60 * 60);
+        set_clock(&clock, noon + day * 24 * 60 * 60);
         for number in 0..5 {
             post(&gateway, u64::try_from(day).unwrap() * 10 + number).await;
         }
@@ -126,7 +124,11 @@ async fn retention_by_days_removes_whole_lists() {
 async fn journal_with_few_changes_has_one_open_list() {
     let folder = tempfile::tempdir().unwrap();
     let config = configuration(folder.path(), "[journal]\nkeep_changes = 60\ntail_changes = 5\n");
-    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+    // Another day would be another list.
+    let mut serve = command();
+    shift_clock(&mut serve, seconds_to_noon());
+    let arguments = ["--listen", "127.0.0.1:0", "--config", &config];
+    let gateway = Gateway::start_as(serve, &folder.path().join("data"), &arguments);
     let mut destination = Destination::default();
     for number in 0..100 {
         post(&gateway, number).await;

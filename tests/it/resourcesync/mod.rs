@@ -4,4 +4,5 @@ mod clients;
 mod documents;
 mod histories;
 mod losses;
+mod nodes;
 mod notifications;

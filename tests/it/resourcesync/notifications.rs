@@ -96,6 +96,28 @@ async fn notifications_meet_and_have_the_changes_of_the_lists() {
 }
 
 #[tokio::test]
+async fn notification_about_a_part_of_the_objects_leads_to_their_capability_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path(), &format!("{LINES}{LOCAL}"));
+    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+    let query = "?object=http%3A%2F%2Fh.example%2F2";
+    let list = format!("{}/resourcesync/capabilitylist.xml{query}", gateway.url);
+    let capabilities = Destination::default().read(&gateway, &list).await.entries();
+    let topic = capabilities.iter().find(|entry| entry.metadata["capability"] == "change-notification").unwrap();
+    let subscriber = confirming_subscriber(&ok_status()).await;
+    subscribe(&gateway, &subscriber.url(), &topic.loc, &[]).await;
+    until_subscribed(&gateway, 1).await;
+    for number in 1..4 {
+        post_event(&gateway, &event(number, false)).await;
+    }
+    until("the change has come", || !distributed(&subscriber).is_empty()).await;
+    let document = notification(&distributed(&subscriber)[0]);
+    assert_eq!(document.link("up"), Some(&*list));
+    let locs: Vec<_> = document.entries().into_iter().map(|entry| entry.loc).collect();
+    assert_eq!(locs, ["http://h.example/2?a&b"]);
+}
+
+#[tokio::test]
 async fn readers_who_cannot_subscribe_see_no_notifications() {
     let folder = tempfile::tempdir().unwrap();
     let public = "[access.public]\nsurfaces = [\"resourcesync\"]\n";

@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// Path of the library below the folder of an architecture, in Debian's package libfaketime.
@@ -28,6 +29,14 @@ pub(crate) fn set_clock(file: &Path, seconds: i64) {
     let new = file.with_extension("new");
     fs::write(&new, format!("{seconds:+}\n")).unwrap();
     fs::rename(new, file).unwrap();
+}
+
+/// Returns by how many seconds a clock is ahead that shows noon (UTC), or behind if they are negative. No day ends while a test
+/// runs with it.
+pub(crate) fn seconds_to_noon() -> i64 {
+    const DAY: i64 = 24 * 60 * 60;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    DAY / 2 - i64::try_from(now).unwrap() % DAY
 }
 
 fn library() -> PathBuf {

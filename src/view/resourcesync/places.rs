@@ -1,0 +1,96 @@
+//! Places for the resource lists of different scopes, which stay in memory.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{resource_lists::ScopeLists, scope::Scope};
+
+/// Maximum number of scopes whose lists are kept.
+const MAX_SCOPES: usize = 8;
+
+/// Time after which an unfinished list that no request continues gives its place up.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+
+/// Lists that all requests with the same scope share. One request at a time brings them up to date.
+pub(super) type SharedLists = Arc<tokio::sync::Mutex<ScopeLists>>;
+
+/// The scopes, the one that was used longest ago first.
+#[derive(Default)]
+pub(super) struct Places(Vec<Place>);
+
+struct Place {
+    scope: Scope,
+    lists: SharedLists,
+    used: Instant,
+    /// Whether no list of the scope is being made.
+    is_finished: bool,
+}
+
+impl Places {
+    /// Returns the lists of a scope. `None` if there is no place for a further scope: one whose list is being made keeps its
+    /// place, because otherwise none would ever be finished.
+    pub(super) fn get(&mut self, scope: &Scope, now: Instant) -> Option<SharedLists> {
+        let place = match self.position(scope) {
+            Some(at) => Place { used: now, ..self.0.remove(at) },
+            None => {
+                self.make_room(now)?;
+                Place { scope: scope.clone(), lists: Arc::default(), used: now, is_finished: false }
+            }
+        };
+        let lists = Arc::clone(&place.lists);
+        self.0.push(place);
+        Some(lists)
+    }
+
+    /// Notes whether no list of the scope is being made.
+    pub(super) fn note(&mut self, scope: &Scope, is_finished: bool) {
+        if let Some(at) = self.position(scope) {
+            self.0[at].is_finished = is_finished;
+        }
+    }
+
+    fn position(&self, scope: &Scope) -> Option<usize> {
+        self.0.iter().position(|place| place.scope == *scope)
+    }
+
+    fn make_room(&mut self, now: Instant) -> Option<()> {
+        if self.0.len() >= MAX_SCOPES {
+            let gives_up = |place: &Place| place.is_finished || now.duration_since(place.used) >= ABANDONED_AFTER;
+            let at = self.0.iter().position(gives_up)?;
+            self.0.remove(at);
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ABANDONED_AFTER, Duration, Instant, MAX_SCOPES, Places, Scope};
+    use crate::web::ReadPermit;
+
+    fn scope(name: &str) -> Scope {
+        Scope::parse(&format!("object={name}"), &ReadPermit::whole()).unwrap()
+    }
+
+    #[test]
+    fn unfinished_list_keeps_its_place_while_it_is_used() {
+        let mut places = Places::default();
+        let now = Instant::now();
+        let get = |places: &mut Places, name: &str, seconds: u64| {
+            places.get(&scope(name), now + Duration::from_secs(seconds)).is_some()
+        };
+        assert!((0..MAX_SCOPES).all(|number| get(&mut places, &number.to_string(), 0)));
+        assert!(!get(&mut places, "other", 1), "all lists are being made");
+        let same = |places: &mut Places| places.get(&scope("0"), now + Duration::from_secs(2)).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&same(&mut places), &same(&mut places)));
+        places.note(&scope("1"), true);
+        assert!(get(&mut places, "other", 3), "the list of 1 can be made again");
+        assert!(!get(&mut places, "1", 4));
+        let abandoned = ABANDONED_AFTER.as_secs() + 1;
+        assert!(get(&mut places, "1", abandoned), "nobody continues the list of 2");
+        assert!(get(&mut places, "0", abandoned));
+        assert_eq!(places.0.len(), MAX_SCOPES);
+    }
+}
