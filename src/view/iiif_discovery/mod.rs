@@ -235,7 +235,7 @@ pub async fn entry(
     permit: ReadPermit,
     query: Result<Query<IiifQuery>, Problem>,
 ) -> Response {
-    answer(&permit, async || Ok(configured(view)?.entry(query?.0.filter(&permit)?))).await
+    answer(&permit, async { Ok(configured(view)?.entry(query?.0.filter(&permit)?)) }).await
 }
 
 /// A document of the IIIF Change Discovery API 1.0: the collection, `collection.json`, or a page of it. Readers follow the
@@ -269,7 +269,7 @@ pub async fn document(
     headers: HeaderMap,
     query: Result<Query<IiifQuery>, Problem>,
 ) -> Response {
-    let document = async || {
+    let document = async {
         let (Path((stream, name)), filter) = (path?, query?.0.filter(&permit)?);
         configured(view)?.document((&permit, &headers), (stream, &name), filter).await
     };

@@ -258,7 +258,7 @@ impl EventStream {
         write_beginning(&node, out).and_then(|()| out.write_all(b"}")).map_err(spool_problem)
     }
 
-    /// Writes a page. A closed page is made from one read of the journal, unless a divided purge crosses its ends.
+    /// Writes a page. A closed page is made from one read of the journal, unless a divided purge crosses its end.
     fn write_page(&self, rendering: &Rendering<'_>, page: u64, out: &mut dyn Write) -> Result<(), Problem> {
         let Rendering { stream, pages, base, .. } = rendering;
         let mut node = Self::stream(rendering, Vec::new());
@@ -364,7 +364,7 @@ pub async fn entry(
     permit: ReadPermit,
     query: Result<Query<LdesQuery>, Problem>,
 ) -> Response {
-    answer(&permit, async || Ok(configured(view)?.entry(query?.0.filter(&permit)?))).await
+    answer(&permit, async { Ok(configured(view)?.entry(query?.0.filter(&permit)?)) }).await
 }
 
 /// A document of the Linked Data Event Stream (LDES 1.0): the root, `root.jsonld`, a block of pages, or a page of members.
@@ -396,7 +396,7 @@ pub async fn document(
     headers: HeaderMap,
     query: Result<Query<LdesQuery>, Problem>,
 ) -> Response {
-    let document = async || {
+    let document = async {
         let (Path((stream, name)), filter) = (path?, query?.0.filter(&permit)?);
         configured(view)?.document((&permit, &headers), (stream, &name), filter).await
     };

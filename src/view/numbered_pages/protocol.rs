@@ -190,9 +190,9 @@ impl<P: PageProtocol> PagedView<P> {
 /// why it is not there.
 pub(in crate::view) async fn answer(
     permit: &ReadPermit,
-    respond: impl AsyncFnOnce() -> Result<Response, Problem>,
+    response: impl Future<Output = Result<Response, Problem>>,
 ) -> Response {
-    let mut response = respond().await.into_response();
+    let mut response = response.await.into_response();
     if permit.is_public() {
         response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     }

@@ -84,9 +84,10 @@ impl<P: PageProtocol> StreamSnapshot<P> {
         }
     }
 
-    /// Returns whether retention has meanwhile removed a change on which a document depends.
+    /// Returns whether retention has meanwhile removed a change of a page. Other documents stay true: a window may begin
+    /// earlier than its first change.
     pub(super) fn is_outdated(&self, document: DocumentName) -> bool {
-        self.stream.journal().first() > self.begin(document)
+        matches!(document, DocumentName::Page(_)) && self.stream.journal().first() > self.begin(document)
     }
 
     /// Returns the number of the first change on which a document depends.
