@@ -15,14 +15,19 @@ use crate::{
     web::{Access, ReadPermit},
 };
 
+/// Longest time for which caches keep anything, in seconds: a year.
+pub(super) const YEAR: u32 = 31_536_000;
+
 /// Time for which caches may keep a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lifetime {
     /// For ever, if the reader sees the whole journal. What a view shows depends on the configuration, so its pages are
     /// kept for a minute.
     Fixed,
-    /// This number of seconds.
+    /// This number of seconds; at most a minute for readers who see a part of the journal.
     Seconds(u32),
+    /// As [`Lifetime::Seconds`], and clients need not ask again afterwards, because nothing will be added.
+    Complete(u32),
     /// Caches ask each time.
     Revalidated,
 }
@@ -30,10 +35,15 @@ pub(super) enum Lifetime {
 impl Lifetime {
     /// Returns the value of `Cache-Control`. Access control makes the responses to tokens private.
     pub(super) fn header(self, permit: &ReadPermit) -> HeaderValue {
+        let at_most = |seconds: u32| match permit.view() {
+            Some(_) => seconds.min(Access::PUBLIC_SECONDS),
+            None => seconds,
+        };
         let value = match self {
             Self::Fixed if permit.view().is_some() => format!("public, max-age={}", Access::PUBLIC_SECONDS),
-            Self::Fixed => "public, max-age=31536000, immutable".to_owned(),
-            Self::Seconds(seconds) => format!("public, max-age={seconds}"),
+            Self::Fixed => format!("public, max-age={YEAR}, immutable"),
+            Self::Seconds(seconds) => format!("public, max-age={}", at_most(seconds)),
+            Self::Complete(seconds) => format!("public, max-age={}, immutable", at_most(seconds)),
             Self::Revalidated => "no-cache".to_owned(),
         };
         #[expect(clippy::expect_used, reason = "only letters, digits and ASCII punctuation")]
@@ -91,6 +101,10 @@ mod tests {
         assert_eq!(Lifetime::Fixed.header(&view), "public, max-age=60");
         assert_eq!(Lifetime::Fixed.header(&ReadPermit::whole()), "public, max-age=31536000, immutable");
         assert_eq!(Lifetime::Seconds(1).header(&view), "public, max-age=1");
+        assert_eq!(Lifetime::Seconds(3600).header(&view), "public, max-age=60");
+        assert_eq!(Lifetime::Seconds(3600).header(&ReadPermit::whole()), "public, max-age=3600");
+        assert_eq!(Lifetime::Complete(YEAR).header(&view), "public, max-age=60, immutable");
+        assert_eq!(Lifetime::Complete(YEAR).header(&ReadPermit::whole()), "public, max-age=31536000, immutable");
         assert_eq!(Lifetime::Revalidated.header(&view), "no-cache");
     }
 }

@@ -20,11 +20,12 @@ use self::activity::ActivityWriter;
 pub use self::manifest::ManifestTemplate;
 use super::{
     cache_control::Lifetime,
-    numbered_pages::{DocumentName, Names, NumberedPages, PageProtocol, PagedView, Rendering},
+    numbered_pages::{CHANGING, DocumentName, Names, NumberedPages, PageProtocol, PagedView, Rendering, answer},
     parameters::with_filter,
 };
 use crate::{
     journal::Journal,
+    model::Seq,
     web::{Path, Problem, ProblemCode, Query, ReadPermit, Spool, problems, spool_problem},
 };
 
@@ -85,18 +86,23 @@ impl PageProtocol for ChangeDiscovery {
     const MEDIA_TYPES: &'static [&'static str] = &[MEDIA_TYPE, "application/json"];
 
     fn description(&self) -> String {
-        let IiifDiscoverySettings { class, manifest, wording, has_retention: _ } = &self.0;
+        let IiifDiscoverySettings { class, manifest, wording, has_retention } = &self.0;
         let manifest = manifest.as_ref().map_or("", |template| template.source());
-        format!("IIIF {RENDERING} {class:?} {wording:?} {manifest}")
+        // Without retention caches keep pages with links to pages that retention would remove.
+        format!("IIIF {RENDERING} {class:?} {wording:?} {has_retention} {manifest}")
     }
 
-    async fn oldest_linked(&self, pages: &NumberedPages, _: &Journal) -> Result<u64, Problem> {
-        Ok(pages.oldest())
+    async fn first_linked(&self, pages: &NumberedPages, _: &Journal) -> Result<Seq, Problem> {
+        Ok(pages.first())
     }
 
-    fn closed_lifetime(&self) -> Lifetime {
-        // The page that becomes the oldest one loses its link to the page before.
-        if self.0.has_retention { Lifetime::Seconds(KEPT_SECONDS) } else { Lifetime::Fixed }
+    fn closed_lifetime(&self, is_whole: bool) -> Lifetime {
+        match self.0.has_retention {
+            _ if !is_whole => CHANGING,
+            // The page that becomes the oldest one loses its link to the page before.
+            true => Lifetime::Seconds(KEPT_SECONDS),
+            false => Lifetime::Fixed,
+        }
     }
 
     fn write(&self, rendering: &Rendering<'_>, mut out: &mut dyn Write) -> Result<(), Problem> {
@@ -227,9 +233,9 @@ fn configured(view: Option<IiifDiscovery>) -> Result<IiifDiscovery, Problem> {
 pub async fn entry(
     State(view): State<Option<IiifDiscovery>>,
     permit: ReadPermit,
-    Query(mut query): Query<IiifQuery>,
-) -> Result<Response, Problem> {
-    Ok(configured(view)?.entry(query.filter(&permit)?))
+    query: Result<Query<IiifQuery>, Problem>,
+) -> Response {
+    answer(&permit, async { Ok(configured(view)?.entry(query?.0.filter(&permit)?)) }).await
 }
 
 /// A document of the IIIF Change Discovery API 1.0: the collection, `collection.json`, or a page of it. Readers follow the
@@ -259,10 +265,13 @@ pub async fn entry(
 pub async fn document(
     State(view): State<Option<IiifDiscovery>>,
     permit: ReadPermit,
-    Path((stream, name)): Path<(Uuid, String)>,
+    path: Result<Path<(Uuid, String)>, Problem>,
     headers: HeaderMap,
-    Query(mut query): Query<IiifQuery>,
-) -> Result<Response, Problem> {
-    let filter = query.filter(&permit)?;
-    configured(view)?.document((&permit, &headers), (stream, &name), filter).await
+    query: Result<Query<IiifQuery>, Problem>,
+) -> Response {
+    let document = async {
+        let (Path((stream, name)), filter) = (path?, query?.0.filter(&permit)?);
+        configured(view)?.document((&permit, &headers), (stream, &name), filter).await
+    };
+    answer(&permit, document).await
 }

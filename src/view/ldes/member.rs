@@ -5,13 +5,13 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::{
-    transactions::{PurgePart, end_after, part_at, transactions},
+    transactions::{PurgePart, end_after, transactions},
     windows::beyond_calendar,
 };
 use crate::{
-    journal::{Journal, RecordedChange, order::OrderTime, registry::ordering_time},
+    journal::{Journal, RecordedChange, order::OrderTime},
     model::{Change, ChangeId, ObjectChange, Seq, SourceName, Timestamp, Uri},
-    view::{block_on, journal_problem, store_problem},
+    view::store_problem,
     web::{Problem, spool_problem},
 };
 
@@ -20,12 +20,12 @@ pub(super) struct MemberPage<'a> {
     /// URL of the gateway, without a trailing slash.
     base: &'a str,
     journal: &'a Journal,
-    /// Number and order time of the change with which the page begins.
-    begin: (Seq, OrderTime),
+    /// Order time of the change with which the page begins.
+    begin: OrderTime,
     /// Whether the members say which purges were divided. To readers of a part, the end of one may be hidden.
     pub(super) has_transactions: bool,
-    /// Number of the first change that was read, and order time of the last one.
-    read: Option<(Seq, OrderTime)>,
+    /// Order time of the last change that was read.
+    newest: Option<OrderTime>,
     members: Vec<Member>,
 }
 
@@ -49,7 +49,7 @@ struct Activity<'a> {
     #[serde(rename = "endTime", skip_serializing_if = "Option::is_none")]
     end_time: Option<Timestamp>,
     order: Timestamp,
-    /// Time by which the registry orders the event.
+    /// Time by which a reader finds the newest version of the object.
     version: Timestamp,
     seq: Seq,
     source: &'a SourceName,
@@ -61,24 +61,21 @@ struct Activity<'a> {
 }
 
 impl<'a> MemberPage<'a> {
-    /// Creates a page that begins with a change of this number and this order time.
-    pub(super) fn new(base: &'a str, journal: &'a Journal, begin: (Seq, OrderTime)) -> Self {
-        Self { base, journal, begin, has_transactions: false, read: None, members: Vec::new() }
+    /// Creates a page that begins with a change of this order time.
+    pub(super) fn new(base: &'a str, journal: &'a Journal, begin: OrderTime) -> Self {
+        Self { base, journal, begin, has_transactions: false, newest: None, members: Vec::new() }
     }
 
-    /// Adds the next change, as the readers see it. A hidden one moves the order time, too. It must run on a blocking thread.
+    /// Adds the next change, as the readers see it. A hidden one moves the order time, too.
     ///
     /// # Errors
-    /// Fails if the change is damaged, or the journal cannot be read.
+    /// Fails if the change is damaged.
     pub(super) fn change(&mut self, recorded: &RecordedChange, shown: Option<&RecordedChange>) -> Result<(), Problem> {
-        let seq = recorded.seq();
-        let (first, order) = match self.read {
-            Some((first, order)) => (first, order.following(recorded.arrival().map_err(store_problem)?.received)),
-            None if seq == self.begin.0 => self.begin,
-            // Retention has removed the beginning of the newest page meanwhile.
-            None => (seq, block_on(self.journal.order_time(seq)).map_err(journal_problem)?),
+        let order = match self.newest {
+            Some(newest) => newest.following(recorded.arrival().map_err(store_problem)?.received),
+            None => self.begin,
         };
-        self.read = Some((first, order));
+        self.newest = Some(order);
         let Some(shown) = shown else { return Ok(()) };
         let change = shown.change().map_err(store_problem)?;
         let order = order.timestamp().ok_or_else(beyond_calendar)?;
@@ -110,26 +107,28 @@ impl<'a> MemberPage<'a> {
         write(out).map_err(spool_problem)
     }
 
-    /// Returns the last part of the divided purge of each member. The pages beside this one are looked at only if a purge may
-    /// cross an end of the page.
+    /// Returns the last part of the purge of each member. The page after this one is looked at only if a purge may go on
+    /// there.
     fn transactions(&self, parts: &[Option<PurgePart>]) -> Result<Vec<Option<Seq>>, Problem> {
-        let before = match (self.read, parts.first()) {
-            (Some((first, _)), Some(Some(_))) if first.0 > 1 => part_at(self.journal, Seq(first.0 - 1))?,
-            _ => None,
-        };
         let end = match parts.last() {
             Some(Some(part)) if !part.is_last() => end_after(self.journal, *part)?,
             _ => None,
         };
-        Ok(transactions(parts, before, end))
+        Ok(transactions(parts, end))
     }
 }
 
 fn activity<'a>(change: &'a Change, order: Timestamp, base: &str) -> Activity<'a> {
     let modification = &change.modification;
-    let items: Vec<_> = modification.items.iter().collect();
-    // A late change has its true type, because the version decides which one counts.
-    let kind = match ObjectChange::of(&modification.object, &items, change.settlement.purge) {
+    // The version of a late change is older than all others, because another change counts. Its type is the true one.
+    let (effect, version) = match change.object_change() {
+        Some(effect) => (effect, order),
+        None => {
+            let items: Vec<_> = modification.items.iter().collect();
+            (ObjectChange::of(&modification.object, &items, change.settlement.purge), Timestamp::EPOCH)
+        }
+    };
+    let kind = match effect {
         ObjectChange::Create => "as:Create",
         ObjectChange::Update => "as:Update",
         ObjectChange::Delete => "as:Delete",
@@ -141,7 +140,7 @@ fn activity<'a>(change: &'a Change, order: Timestamp, base: &str) -> Activity<'a
         published: change.received,
         end_time: (!change.has_made_up_time()).then_some(modification.time),
         order,
-        version: ordering_time(change.settlement.as_of.unwrap_or(modification.time), change.received),
+        version,
         seq: change.seq,
         source: &modification.origin.source,
         late: change.settlement.is_late(),
@@ -163,20 +162,26 @@ mod tests {
     /// If this fails and the new text is right, increase `RENDERING` in `mod.rs`, because caches have the old one.
     #[test]
     fn rendering_of_a_member_is_stable() {
-        let change: Change = serde_json::from_str(
-            r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"s","description":"",
+        let change = |late: &str| -> Change {
+            let json = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"s","description":"",
             "received":"2026-01-02T03:04:05.006Z","time":"2011-01-02T03:04:05.000Z","user":{"name":"Ada"},
             "object":"http://h/1","purge":true,"asOf":"2012-01-02T03:04:05.000Z","items":[
-              {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/1","change":"DELETE","late":["state"]}]}"#,
-        )
-        .unwrap();
+              {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/1","change":"DELETE","late":["LATE"]}]}"#;
+            serde_json::from_str(&json.replace("LATE", late)).unwrap()
+        };
         let order = Timestamp::parse("2026-01-02T03:04:05.009Z").unwrap();
-        let expected = concat!(
-            r#"{"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","type":"as:Delete","object":"http://h/1","#,
-            r#""published":"2026-01-02T03:04:05.006Z","endTime":"2011-01-02T03:04:05.000Z","#,
-            r#""order":"2026-01-02T03:04:05.009Z","version":"2012-01-02T03:04:05.000Z","seq":7,"source":"s","#,
-            r#""late":true,"purge":true,"url":"http://g/changes/c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48"}"#,
-        );
-        assert_eq!(String::from_utf8(json_of(&activity(&change, order, "http://g"))).unwrap(), expected);
+        let expected = |version: &str| {
+            format!(
+                "{{\"id\":\"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48\",\"type\":\"as:Delete\",\
+                 \"object\":\"http://h/1\",\"published\":\"2026-01-02T03:04:05.006Z\",\
+                 \"endTime\":\"2011-01-02T03:04:05.000Z\",\"order\":\"2026-01-02T03:04:05.009Z\",\
+                 \"version\":\"{version}\",\"seq\":7,\"source\":\"s\",\"late\":true,\"purge\":true,\
+                 \"url\":\"http://g/changes/c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48\"}}"
+            )
+        };
+        for (late, version) in [("state", "2026-01-02T03:04:05.009Z"), ("existence", "1970-01-01T00:00:00.000Z")] {
+            let json = json_of(&activity(&change(late), order, "http://g"));
+            assert_eq!(String::from_utf8(json).unwrap(), expected(version));
+        }
     }
 }

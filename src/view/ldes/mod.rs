@@ -28,10 +28,11 @@ use self::{
     windows::{Windows, beyond_calendar},
 };
 use super::{
-    cache_control::Lifetime,
+    block_on,
+    cache_control::{self, Lifetime},
     journal_problem,
     numbered_pages::{
-        DocumentName, Names, NumberedPages, PageProtocol, PagedView, Rendering, first_of, page_of, pages_of,
+        DocumentName, Names, NumberedPages, PageProtocol, PagedView, Rendering, answer, first_of, pages_of,
     },
     parameters::with_filter,
 };
@@ -43,7 +44,7 @@ use crate::{
 
 /// Version of the rendering of pages. Increase it with every change that renders the same changes to other bytes, because caches
 /// keep pages.
-const RENDERING: u32 = 1;
+const RENDERING: u32 = 2;
 
 /// Media type of all documents.
 const MEDIA_TYPE: &str = "application/ld+json";
@@ -96,15 +97,14 @@ impl PageProtocol for EventStream {
         format!("{polling_seconds} {title}")
     }
 
-    async fn oldest_linked(&self, pages: &NumberedPages, journal: &Journal) -> Result<u64, Problem> {
+    async fn first_linked(&self, _: &NumberedPages, journal: &Journal) -> Result<Seq, Problem> {
         let last = last_unlinked(self.settings.retention, journal, Timestamp::now()).await?;
-        let first_linked = page_of(last) + 1;
-        let linked = if last == Seq::ZERO { pages.oldest() } else { pages.oldest().max(first_linked) };
-        Ok(pages.range(linked, pages.newest()).next().unwrap_or(pages.newest()))
+        Ok(last.next())
     }
 
-    fn closed_lifetime(&self) -> Lifetime {
-        Lifetime::Fixed
+    fn closed_lifetime(&self, is_whole: bool) -> Lifetime {
+        // Clients read a page again, and end when it is gone, unless they know that nothing is added to it.
+        Lifetime::Complete(if is_whole { cache_control::YEAR } else { 1 })
     }
 
     fn write(&self, rendering: &Rendering<'_>, out: &mut dyn Write) -> Result<(), Problem> {
@@ -121,7 +121,7 @@ async fn last_unlinked(retention: Retention, journal: &Journal, now: Timestamp) 
     let mut last = Seq::ZERO;
     let before = |first: Seq| Seq(first.0.saturating_sub(1));
     if let Some(changes) = retention.changes {
-        let first = journal.first_of_newest(changes - changes / 10).await.map_err(journal_problem)?;
+        let first = journal.first_of_newest(changes - changes.div_ceil(10)).await.map_err(journal_problem)?;
         last = first.map_or(Seq::ZERO, before);
     }
     if let Some(days) = retention.days {
@@ -206,19 +206,19 @@ struct Relation {
 impl EventStream {
     /// Writes the root, which links to pages, or to blocks if there are many pages.
     fn write_root(&self, rendering: &Rendering<'_>, out: &mut dyn Write) -> Result<(), Problem> {
-        let Rendering { stream, pages, oldest, .. } = rendering;
+        let Rendering { stream, pages, first_linked, oldest, .. } = rendering;
         let has_blocks = pages.range(*oldest, pages.newest()).nth(MAX_RELATED_PAGES).is_some();
         let relations = match has_blocks {
             true => self.relations_to_blocks(rendering)?,
             false => self.relations_to_pages(rendering, *oldest, pages.newest())?,
         };
-        let is_whole = pages.before(*oldest).is_none();
-        let first_kept = relations.first().map(|relation: &Relation| relation.value);
-        let retention_policy = first_kept.filter(|_| !is_whole).map(|starting_from| RetentionPolicy {
-            id: "#retention",
-            kind: "ldes:RetentionPolicy",
-            starting_from,
-        });
+        let retention_policy = match (pages.before(*oldest), *first_linked > first_of(*oldest)) {
+            (None, false) => None,
+            _ => {
+                let starting_from = self.order_time(rendering)?;
+                Some(RetentionPolicy { id: "#retention", kind: "ldes:RetentionPolicy", starting_from })
+            }
+        };
         let has_transactions = stream.is_everything();
         let description = Description {
             title: &self.settings.title,
@@ -239,6 +239,18 @@ impl EventStream {
         write_beginning(&root, out).and_then(|()| out.write_all(b"}")).map_err(spool_problem)
     }
 
+    /// Returns the order time of the first change that retention does not remove soon.
+    fn order_time(&self, rendering: &Rendering<'_>) -> Result<Timestamp, Problem> {
+        let Rendering { stream, pages, first_linked, oldest, .. } = rendering;
+        let begins = self.windows.begins(&[*oldest], pages, stream.journal())?;
+        let begin = (pages.begin_of(*oldest), begins.first().copied().unwrap_or_default());
+        let time = match *first_linked > begin.0 {
+            true => block_on(stream.journal().order_times(begin, vec![*first_linked])).map_err(journal_problem)?,
+            false => vec![begin.1],
+        };
+        time.first().and_then(|time| time.timestamp()).ok_or_else(beyond_calendar)
+    }
+
     fn write_block(&self, rendering: &Rendering<'_>, block: u64, out: &mut dyn Write) -> Result<(), Problem> {
         let (first, last) = pages_of(block);
         let relations = self.relations_to_pages(rendering, first.max(rendering.oldest), last)?;
@@ -246,7 +258,7 @@ impl EventStream {
         write_beginning(&node, out).and_then(|()| out.write_all(b"}")).map_err(spool_problem)
     }
 
-    /// Writes a page. A closed page is made from one read of the journal, unless a divided purge crosses its ends.
+    /// Writes a page. A closed page is made from one read of the journal, unless a divided purge crosses its end.
     fn write_page(&self, rendering: &Rendering<'_>, page: u64, out: &mut dyn Write) -> Result<(), Problem> {
         let Rendering { stream, pages, base, .. } = rendering;
         let mut node = Self::stream(rendering, Vec::new());
@@ -256,7 +268,7 @@ impl EventStream {
             Seq::ZERO => OrderTime::default(),
             _ => self.windows.begins(&[page], pages, stream.journal())?.first().copied().unwrap_or_default(),
         };
-        let mut members = MemberPage::new(base, stream.journal(), (first_of(page).max(pages.first()), begin));
+        let mut members = MemberPage::new(base, stream.journal(), begin);
         members.has_transactions = stream.is_everything();
         stream.read(pages, page, |recorded, shown| members.change(recorded, shown.as_deref()))?;
         members.write(out)
@@ -350,9 +362,9 @@ fn configured(view: Option<Ldes>) -> Result<Ldes, Problem> {
 pub async fn entry(
     State(view): State<Option<Ldes>>,
     permit: ReadPermit,
-    Query(mut query): Query<LdesQuery>,
-) -> Result<Response, Problem> {
-    Ok(configured(view)?.entry(query.filter(&permit)?))
+    query: Result<Query<LdesQuery>, Problem>,
+) -> Response {
+    answer(&permit, async { Ok(configured(view)?.entry(query?.0.filter(&permit)?)) }).await
 }
 
 /// A document of the Linked Data Event Stream (LDES 1.0): the root, `root.jsonld`, a block of pages, or a page of members.
@@ -380,10 +392,13 @@ pub async fn entry(
 pub async fn document(
     State(view): State<Option<Ldes>>,
     permit: ReadPermit,
-    Path((stream, name)): Path<(Uuid, String)>,
+    path: Result<Path<(Uuid, String)>, Problem>,
     headers: HeaderMap,
-    Query(mut query): Query<LdesQuery>,
-) -> Result<Response, Problem> {
-    let filter = query.filter(&permit)?;
-    configured(view)?.document((&permit, &headers), (stream, &name), filter).await
+    query: Result<Query<LdesQuery>, Problem>,
+) -> Response {
+    let document = async {
+        let (Path((stream, name)), filter) = (path?, query?.0.filter(&permit)?);
+        configured(view)?.document((&permit, &headers), (stream, &name), filter).await
+    };
+    answer(&permit, document).await
 }

@@ -1,14 +1,16 @@
-//! Transactions: purges that the journal has divided into several changes ([`ChangeBounds`](crate::journal::ChangeBounds)).
+//! Transactions: purges, which the journal may have divided into several changes
+//! ([`ChangeBounds`](crate::journal::ChangeBounds)).
 //!
 //! The parts follow each other in one batch. All have the facts of the purge, each deletes some of the items, and the
-//! last one purges the object. The transaction is named by the number of the last part, so it is a function of the journal.
+//! last one purges the object. The transaction is named by the number of the last part, so it depends only on the changes
+//! from its own on, and stays when retention removes its beginning.
 
 use sha2::{Digest, Sha256};
 
 use crate::{
-    journal::Journal,
+    journal::{Journal, JournalError, store::StoreError},
     model::{Change, ChangeType, Seq},
-    view::{MAX_EXAMINED_BYTES, PIECE_BYTES, block_on, journal_problem, store_problem},
+    view::{MAX_EXAMINED_BYTES, PIECE_BYTES, block_on, journal_problem},
     web::Problem,
 };
 
@@ -63,17 +65,12 @@ impl PurgePart {
     }
 }
 
-/// Returns the last part of the transaction of each change of a page, if it belongs to one. `before` is the change before the
-/// page, and `end` the last part of the transaction that goes on after the page.
-pub(super) fn transactions(
-    parts: &[Option<PurgePart>],
-    before: Option<PurgePart>,
-    end: Option<Seq>,
-) -> Vec<Option<Seq>> {
+/// Returns the last part of the transaction of each change of a page, if it belongs to one. `end` is the last part of the
+/// transaction that continues after the page.
+pub(super) fn transactions(parts: &[Option<PurgePart>], end: Option<Seq>) -> Vec<Option<Seq>> {
     let mut ends = vec![None; parts.len()];
     let mut following: Option<(PurgePart, Seq)> = None;
     for (at, part) in parts.iter().enumerate().rev() {
-        let earlier = if at == 0 { before } else { parts[at - 1] };
         let of_following = |part: PurgePart| following.filter(|(next, _)| part.precedes(*next)).map(|(_, end)| end);
         following = part.and_then(|part| {
             let end = if part.is_last {
@@ -83,38 +80,29 @@ pub(super) fn transactions(
             };
             end.map(|end| (part, end))
         });
-        // A purge that is not divided is no transaction.
-        let is_one =
-            |(part, _): &(PurgePart, Seq)| !part.is_last || earlier.is_some_and(|earlier| earlier.precedes(*part));
-        ends[at] = following.filter(is_one).map(|(_, end)| end);
+        ends[at] = following.map(|(_, end)| end);
     }
     ends
 }
 
-/// Returns the part of a divided purge that a change is.
-///
-/// # Errors
-/// Fails if the journal cannot be read.
-pub(super) fn part_at(journal: &Journal, seq: Seq) -> Result<Option<PurgePart>, Problem> {
-    let read = block_on(journal.before_within(seq.next(), 1, 1)).map_err(journal_problem)?;
-    let Some(change) = read.first().filter(|change| change.seq() == seq) else { return Ok(None) };
-    Ok(PurgePart::of(change.without_caches().change().map_err(store_problem)?))
-}
-
 /// Returns the number of the last part of the purge that a part belongs to, which is on a later page; `None` if it belongs to
-/// none, or has too many parts.
+/// none, has too many parts, or one of them is damaged: a damaged change costs no page but its own.
 ///
 /// # Errors
 /// Fails if the journal cannot be read.
 pub(super) fn end_after(journal: &Journal, mut part: PurgePart) -> Result<Option<Seq>, Problem> {
     let (mut examined, mut bytes) = (0, 0);
     while examined < MAX_PARTS && bytes < MAX_EXAMINED_BYTES {
-        let read = block_on(journal.after_within(part.seq, READ_PARTS, PIECE_BYTES)).map_err(journal_problem)?;
+        let read = match block_on(journal.after_within(part.seq, READ_PARTS, PIECE_BYTES)) {
+            Err(JournalError::Store(StoreError::DamagedChange { .. })) => return Ok(None),
+            read => read.map_err(journal_problem)?,
+        };
         if read.is_empty() {
             return Ok(None);
         }
         for change in read {
-            let next = PurgePart::of(change.without_caches().change().map_err(store_problem)?);
+            let change = change.without_caches();
+            let next = change.change().ok().and_then(PurgePart::of);
             let Some(next) = next.filter(|next| part.precedes(*next)) else { return Ok(None) };
             if next.is_last {
                 return Ok(Some(next.seq));
@@ -139,22 +127,21 @@ mod tests {
 
     #[test]
     fn parts_of_a_purge_are_named_by_the_last_one() {
-        for (page, before, end, expected) in [
-            ("", '.', None, vec![]),
-            ("aA", '.', None, vec![12, 12]),
-            (".aaA.", '.', None, vec![0, 14, 14, 14, 0]),
-            // A purge that is not divided, deletions that are none, and other purges beside them.
-            ("A.aab", '.', None, vec![0, 0, 0, 0, 0]),
-            ("AAbAaB", '.', None, vec![0, 0, 0, 0, 0, 0]),
-            ("aAbB", '.', None, vec![12, 12, 14, 14]),
+        for (page, end, expected) in [
+            ("", None, vec![]),
+            ("aA", None, vec![12, 12]),
+            (".aaA.", None, vec![0, 14, 14, 14, 0]),
+            // Purges with one part, deletions that are no purge, and other purges beside them.
+            ("A.aab", None, vec![11, 0, 0, 0, 0]),
+            ("AAbAaB", None, vec![11, 12, 0, 14, 0, 16]),
+            ("aAbB", None, vec![12, 12, 14, 14]),
             // Across the ends of a page.
-            ("A.", 'a', None, vec![11, 0]),
-            ("A.", 'b', None, vec![0, 0]),
-            (".aa", '.', Some(20), vec![0, 20, 20]),
-            ("a", 'a', Some(20), vec![20]),
+            ("A.", None, vec![11, 0]),
+            (".aa", Some(20), vec![0, 20, 20]),
+            ("a", Some(20), vec![20]),
         ] {
             let parts: Vec<_> = page.chars().zip(11..).map(|(name, seq)| part(seq, name)).collect();
-            let ends = transactions(&parts, part(10, before), end.map(Seq));
+            let ends = transactions(&parts, end.map(Seq));
             let ends: Vec<_> = ends.into_iter().map(|end| end.map_or(0, |end| end.0)).collect();
             assert_eq!(ends, expected, "{page}");
         }

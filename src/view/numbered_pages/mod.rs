@@ -1,17 +1,24 @@
 //! Numbered pages of the journal, for protocols whose documents are append-only pages.
 //!
-//! Changes `(n-1)*100+1` to `n*100` are page `n`, as in the archived feed. The newest page grows; a page is *closed* once a
-//! later page has begun, and never changes then. A restore from a backup skips numbers at the end of a page, and therefore
-//! pages. Retention removes a page together with its oldest change, except the newest page.
+//! Changes `(n-1)*100+1` to `n*100` are page `n`, as in the archived feed. The newest page grows. A page is *closed* once a
+//! later page has begun: no change is added to it any more. Retention removes the changes of the oldest page one after the
+//! other, and the page with the last of them; the newest page stays. A restore from a backup skips numbers at the end of a
+//! page, and therefore pages.
 
+mod names;
 mod protocol;
+mod rendering;
+mod snapshot;
 mod stream;
 
 use std::sync::Arc;
 
-pub use self::protocol::{PageDocument, PagedCopy, PagedView};
+pub use self::protocol::PagedView;
 pub(super) use self::{
-    protocol::{DocumentName, Names, PageProtocol, Rendering},
+    names::{DocumentName, Names, with_query},
+    protocol::{PageProtocol, answer},
+    rendering::Rendering,
+    snapshot::CHANGING,
     stream::ChangeStream,
 };
 use crate::{journal::Journal, model::Seq};
@@ -50,11 +57,13 @@ pub(super) fn pages_of(block: u64) -> (u64, u64) {
 /// State of a page, or of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageState {
-    /// Later pages exist, so the page never changes.
+    /// Later pages exist, and the page has all of its changes.
     Closed,
+    /// Later pages exist, and retention has removed the oldest changes of the page.
+    Truncated,
     /// It is the newest page.
     Open,
-    /// Retention has removed it.
+    /// Retention has removed all of its changes.
     Removed,
     /// There has never been such a page, or not yet.
     Unknown,
@@ -93,11 +102,14 @@ impl NumberedPages {
         page_of(self.head).max(1)
     }
 
-    /// Returns the number of the oldest page that retention has not touched, or else of the newest page.
+    /// Returns the number of the oldest page that has a change, or else of the newest page.
     pub(super) fn oldest(&self) -> u64 {
-        let page = page_of(self.first).max(1);
-        let whole = if first_of(page) < self.first { self.after(page) } else { Some(page) };
-        whole.unwrap_or(page).min(self.newest())
+        page_of(self.first).clamp(1, self.newest())
+    }
+
+    /// Returns the number of the first change that a page has.
+    pub(super) fn begin_of(&self, page: u64) -> Seq {
+        first_of(page).max(self.first)
     }
 
     /// Returns the state of a page.
@@ -108,6 +120,8 @@ impl NumberedPages {
             PageState::Open
         } else if page < self.oldest() {
             PageState::Removed
+        } else if self.begin_of(page) > first_of(page) {
+            PageState::Truncated
         } else {
             PageState::Closed
         }
@@ -143,7 +157,7 @@ impl NumberedPages {
         std::iter::successors(first, |page| self.after(*page)).take_while(move |page| *page <= to)
     }
 
-    /// Returns the state of a block, if all pages before `oldest` have been removed.
+    /// Returns the state of a block, if no page before `oldest` is listed.
     pub(super) fn block_state(&self, block: u64, oldest: u64) -> PageState {
         let (first, last) = pages_of(block);
         match self.range(first.max(oldest), last).next() {
@@ -187,15 +201,25 @@ mod tests {
     }
 
     #[test]
-    fn retention_removes_a_page_with_its_oldest_change() {
-        for (first, head, oldest, newest) in
-            [(101, 350, 2, 4), (102, 350, 3, 4), (301, 350, 4, 4), (340, 350, 4, 4), (350, 350, 4, 4), (400, 400, 4, 4)]
-        {
+    fn retention_removes_a_page_with_its_last_change() {
+        use PageState::{Closed, Open, Removed, Truncated};
+        for (first, head, states) in [
+            (100, 350, [Truncated, Closed, Closed, Open]),
+            (101, 350, [Removed, Closed, Closed, Open]),
+            (102, 350, [Removed, Truncated, Closed, Open]),
+            (200, 350, [Removed, Truncated, Closed, Open]),
+            (201, 350, [Removed, Removed, Closed, Open]),
+            (301, 350, [Removed, Removed, Removed, Open]),
+            (340, 350, [Removed, Removed, Removed, Open]),
+            (400, 400, [Removed, Removed, Removed, Open]),
+        ] {
             let pages = pages(first, head, &[]);
-            assert_eq!((pages.oldest(), pages.newest()), (oldest, newest), "{first}");
-            assert_eq!(pages.state(1), PageState::Removed);
-            assert_eq!(pages.state(newest), PageState::Open);
+            assert_eq!([1, 2, 3, 4].map(|page| pages.state(page)), states, "{first}");
+            let oldest = (1..=4).find(|page| pages.state(*page) != Removed).unwrap();
+            assert_eq!((pages.oldest(), pages.begin_of(oldest), pages.newest()), (oldest, Seq(first), 4), "{first}");
         }
+        // The rest of a page that a restore has skipped belongs to no page.
+        assert_eq!(pages(901, 950, &[(320, 900)]).state(4), Removed);
         // The next change of an empty journal, after all have been removed.
         assert_eq!(pages(351, 350, &[]).oldest(), 4);
     }

@@ -4,7 +4,7 @@
 //! the reader may see ([`ChangeStream::id`]). So a closed page never changes, and caches may keep it. After a restore
 //! all documents have other URLs, and the former ones are `gone`.
 
-use std::{io::Write, sync::Arc};
+use std::{io::Write, sync::Arc, time::Duration};
 
 use axum::{
     http::{
@@ -15,7 +15,9 @@ use axum::{
 };
 use uuid::Uuid;
 
-use super::{ChangeStream, NumberedPages, PageState, first_of, last_of};
+use super::{
+    ChangeStream, DocumentName, Names, NumberedPages, PageState, Rendering, snapshot::StreamSnapshot, with_query,
+};
 use crate::{
     journal::Journal,
     model::{Filter, Seq},
@@ -26,88 +28,11 @@ use crate::{
     web::{Content, Problem, ProblemCode, ReadPermit, Spool, negotiated_media_type, spool_problem},
 };
 
-/// Lifetime of documents that change with the journal. Caches serve many readers at the same moment with one of them.
-const CHANGING: Lifetime = Lifetime::Seconds(1);
+/// Maximum number of attempts to write a document while retention removes changes of it.
+const MAX_ATTEMPTS: u32 = 5;
 
-/// Names of the documents of a protocol.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::view) struct Names {
-    /// Name of the first document, without its extension.
-    pub(in crate::view) entry: &'static str,
-    /// Extension of all names.
-    pub(in crate::view) extension: &'static str,
-    /// Whether there are blocks between the first document and the pages.
-    pub(in crate::view) blocks: bool,
-}
-
-/// Name of a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::view) enum DocumentName {
-    /// The first document, from which all others are reached.
-    Entry,
-    /// A document that links to a block of pages.
-    Block(u64),
-    /// A page.
-    Page(u64),
-}
-
-impl Names {
-    fn parse(self, name: &str) -> Option<DocumentName> {
-        let stem = name.strip_suffix(self.extension)?.strip_suffix('.')?;
-        if stem == self.entry {
-            return Some(DocumentName::Entry);
-        }
-        let (kind, number) = stem.split_once('-')?;
-        // One spelling for each document.
-        let number = number.parse::<u64>().ok().filter(|parsed| parsed.to_string() == number)?;
-        match kind {
-            "page" => Some(DocumentName::Page(number)),
-            "block" if self.blocks => Some(DocumentName::Block(number)),
-            _ => None,
-        }
-    }
-
-    /// Returns the name of a document: that of a file.
-    pub(in crate::view) fn of(self, document: DocumentName) -> String {
-        let extension = self.extension;
-        match document {
-            DocumentName::Entry => format!("{}.{extension}", self.entry),
-            DocumentName::Block(number) => format!("block-{number}.{extension}"),
-            DocumentName::Page(number) => format!("page-{number}.{extension}"),
-        }
-    }
-}
-
-/// Appends the query of a filter to a URL.
-pub(in crate::view) fn with_query(url: &str, query: &str) -> String {
-    if query.is_empty() { url.to_owned() } else { format!("{url}?{query}") }
-}
-
-/// A document that is being written.
-pub(in crate::view) struct Rendering<'a> {
-    pub(in crate::view) stream: &'a ChangeStream,
-    pub(in crate::view) pages: NumberedPages,
-    /// Oldest page that other documents link to.
-    pub(in crate::view) oldest: u64,
-    pub(in crate::view) document: DocumentName,
-    /// URL of the gateway, without a trailing slash.
-    pub(in crate::view) base: &'a str,
-    path: &'static str,
-    names: Names,
-}
-
-impl Rendering<'_> {
-    /// Returns the URL of a document.
-    pub(in crate::view) fn url(&self, document: DocumentName) -> String {
-        let Self { stream, base, path, names, .. } = self;
-        with_query(&format!("{base}{path}/{}/{}", stream.id, names.of(document)), &stream.query)
-    }
-
-    /// Returns the URL of a document, relative to that of any other.
-    pub(in crate::view) fn relative_url(&self, document: DocumentName) -> String {
-        with_query(&self.names.of(document), &self.stream.query)
-    }
-}
+/// Pause before another attempt.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A protocol whose documents are numbered pages, and documents that link to these.
 pub(in crate::view) trait PageProtocol: Send + Sync + 'static {
@@ -125,31 +50,22 @@ pub(in crate::view) trait PageProtocol: Send + Sync + 'static {
         String::new()
     }
 
-    /// Returns the oldest page that documents link to.
-    fn oldest_linked(
+    /// Returns the number of the first change that readers of the documents still find when they follow the links: the
+    /// pages before it are not linked.
+    fn first_linked(
         &self,
         pages: &NumberedPages,
         journal: &Journal,
-    ) -> impl Future<Output = Result<u64, Problem>> + Send;
+    ) -> impl Future<Output = Result<Seq, Problem>> + Send;
 
-    /// Returns the lifetime of a closed page in caches.
-    fn closed_lifetime(&self) -> Lifetime;
+    /// Returns the lifetime in caches of a closed page, which is whole or has lost changes to retention.
+    fn closed_lifetime(&self, is_whole: bool) -> Lifetime;
 
     /// Writes a document. It runs on a blocking thread.
     ///
     /// # Errors
     /// Fails if the journal or the disk fails.
     fn write(&self, rendering: &Rendering<'_>, out: &mut dyn Write) -> Result<(), Problem>;
-}
-
-/// A document for a static copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageDocument {
-    /// Path below the URL of the gateway, without a query: that of a file.
-    pub path: String,
-    /// Whether the document never changes.
-    pub is_closed: bool,
-    name: DocumentName,
 }
 
 /// The view of a protocol. Clones share it.
@@ -175,12 +91,26 @@ impl<P: PageProtocol> PagedView<P> {
         Self(Arc::new(ViewState { journal, spool, base, protocol }))
     }
 
+    pub(super) fn protocol(&self) -> &P {
+        &self.0.protocol
+    }
+
+    /// Returns the URL of the gateway, without a trailing slash.
+    pub(super) fn base(&self) -> &str {
+        &self.0.base
+    }
+
+    /// Returns the stream that a filter selects.
+    pub(super) fn stream(&self, filter: Filter) -> ChangeStream {
+        let ViewState { journal, base, protocol, .. } = &*self.0;
+        ChangeStream::new(journal, filter, base, &protocol.description())
+    }
+
     /// Returns the redirection to the first document of the stream that a filter selects.
     pub(in crate::view) fn entry(&self, filter: Filter) -> Response {
-        let ViewState { journal, base, protocol, .. } = &*self.0;
-        let stream = ChangeStream::new(journal, filter, &protocol.description());
+        let stream = self.stream(filter);
         let first = P::NAMES.of(DocumentName::Entry);
-        let url = with_query(&format!("{base}{}/{}/{first}", P::PATH, stream.id), &stream.query);
+        let url = with_query(&format!("{}{}/{}/{first}", self.base(), P::PATH, stream.id), &stream.query);
         let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -200,113 +130,73 @@ impl<P: PageProtocol> PagedView<P> {
         filter: Filter,
     ) -> Result<Response, Problem> {
         let media_type = negotiated_media_type(headers, P::MEDIA_TYPES)?;
-        let ViewState { journal, spool, protocol, .. } = &*self.0;
-        let stream = ChangeStream::new(journal, filter, &protocol.description());
+        let stream = self.stream(filter);
         if stream.id != asked {
             return Err(other_stream::<P>(asked, &stream));
         }
         let document = P::NAMES.parse(name).ok_or_else(|| no_document::<P>(&stream, name))?;
-        let pages = NumberedPages::of(journal);
-        let oldest = protocol.oldest_linked(&pages, journal).await?;
-        let state = match document {
-            DocumentName::Entry => PageState::Open,
-            DocumentName::Block(block) => pages.block_state(block, oldest),
-            DocumentName::Page(page) => pages.state(page),
-        };
-        let (span, kind, lifetime) = match (document, state) {
-            (_, PageState::Unknown) => return Err(no_document::<P>(&stream, name)),
-            (DocumentName::Page(page), PageState::Removed) => return Err(page_gone(page, pages.first())),
-            (_, PageState::Removed) => return Err(block_gone(pages.first())),
-            (DocumentName::Page(page), PageState::Closed) => {
-                let kind = if page == pages.oldest() { "oldest page" } else { "page" };
-                ((first_of(page), last_of(page)), kind.to_owned(), protocol.closed_lifetime())
+        for _ in 0..MAX_ATTEMPTS {
+            let snapshot = StreamSnapshot::of(self, &stream).await?;
+            match (document, snapshot.state(document)) {
+                (_, PageState::Unknown) => return Err(no_document::<P>(&stream, name)),
+                (DocumentName::Page(page), PageState::Removed) => {
+                    return Err(page_gone(page, snapshot.pages().first()));
+                }
+                (_, PageState::Removed) => return Err(block_gone(snapshot.pages().first())),
+                (_, PageState::Closed | PageState::Truncated | PageState::Open) => {}
             }
-            (DocumentName::Page(_), PageState::Open) => {
-                ((pages.first(), pages.head()), "newest page".to_owned(), CHANGING)
-            }
-            _ => ((Seq(oldest), Seq(pages.newest())), protocol.entry_description(), CHANGING),
-        };
-        let tag = cache_control::tag(stream.id, span, permit, &kind);
-        let mut response = if cache_control::is_known(headers, &tag) {
-            StatusCode::NOT_MODIFIED.into_response()
-        } else {
-            let (copy, page_permit) = (self.copy_of(&stream, pages, oldest), spool.page_permit().await);
-            let work = move || {
-                let mut out = copy.view.0.spool.writer();
-                copy.write_named(document, &mut out)?;
-                out.finish().map_err(spool_problem)
+            let validity = snapshot.validity(document);
+            let tag = cache_control::tag(stream.id, validity.span, permit, &validity.kind);
+            let response = if cache_control::is_known(headers, &tag) {
+                Some(StatusCode::NOT_MODIFIED.into_response())
+            } else {
+                self.written(snapshot, document).await?.map(|content| with_content(media_type, &content))
             };
-            with_content(media_type, &Spool::blocking(page_permit, work).await?)
+            // Checked after the changes were read, so that no change of a later journal is in the stream of an earlier one.
+            if !stream.is_current() {
+                return Err(other_stream::<P>(asked, &stream));
+            }
+            if let Some(mut response) = response {
+                let headers = response.headers_mut();
+                headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+                cache_control::add(headers, validity.lifetime.header(permit), tag);
+                return Ok(response);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        let detail = "Retention removes the changes of this document at present.";
+        Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(Duration::from_secs(1)))
+    }
+
+    /// Writes a document; `None` if retention has removed changes of it meanwhile.
+    async fn written(&self, snapshot: StreamSnapshot<P>, document: DocumentName) -> Result<Option<Content>, Problem> {
+        let (spool, snapshot) = (&self.0.spool, Arc::new(snapshot));
+        let (page_permit, writing) = (spool.page_permit().await, (spool.clone(), Arc::clone(&snapshot)));
+        let work = move || {
+            let (spool, snapshot) = writing;
+            let mut out = spool.writer();
+            snapshot.write(document, &mut out)?;
+            out.finish().map_err(spool_problem)
         };
-        // Checked after the changes were read, so that no change of a later journal is in the stream of an earlier one.
-        if !stream.is_current() {
-            return Err(other_stream::<P>(asked, &stream));
+        match Spool::blocking(page_permit, work).await {
+            Err(problem) if problem.code() == ProblemCode::Gone => Ok(None),
+            _ if snapshot.is_outdated(document) => Ok(None),
+            written => written.map(Some),
         }
-        let headers = response.headers_mut();
-        headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-        if permit.is_public() {
-            // Pages of other sites may show what everybody may read.
-            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-        }
-        cache_control::add(headers, lifetime.header(permit), tag);
-        Ok(response)
-    }
-
-    /// Returns all documents of the stream that a filter selects, as of now.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be read.
-    pub async fn copy(&self, filter: Filter) -> Result<PagedCopy<P>, Problem> {
-        let ViewState { journal, protocol, .. } = &*self.0;
-        let stream = ChangeStream::new(journal, filter, &protocol.description());
-        let pages = NumberedPages::of(journal);
-        let oldest = protocol.oldest_linked(&pages, journal).await?;
-        Ok(self.copy_of(&stream, pages, oldest))
-    }
-
-    fn copy_of(&self, stream: &ChangeStream, pages: NumberedPages, oldest: u64) -> PagedCopy<P> {
-        PagedCopy { view: self.clone(), stream: stream.clone(), pages, oldest }
     }
 }
 
-/// The documents of a stream as of one moment, such as for files that a web server serves.
-pub struct PagedCopy<P> {
-    view: PagedView<P>,
-    stream: ChangeStream,
-    pages: NumberedPages,
-    oldest: u64,
-}
-
-#[expect(private_bounds, reason = "only this module has protocols")]
-impl<P: PageProtocol> PagedCopy<P> {
-    /// Returns the documents. Each one links only to documents before it, and pages to the pages beside them.
-    pub fn documents(&self) -> impl Iterator<Item = PageDocument> {
-        let newest = self.pages.newest();
-        let pages = self.pages.range(self.oldest, newest).map(DocumentName::Page);
-        let blocks = self.pages.blocks(self.oldest).filter(|_| P::NAMES.blocks).map(DocumentName::Block);
-        pages.chain(blocks).chain([DocumentName::Entry]).map(move |name| PageDocument {
-            path: format!("{}/{}/{}", &P::PATH[1..], self.stream.id, P::NAMES.of(name)),
-            is_closed: matches!(name, DocumentName::Page(page) if page != newest),
-            name,
-        })
+/// Returns the response of a handler to this reader. Pages of other sites may show what everybody may read, and the reason
+/// why it is not there.
+pub(in crate::view) async fn answer(
+    permit: &ReadPermit,
+    response: impl Future<Output = Result<Response, Problem>>,
+) -> Response {
+    let mut response = response.await.into_response();
+    if permit.is_public() {
+        response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     }
-
-    /// Writes a document. It must run on a blocking thread.
-    ///
-    /// # Errors
-    /// `gone` if the page has been removed, or the journal is another one now; `damaged-change`; `unavailable` if the
-    /// journal or the disk fails.
-    pub fn write(&self, document: &PageDocument, out: &mut dyn Write) -> Result<(), Problem> {
-        self.write_named(document.name, out)?;
-        if self.stream.is_current() { Ok(()) } else { Err(other_stream::<P>(self.stream.id, &self.stream)) }
-    }
-
-    fn write_named(&self, document: DocumentName, out: &mut dyn Write) -> Result<(), Problem> {
-        let Self { view, stream, pages, oldest } = self;
-        let (pages, oldest, base) = (pages.clone(), *oldest, &view.0.base);
-        let rendering = Rendering { stream, pages, oldest, document, base, path: P::PATH, names: P::NAMES };
-        view.0.protocol.write(&rendering, out)
-    }
+    response
 }
 
 fn with_content(media_type: &'static str, content: &Content) -> Response {
@@ -345,80 +235,4 @@ fn no_document<P: PageProtocol>(stream: &ChangeStream, name: &str) -> Problem {
         stream.id
     );
     Problem::new(ProblemCode::NotFound, detail)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::{DocumentName, Filter, Names, PageDocument, PageProtocol, PagedView, Spool};
-    use crate::{
-        journal::retention::Retention,
-        view::{
-            iiif_discovery::{IiifDiscovery, IiifDiscoverySettings, Wording},
-            ldes::{Ldes, LdesSettings},
-            test_journal::{journal_of, small_draft},
-        },
-    };
-
-    /// Returns the documents of a view with their JSON, and checks that each has the same bytes when it is written again.
-    async fn documents<P: PageProtocol>(view: PagedView<P>) -> Vec<(PageDocument, Value)> {
-        let copy = view.copy(Filter::default()).await.unwrap();
-        let write = move || {
-            let documents: Vec<_> = copy.documents().collect();
-            let written = documents.into_iter().map(|document| {
-                let [mut first, mut again] = [Vec::new(), Vec::new()];
-                copy.write(&document, &mut first).unwrap();
-                copy.write(&document, &mut again).unwrap();
-                assert_eq!(first, again, "{document:?}");
-                let json = serde_json::from_slice(&first).unwrap();
-                (document, json)
-            });
-            written.collect()
-        };
-        tokio::task::spawn_blocking(write).await.unwrap()
-    }
-
-    fn names(documents: &[(PageDocument, Value)]) -> Vec<(&str, bool)> {
-        let name = |document: &PageDocument| document.path.rfind('/').map_or(0, |slash| slash + 1);
-        documents.iter().map(|(document, _)| (&document.path[name(document)..], document.is_closed)).collect()
-    }
-
-    #[tokio::test]
-    async fn copy_has_all_documents_as_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = journal_of(small_draft(), 250, 10, folder.path()).await;
-        let spool = Spool::new(folder.path(), 64 << 20);
-        let settings = IiifDiscoverySettings {
-            class: "Object".to_owned(),
-            manifest: None,
-            wording: Wording::Publisher,
-            has_retention: false,
-        };
-        let iiif = documents(IiifDiscovery::new(journal.clone(), spool.clone(), "https://g", settings)).await;
-        let pages = [("page-1.json", true), ("page-2.json", true), ("page-3.json", false), ("collection.json", false)];
-        assert_eq!(names(&iiif), pages);
-        let items = iiif.iter().filter_map(|(_, document)| document["orderedItems"].as_array());
-        assert_eq!(items.map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
-        assert!(iiif.iter().all(|(document, json)| json["id"] == format!("https://g/{}", document.path)));
-        let settings = LdesSettings { title: "t".to_owned(), polling_seconds: 60, retention: Retention::default() };
-        let ldes = documents(Ldes::new(journal, spool, "https://g", settings)).await;
-        assert_eq!(names(&ldes)[3..], [("block-1.jsonld", false), ("root.jsonld", false)]);
-        let relations = |at: usize| ldes[at].1["view"]["relation"].as_array().unwrap().len();
-        assert_eq!((relations(3), relations(4)), (5, 5));
-    }
-
-    #[test]
-    fn each_document_has_one_name() {
-        let names = Names { entry: "root", extension: "jsonld", blocks: true };
-        for document in [DocumentName::Entry, DocumentName::Block(1), DocumentName::Page(1_801_000_000_000)] {
-            assert_eq!(names.parse(&names.of(document)), Some(document));
-        }
-        for name in
-            ["", "root", "root.json", "page-01.jsonld", "page-+1.jsonld", "page-.jsonld", "rootjsonld", "leaf-1.jsonld"]
-        {
-            assert_eq!(names.parse(name), None, "{name}");
-        }
-        assert_eq!(Names { blocks: false, ..names }.parse("block-1.jsonld"), None);
-    }
 }

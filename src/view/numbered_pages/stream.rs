@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{NumberedPages, last_of};
 use crate::{
-    journal::{Journal, JournalError, RecordedChange},
+    journal::{Journal, RecordedChange},
     model::{Filter, Seq},
     view::{LARGE, PIECE_BYTES, block_on, journal_problem, parameters::filter_query, store_problem},
     web::Problem,
@@ -30,12 +30,12 @@ pub(in crate::view) struct ChangeStream {
 }
 
 impl ChangeStream {
-    /// Creates the stream of a filter, which contains what the reader may see. `protocol` describes how its documents are
-    /// written.
-    pub(super) fn new(journal: &Journal, filter: Filter, protocol: &str) -> Self {
+    /// Creates the stream of a filter, which contains what the reader may see. `base` is the URL of the gateway, and
+    /// `protocol` describes how the documents are written.
+    pub(super) fn new(journal: &Journal, filter: Filter, base: &str, protocol: &str) -> Self {
         let query = filter_query(&filter);
         let of_journal = journal.identity();
-        let id = identity(of_journal, &filter, &query, protocol);
+        let id = identity(of_journal, &filter, &query, (base, protocol));
         Self { journal: journal.clone(), of_journal, filter, id, query }
     }
 
@@ -57,7 +57,8 @@ impl ChangeStream {
     /// stream see it, if they do. It must run on a blocking thread.
     ///
     /// # Errors
-    /// `gone` if the page is removed meanwhile; `damaged-change`; `unavailable`; and the problems of `each`.
+    /// `gone` if retention removes a change of the page meanwhile; `damaged-change`; `unavailable`; and the problems of
+    /// `each`.
     pub(in crate::view) fn read(
         &self,
         pages: &NumberedPages,
@@ -65,21 +66,10 @@ impl ChangeStream {
         mut each: impl FnMut(&RecordedChange, Option<Arc<RecordedChange>>) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         let last = last_of(page).min(pages.head());
-        // The newest page begins with the oldest change that is left.
-        let mut after = pages.cursor_before(page);
-        if after < Seq(pages.first().0.saturating_sub(1)) && page == pages.newest() {
-            after = Seq(pages.first().0 - 1);
-        }
+        let mut after = pages.cursor_before(page).max(Seq(pages.begin_of(page).0 - 1));
         while after < last {
             let count = usize::try_from(last.0 - after.0).unwrap_or(READ_CHANGES).min(READ_CHANGES);
-            let changes = match block_on(self.journal.after_within(after, count, PIECE_BYTES)) {
-                // Retention goes on meanwhile.
-                Err(JournalError::Gone { first, .. }) if page == pages.newest() && first.0 > after.0 + 1 => {
-                    after = Seq(first.0 - 1);
-                    continue;
-                }
-                read => read.map_err(journal_problem)?,
-            };
+            let changes = block_on(self.journal.after_within(after, count, PIECE_BYTES)).map_err(journal_problem)?;
             let on_page: Vec<_> = changes.into_iter().take_while(|change| change.seq() <= last).collect();
             // A restore has skipped the rest of the page.
             let Some(newest) = on_page.last().map(|change| change.seq()) else { break };
@@ -97,10 +87,10 @@ impl ChangeStream {
 
 /// Returns the identity of a stream: a UUID of version 8 (RFC 9562 section 5.8) over everything that its documents depend on,
 /// besides the changes.
-fn identity(journal: Uuid, filter: &Filter, query: &str, protocol: &str) -> Uuid {
+fn identity(journal: Uuid, filter: &Filter, query: &str, (base, protocol): (&str, &str)) -> Uuid {
     let view = filter.view.as_ref().and_then(|view| serde_json::to_string(view).ok()).unwrap_or_default();
     let mut digest = Sha256::new().chain_update(journal.as_bytes());
-    for text in [protocol, query, &view] {
+    for text in [base, protocol, query, &view] {
         // The length separates the texts.
         digest = digest.chain_update((text.len() as u64).to_be_bytes()).chain_update(text);
     }
@@ -117,7 +107,7 @@ mod tests {
     use crate::model::ReaderView;
 
     #[test]
-    fn each_journal_filter_view_and_protocol_has_a_stream_of_its_own() {
+    fn each_journal_url_filter_view_and_protocol_has_a_stream_of_its_own() {
         let view = |public| Some(Arc::new(ReaderView { public, ..ReaderView::default() }));
         let filters = [
             Filter::default(),
@@ -127,10 +117,10 @@ mod tests {
         ];
         let mut streams = BTreeSet::new();
         for journal in [1, 2].map(Uuid::from_u128) {
-            for protocol in ["a", "b"] {
-                streams.extend(filters.iter().map(|filter| identity(journal, filter, &filter_query(filter), protocol)));
+            for written in [("http://g", "a"), ("http://g", "b"), ("https://g", "a"), ("http://ga", "")] {
+                streams.extend(filters.iter().map(|filter| identity(journal, filter, &filter_query(filter), written)));
             }
         }
-        assert_eq!(streams.len(), 16);
+        assert_eq!(streams.len(), 32);
     }
 }

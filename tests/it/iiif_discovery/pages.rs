@@ -73,6 +73,15 @@ async fn full_pages_never_change_and_caches_may_keep_them() {
     assert_eq!(none.status(), 406);
 }
 
+/// Waits until retention has removed all changes before this one.
+async fn until_first(gateway: &Gateway, number: u64) {
+    let began = std::time::Instant::now();
+    while gateway.json("/changes?limit=1").await["changes"][0]["seq"] != number {
+        assert!(began.elapsed() < PATIENCE, "retention removes nothing");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_page_is_gone_and_the_oldest_one_has_no_link_to_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,23 +89,68 @@ async fn removed_page_is_gone_and_the_oldest_one_has_no_link_to_it() {
     post_all(&gateway, 1..=150).await;
     let url = format!("{}/iiif", gateway.url);
     let since = gateway.changes().await[149]["received"].as_str().unwrap().to_owned();
-    let oldest = page(&gateway, 1).await;
     post_all(&gateway, 151..=450).await;
-    let began = std::time::Instant::now();
-    while gateway.json("/changes?limit=1").await["changes"][0]["seq"] != 231 {
-        assert!(began.elapsed() < PATIENCE, "retention removes nothing");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    until_first(&gateway, 231).await;
+    let get = async |number: u64| gateway.http.get(page(&gateway, number).await).send().await.unwrap();
+    for number in [1, 2] {
+        let removed = get(number).await;
+        assert_eq!(removed.status(), 410);
+        assert_eq!(removed.json::<Value>().await.unwrap()["snapshot"], "/snapshot");
     }
-    let removed = gateway.http.get(&oldest).send().await.unwrap();
-    assert_eq!(removed.status(), 410);
-    assert_eq!(removed.json::<Value>().await.unwrap()["snapshot"], "/snapshot");
-    // Changes 231 to 300 are on a page whose oldest changes have been removed.
-    assert_eq!(walk(&url, None, None).unwrap().included.len(), 150);
-    let kept = gateway.http.get(page(&gateway, 4).await).send().await.unwrap();
+    // Page 3 has lost its first changes, and keeps the others.
+    assert_eq!(walk(&url, None, None).unwrap().included.len(), 220);
+    let truncated = get(3).await;
+    assert_eq!(header(&truncated, "cache-control"), "public, max-age=1", "it loses more changes");
+    let tag = header(&truncated, "etag").to_owned();
+    let truncated: Value = truncated.json().await.unwrap();
+    assert_eq!((truncated["orderedItems"].as_array().unwrap().len(), &truncated["prev"]), (70, &Value::Null));
+    let kept = get(4).await;
     assert_eq!(header(&kept, "cache-control"), "public, max-age=3600", "its link to the page before will vanish");
+    let tag_of_kept = header(&kept, "etag").to_owned();
+    assert!(kept.json::<Value>().await.unwrap()["prev"]["id"].as_str().unwrap().ends_with("page-3.json"));
+
+    post_all(&gateway, 451..=519).await;
+    until_first(&gateway, 300).await;
+    let truncated = gateway.http.get(page(&gateway, 3).await).header("if-none-match", &tag).send().await.unwrap();
+    assert_eq!(truncated.status(), 200, "it has fewer changes now");
+    assert_eq!(truncated.json::<Value>().await.unwrap()["orderedItems"].as_array().unwrap().len(), 1);
+    post_all(&gateway, 520..=520).await;
+    until_first(&gateway, 301).await;
+    assert_eq!(get(3).await.status(), 410, "its last change has been removed");
+    let kept = gateway.http.get(page(&gateway, 4).await).header("if-none-match", &tag_of_kept).send().await.unwrap();
+    assert_eq!(kept.status(), 200, "it has no link any more");
     assert_eq!(kept.json::<Value>().await.unwrap()["prev"], Value::Null);
-    // A reader that retention has overtaken has kept a page with a link.
-    let stale = gateway.http.get(page(&gateway, 3).await).send().await.unwrap();
-    assert_eq!(stale.status(), 410);
+    // A reader that retention has overtaken.
     assert!(walk(&url, Some(&since), None).is_ok(), "the walk ends at the oldest page");
+}
+
+/// Readers find the changes that are left of a page while retention removes one after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_can_be_read_while_retention_removes() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), "[journal]\nkeep_changes = 90\n");
+    post_all(&gateway, 1..=100).await;
+    let write = async {
+        for from in (101..=700).step_by(20) {
+            post_all(&gateway, from..=from + 19).await;
+        }
+    };
+    let read = async {
+        loop {
+            let collection = gateway.json("/iiif").await;
+            let first = gateway.http.get(collection["first"]["id"].as_str().unwrap()).send().await.unwrap();
+            let page: u64 =
+                first.url().path().rsplit_once("page-").unwrap().1.trim_end_matches(".json").parse().unwrap();
+            match (first.status().as_u16(), first.json::<Value>().await.unwrap()) {
+                (200, document) => assert_ne!(document["orderedItems"], Value::Null),
+                // The page has been removed since it was linked.
+                (410, problem) => assert!(problem["first"].as_u64().unwrap() > 100 * page, "{problem}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tokio::select! {
+        () = write => {}
+        () = read => {}
+    }
 }

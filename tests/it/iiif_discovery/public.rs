@@ -39,6 +39,42 @@ async fn public_gets_what_it_sees_and_learns_what_it_has_seen() {
     assert_eq!(gateway.get(&of_public, Some("reader")).await.status, 410);
     let page = of_public.replace("collection", "page-1");
     assert_eq!(gateway.get(&page, None).await.cache_control, "public, max-age=60");
+
+    // Pages of other sites may also read where the stream is, and why a document is not there.
+    let redirected = client_without_redirects().get(&url).send().await.unwrap();
+    assert_eq!(
+        (redirected.status().as_u16(), redirected.headers()["access-control-allow-origin"].as_bytes()),
+        (307, &b"*"[..])
+    );
+    let former = "/iiif/00000000-0000-8000-8000-000000000000/page-1.json";
+    for (path, status) in [
+        (former.to_owned(), 410),
+        (of_public.replace("collection", "page-9"), 404),
+        ("/iiif/no-identity/page-1.json".to_owned(), 404),
+        (format!("{of_public}?objekt=x"), 400),
+        ("/iiif?objekt=x".to_owned(), 400),
+        (format!("{of_public}?visibility=false"), 403),
+    ] {
+        let problem = gateway.get(&path, None).await;
+        assert_eq!(problem.status, status, "{path}");
+        let allows = |everything: &str| everything.contains("\"access-control-allow-origin\": \"*\"");
+        assert!(allows(&problem.everything), "{path}: {}", problem.everything);
+        assert!(!allows(&gateway.get(&path, Some("reader")).await.everything), "{path}");
+    }
+}
+
+fn client_without_redirects() -> reqwest::Client {
+    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap()
+}
+
+/// The pages of the public, too, are kept for a short time alone if retention removes changes.
+#[tokio::test]
+async fn pages_of_the_public_are_kept_for_a_minute_with_retention() {
+    let gateway = ViewedGateway::start("[journal]\nkeep_days = 30\n[access.public]\nsurfaces = [\"iiif\"]\n");
+    live_through(&gateway, 60).await;
+    let collection = gateway.get("/iiif", None).await.json();
+    let first = collection["first"]["id"].as_str().unwrap().strip_prefix(&gateway.gateway.url).unwrap().to_owned();
+    assert_eq!(gateway.get(&first, None).await.cache_control, "public, max-age=60");
 }
 
 #[tokio::test]

@@ -99,7 +99,8 @@ async fn copy_on_a_web_server_reads_the_same() {
     );
     let _nginx = Nginx::start(files.path(), &http, port);
     let copied = read(&format!("http://127.0.0.1:{port}{path}"), None, &[]);
-    assert!(copied.succeeded, "{}", copied.errors);
+    assert!(live.succeeded && copied.succeeded, "{} {}", live.errors, copied.errors);
+    assert_eq!(live.numbers(), (1..=350).collect::<Vec<_>>());
     assert_eq!(copied.numbers(), (1..=350).collect::<Vec<_>>());
     assert_eq!(copied.members, live.members, "members do not name the place of the copy");
 }

@@ -7,3 +7,4 @@ mod order;
 mod public;
 mod retention;
 mod transactions;
+mod versions;

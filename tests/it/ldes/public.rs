@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::views_fixture::{OPEN, SECRET, ViewedGateway, live_through};
 
 /// Returns the members that a reader finds.
-async fn members(gateway: &ViewedGateway, reader: Option<&str>) -> Vec<Value> {
+pub(super) async fn members(gateway: &ViewedGateway, reader: Option<&str>) -> Vec<Value> {
     let root = gateway.request("/ldes", reader).send().await.unwrap();
     let (folder, root) =
         (root.url().path().rsplit_once('/').unwrap().0.to_owned(), root.json::<Value>().await.unwrap());
@@ -40,7 +40,7 @@ async fn public_gets_the_changes_that_it_sees() {
     let page = gateway.request("/ldes", None).send().await.unwrap();
     let page = page.url().path().replace("root", "page-1");
     let public = gateway.get(&page, None).await;
-    assert_eq!(public.cache_control, "public, max-age=60");
+    assert_eq!(public.cache_control, "public, max-age=60, immutable");
     assert_eq!(gateway.get(&page, Some("reader")).await.status, 410, "a token has another stream");
 }
 

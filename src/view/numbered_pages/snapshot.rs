@@ -1,0 +1,174 @@
+//! The documents of a stream as of one moment.
+
+use std::io::Write;
+
+use super::{
+    ChangeStream, DocumentName, NumberedPages, PageProtocol, PageState, PagedView, Rendering, first_of, last_of,
+    page_of,
+};
+use crate::{model::Seq, view::cache_control::Lifetime, web::Problem};
+
+/// Lifetime of documents that change with the journal. Caches serve many readers at the same moment with one of them.
+pub(in crate::view) const CHANGING: Lifetime = Lifetime::Seconds(1);
+
+/// The documents of a stream as of one moment.
+pub(super) struct StreamSnapshot<P> {
+    view: PagedView<P>,
+    stream: ChangeStream,
+    pages: NumberedPages,
+    /// Number of the first change that retention does not remove soon.
+    first_linked: Seq,
+    /// Oldest page that other documents link to.
+    oldest: u64,
+}
+
+/// How clients and caches recognize a document.
+pub(super) struct Validity {
+    /// Numbers of the first and the last change, or page, on which the document depends.
+    pub(super) span: (Seq, Seq),
+    /// Text of everything else on which it depends, besides the stream and its URL.
+    pub(super) kind: String,
+    pub(super) lifetime: Lifetime,
+}
+
+impl<P: PageProtocol> StreamSnapshot<P> {
+    /// Returns the documents of a stream as of now.
+    ///
+    /// # Errors
+    /// `unavailable` if the journal cannot be read.
+    pub(super) async fn of(view: &PagedView<P>, stream: &ChangeStream) -> Result<Self, Problem> {
+        let journal = stream.journal();
+        let pages = NumberedPages::of(journal);
+        let linked = view.protocol().first_linked(&pages, journal).await?;
+        // The newest change always stays.
+        let first_linked = linked.max(pages.first()).min(pages.head().max(Seq(1)));
+        let oldest = pages.range(page_of(first_linked), pages.newest()).next().unwrap_or(pages.newest());
+        Ok(Self { view: view.clone(), stream: stream.clone(), pages, first_linked, oldest })
+    }
+
+    /// Returns the pages of the journal.
+    pub(super) fn pages(&self) -> &NumberedPages {
+        &self.pages
+    }
+
+    /// Returns the state of a document.
+    pub(super) fn state(&self, document: DocumentName) -> PageState {
+        match document {
+            DocumentName::Entry => PageState::Open,
+            DocumentName::Block(block) => self.pages.block_state(block, self.oldest),
+            DocumentName::Page(page) => self.pages.state(page),
+        }
+    }
+
+    /// Returns how clients and caches recognize a document that exists.
+    pub(super) fn validity(&self, document: DocumentName) -> Validity {
+        let Self { view, pages, first_linked, oldest, .. } = self;
+        let (protocol, begin) = (view.protocol(), self.begin(document));
+        let of_page = |page| if page == pages.oldest() { "oldest page" } else { "page" }.to_owned();
+        match (document, self.state(document)) {
+            (DocumentName::Page(_), PageState::Open) => {
+                // Its links depend on the oldest change.
+                let span = (pages.first(), pages.head());
+                Validity { span, kind: "newest page".to_owned(), lifetime: CHANGING }
+            }
+            (DocumentName::Page(page), _) => {
+                let lifetime = protocol.closed_lifetime(begin == first_of(page));
+                Validity { span: (begin, last_of(page)), kind: of_page(page), lifetime }
+            }
+            (DocumentName::Entry | DocumentName::Block(_), _) => {
+                // An empty journal has the same pages as one with a change, and no windows.
+                let newest = if pages.head() == Seq::ZERO { Seq::ZERO } else { Seq(pages.newest()) };
+                let kind = format!("{oldest} {first_linked} {}", protocol.entry_description());
+                Validity { span: (begin, newest), kind, lifetime: CHANGING }
+            }
+        }
+    }
+
+    /// Returns whether retention has meanwhile removed a change of a page. Other documents stay true: a window may begin
+    /// earlier than its first change.
+    pub(super) fn is_outdated(&self, document: DocumentName) -> bool {
+        matches!(document, DocumentName::Page(_)) && self.stream.journal().first() > self.begin(document)
+    }
+
+    /// Returns the number of the first change on which a document depends.
+    fn begin(&self, document: DocumentName) -> Seq {
+        match document {
+            DocumentName::Page(page) => self.pages.begin_of(page),
+            DocumentName::Entry | DocumentName::Block(_) => self.pages.begin_of(self.oldest),
+        }
+    }
+
+    /// Writes a document. It must run on a blocking thread.
+    ///
+    /// # Errors
+    /// `gone` if retention removes a change of the document meanwhile; `damaged-change`; `unavailable` if the journal or
+    /// the disk fails.
+    pub(super) fn write(&self, document: DocumentName, out: &mut dyn Write) -> Result<(), Problem> {
+        let Self { view, stream, pages, first_linked, oldest } = self;
+        let (pages, first_linked, oldest) = (pages.clone(), *first_linked, *oldest);
+        let (path, names) = (P::PATH, P::NAMES);
+        let rendering = Rendering { stream, pages, first_linked, oldest, document, base: view.base(), path, names };
+        view.protocol().write(&rendering, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::{
+        super::{DocumentName, PageProtocol, PageState, PagedView},
+        StreamSnapshot,
+    };
+    use crate::{
+        journal::retention::Retention,
+        model::Filter,
+        view::{
+            iiif_discovery::{IiifDiscovery, IiifDiscoverySettings, Wording},
+            ldes::{Ldes, LdesSettings},
+            test_journal::{journal_of, small_draft},
+        },
+        web::Spool,
+    };
+
+    /// Returns the JSON of documents, and checks that each has the same bytes when it is written again.
+    async fn written<P: PageProtocol>(view: PagedView<P>, documents: &'static [DocumentName]) -> Vec<Value> {
+        let stream = view.stream(Filter::default());
+        let snapshot = StreamSnapshot::of(&view, &stream).await.unwrap();
+        let write = move || {
+            let written = documents.iter().map(|document| {
+                assert!(matches!(snapshot.state(*document), PageState::Closed | PageState::Open), "{document:?}");
+                let [mut first, mut again] = [Vec::new(), Vec::new()];
+                snapshot.write(*document, &mut first).unwrap();
+                snapshot.write(*document, &mut again).unwrap();
+                assert_eq!(first, again, "{document:?}");
+                serde_json::from_slice(&first).unwrap()
+            });
+            written.collect()
+        };
+        tokio::task::spawn_blocking(write).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn documents_have_the_same_bytes_each_time() {
+        use DocumentName::{Block, Entry, Page};
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal_of(small_draft(), 250, 10, folder.path()).await;
+        let spool = Spool::new(folder.path(), 64 << 20);
+        let settings = IiifDiscoverySettings {
+            class: "Object".to_owned(),
+            manifest: None,
+            wording: Wording::Publisher,
+            has_retention: false,
+        };
+        let iiif = IiifDiscovery::new(journal.clone(), spool.clone(), "https://g", settings);
+        let iiif = written(iiif, &[Page(1), Page(2), Page(3), Entry]).await;
+        let items = iiif.iter().filter_map(|document| document["orderedItems"].as_array());
+        assert_eq!(items.map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
+        let settings = LdesSettings { title: "t".to_owned(), polling_seconds: 60, retention: Retention::default() };
+        let ldes = Ldes::new(journal, spool, "https://g", settings);
+        let ldes = written(ldes, &[Page(1), Page(2), Page(3), Block(1), Entry]).await;
+        let relations = |at: usize| ldes[at]["view"]["relation"].as_array().unwrap().len();
+        assert_eq!((relations(3), relations(4)), (5, 5));
+    }
+}
