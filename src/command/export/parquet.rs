@@ -21,14 +21,16 @@ use parquet::{
     },
     schema::types::ColumnPath,
 };
-use serde_json::value::RawValue;
 use tidings::model::{
     Aspect, AspectSet, Change, ChangeType, ContentItemModification, Digest, EventId, ItemChangeKind, ItemNotes, State,
     Text, Timestamp, Uri,
 };
 use uuid::Uuid;
 
-use super::partition::{PartitionWriter, WriteError};
+use super::{
+    NumberedChange, Skipped,
+    partition::{PartitionWriter, WriteError},
+};
 
 /// Encoded size at which a row group is written, in bytes.
 const ROW_GROUP_BYTES: usize = 16 << 20;
@@ -70,18 +72,26 @@ impl ParquetWriter {
 }
 
 impl PartitionWriter for ParquetWriter {
-    fn add(&mut self, changes: &[Box<RawValue>]) -> Result<(), WriteError> {
-        let (mut rows, mut bytes) = (Rows::default(), 0);
-        for json in changes {
+    fn add(&mut self, changes: &[NumberedChange], skipped: &mut Skipped) -> Result<u64, WriteError> {
+        let (mut rows, mut bytes, mut written) = (Rows::default(), 0, 0);
+        for NumberedChange { seq, json } in changes {
             let json = json.get();
-            rows.add(&serde_json::from_str(json).map_err(WriteError::Change)?, json);
+            match serde_json::from_str(json) {
+                Ok(change) => rows.add(&change, json),
+                Err(error) => {
+                    skipped.add(&format!("change {seq}"), &format!("this program cannot read it: {error}"));
+                    continue;
+                }
+            }
+            written += 1;
             bytes += json.len();
             if bytes >= BATCH_BYTES {
                 self.write(&mut rows)?;
                 bytes = 0;
             }
         }
-        self.write(&mut rows)
+        self.write(&mut rows)?;
+        Ok(written)
     }
 
     fn finish(self: Box<Self>) -> Result<(), WriteError> {

@@ -4,10 +4,9 @@ use std::{fs::File, io};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::ndjson::LineWriter;
+use super::{NumberedChange, Skipped, ndjson::LineWriter};
 
 /// Compression of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -34,8 +33,6 @@ pub(super) enum Format {
 pub(super) enum WriteError {
     /// The file cannot be written.
     Io(io::Error),
-    /// A change cannot be read.
-    Change(serde_json::Error),
     /// The Parquet writer has failed.
     #[cfg(feature = "parquet")]
     Parquet(String),
@@ -49,8 +46,8 @@ impl From<io::Error> for WriteError {
 
 /// Writer of one file.
 pub(super) trait PartitionWriter: Send {
-    /// Adds changes.
-    fn add(&mut self, changes: &[Box<RawValue>]) -> Result<(), WriteError>;
+    /// Adds changes, and returns how many of them were written. The others are skipped.
+    fn add(&mut self, changes: &[NumberedChange], skipped: &mut Skipped) -> Result<u64, WriteError>;
 
     /// Completes the file. It is not synced.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
