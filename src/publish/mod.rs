@@ -19,6 +19,8 @@ mod index;
 mod run;
 mod runner;
 mod target;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     edition::Edition,

@@ -384,3 +384,6 @@ fn numbered(changes: Vec<Box<RawValue>>, skipped: &mut Skipped) -> Vec<NumberedC
     };
     changes.into_iter().filter_map(with_number).collect()
 }
+
+#[cfg(test)]
+mod tests;

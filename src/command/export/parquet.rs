@@ -305,3 +305,21 @@ fn table<const N: usize>(columns: [(&str, bool, ArrayRef); N]) -> Result<RecordB
     let schema = Schema::new(columns.iter().map(field).collect::<Fields>());
     RecordBatch::try_new(Arc::new(schema), columns.map(|(_, _, column)| column).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+    use uuid::Uuid;
+
+    use super::{NumberedChange, ParquetWriter, PartitionWriter, Skipped};
+
+    #[test]
+    fn unreadable_change_is_skipped_and_counted() {
+        let mut writer = Box::new(ParquetWriter::new(tempfile::tempfile().unwrap(), Uuid::nil()).unwrap());
+        let json = RawValue::from_string("{\"seq\":7,\"items\":3}".to_owned()).unwrap();
+        let mut skipped = Skipped::default();
+        assert_eq!(writer.add(&[NumberedChange { seq: 7, json }], &mut skipped).unwrap(), 0);
+        assert_eq!(skipped.count(), 1);
+        writer.finish().unwrap();
+    }
+}

@@ -1,7 +1,9 @@
 //! The published copy: files that a web server serves to readers of the feed.
 
 mod copy;
+mod journals;
 mod kills;
+mod places;
 mod target;
 
 use std::{
