@@ -366,7 +366,7 @@ impl ConfigParts {
         let places = [
             ("the journal", Some(FileStoreLocation::Folder(journal.data.clone()))),
             ("the downloaded files", Some(files.location(&journal.data))),
-            ("the segments", segments.location(&store, &journal.data)),
+            (publish::SEGMENTS, segments.location(&store, &journal.data)),
         ];
         publish::refuse_shared_place(publish.as_ref(), &places, &root.at("publish"))?;
         access::refuse_open(&server, &access)?;

@@ -31,6 +31,8 @@ settings! {
         s3: Option<S3Table>,
         /// URL under which the copy is served.
         url: Option<PublicUrl>,
+        /// Whether the sealed segments are in the copy, too. Only with a view of everything.
+        segments: Flag = false,
         /// Time between two runs, 5 seconds to a day.
         interval as "interval_seconds": Seconds<5, 86_400>,
         /// `[publish.view]`: what the readers of the copy may see. Default: that of `[access.public]`, or else what the public
@@ -51,6 +53,9 @@ settings! {
     }
 }
 
+/// Name of the place of the segments.
+pub(super) const SEGMENTS: &str = "the segments";
+
 /// Refuses a place that is, contains or lies in one of these places of the gateway, each with its name: a web server would show
 /// them to everybody.
 pub(super) fn refuse_shared_place(
@@ -59,6 +64,10 @@ pub(super) fn refuse_shared_place(
     table: &Setting,
 ) -> Result<(), ConfigErrors> {
     let Some(publish) = publish else { return Ok(()) };
+    if publish.segments && places.iter().any(|(name, place)| *name == SEGMENTS && place.is_none()) {
+        let reason = "the gateway seals no segments; set segments.folder or segments.s3, or leave it out";
+        return Err(table.at("segments").invalid(reason).into());
+    }
     for (name, place) in places {
         if place.as_ref().is_some_and(|place| overlap(&publish.location, place)) {
             let key = if matches!(publish.location, FileStoreLocation::Folder(_)) { "folder" } else { "s3" };
@@ -101,7 +110,7 @@ pub(super) fn read(
     access: &Access,
     known: &[String],
 ) -> Result<Option<PublicationSettings>, ConfigErrors> {
-    let PublishTable { folder, s3, url, interval, view } = publish;
+    let PublishTable { folder, s3, url, segments, interval, view } = publish;
     let location = match (folder, s3) {
         (None, None) => {
             let reason = "there is no folder and no bucket to publish to; give publish.folder or publish.s3";
@@ -137,7 +146,12 @@ pub(super) fn read(
         },
     };
     let view = Some(view).filter(|view| *view != ReaderView::default()).map(Arc::new);
-    Ok(Some(PublicationSettings { location, url: url.as_str().to_owned(), view, interval }))
+    if segments && view.is_some() {
+        let reason = "the copy shows only a part of the journal, and segments have everything; leave it out, or set public = \
+                      false in [publish.view], without sources and objects";
+        return Err(table.at("segments").invalid(reason).into());
+    }
+    Ok(Some(PublicationSettings { location, url: url.as_str().to_owned(), view, segments, interval }))
 }
 
 #[cfg(test)]

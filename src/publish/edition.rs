@@ -26,6 +26,8 @@ pub struct Edition {
     /// Folder of the closed documents, relative to the copy. Its name is a digest of everything except the changes that
     /// these documents depend on, so another view, title or journal makes other files and changes none.
     pub folder: String,
+    /// Number of the last closed document that the copy has. Open documents link to no later one.
+    pub closed_through: u64,
 }
 
 /// Identity of a copy: the journal, the view and the URL.

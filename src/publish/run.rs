@@ -42,7 +42,7 @@ const NOTE_EVERY: u64 = 100;
 const ATTEMPTS: u32 = 3;
 
 /// Maximum time to wait until this node knows the changes that another node has published.
-const LAG: Duration = Duration::from_secs(10);
+const LAG: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// Reason why a run ends early. The next one continues.
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +158,16 @@ impl Work {
         for face in &self.faces {
             let (view, url, folder) = (self.settings.view.clone(), self.settings.url.clone(), identity.folder(&**face));
             let (journal, skipped) = (identity.journal, Arc::clone(&skipped));
-            let edition = Arc::new(Edition { journal, head, first, skipped, view, url, folder: folder.clone() });
+            let edition = Arc::new(Edition {
+                journal,
+                head,
+                first,
+                skipped,
+                view,
+                url,
+                folder: folder.clone(),
+                closed_through: 0,
+            });
             let mut planned = PlannedFace { face: Arc::clone(face), edition, first: 0 };
             planned.first = self.read(&planned, face.name(), |face, edition| face.first(edition)).await?;
             plan.insert(face.name().to_owned(), FaceIndex { folder, first: planned.first, last: 0 });
@@ -284,6 +293,10 @@ impl EditionRun<'_> {
                     }
                 }
             }
+        }
+        for planned in &mut self.faces {
+            let closed_through = self.index.faces.get(planned.face.name()).map_or(0, |face| face.last);
+            planned.edition = Arc::new(Edition { closed_through, ..(*planned.edition).clone() });
         }
         Ok(())
     }

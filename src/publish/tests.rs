@@ -95,6 +95,7 @@ impl Copy {
             location: FileStoreLocation::Folder(folder.path().join("copy")),
             url: "http://copy".to_owned(),
             view: None,
+            segments: false,
             interval: Duration::from_secs(1),
         };
         let spool = Spool::new(&data, 1 << 20);
@@ -204,7 +205,7 @@ async fn files_of_others_stay_and_a_folder_of_others_is_refused() {
     assert!(!root.join("pages/0123456789abcdef/page-1.txt").exists());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn copy_never_goes_back() {
     let mut copy = Copy::new().await;
     copy.run(false, NEVER).await.unwrap();
