@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::{
     ChangePage, Numbered, NumberedChange, Skipped,
-    partition::{Format, PartitionWriter, WriteError},
+    partition::{Format, PartitionWriter},
 };
 
 /// Name of the note.
@@ -123,14 +123,6 @@ pub(super) enum ExportError {
     /// There is a file that the note does not name.
     #[error("{} is there already, and {NOTE} does not name it; move it away, or give another folder", .0.display())]
     Unknown(PathBuf),
-    /// The writer of a format has failed.
-    #[error("cannot write {}: {reason}", path.display())]
-    Format {
-        /// Path of the file.
-        path: PathBuf,
-        /// Cause.
-        reason: String,
-    },
 }
 
 impl ExportError {
@@ -139,14 +131,6 @@ impl ExportError {
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full { path, error },
             _ => Self::Io { path, error },
-        }
-    }
-
-    fn write(path: &Path, error: WriteError) -> Self {
-        match error {
-            WriteError::Io(error) => Self::io(path, error),
-            #[cfg(feature = "parquet")]
-            WriteError::Parquet(reason) => Self::Format { path: path.to_owned(), reason },
         }
     }
 }
@@ -284,7 +268,7 @@ impl ExportFolder {
                 };
                 let (own, others) = rest.split_at(rest.partition_point(|change| change.seq <= partition.last));
                 let written = partition.writer.add(own, &mut skipped);
-                self.written.changes += written.map_err(|error| ExportError::write(partition.file.path(), error))?;
+                self.written.changes += written.map_err(|error| ExportError::io(partition.file.path(), error))?;
                 rest = others;
             }
             self.written.through = self.written.through.max(next.unwrap_or(0));
@@ -307,9 +291,9 @@ impl ExportFolder {
         let start = seq.saturating_sub(1) / rows * rows;
         let file = temporary_file(&self.path).map_err(|error| ExportError::io(&self.path, error))?;
         let journal = self.note.contents.journal;
-        let writer = file.as_file().try_clone().map_err(WriteError::Io);
+        let writer = file.as_file().try_clone();
         let writer = writer.and_then(|file| self.note.contents.format.writer(file, journal));
-        let writer = writer.map_err(|error| ExportError::write(file.path(), error))?;
+        let writer = writer.map_err(|error| ExportError::io(file.path(), error))?;
         let first = (start + 1).max(self.least_first);
         Ok(Partition { first, last: start + rows, after: seq.saturating_sub(1), file, writer })
     }
@@ -318,7 +302,7 @@ impl ExportFolder {
     fn complete(&mut self, partition: Partition, through: u64) -> Result<(), ExportError> {
         let Partition { first, last, after, file, writer } = partition;
         let path = self.path.join(format!("{FILES}{first:020}.{}", self.note.contents.format.extension()));
-        writer.finish().map_err(|error| ExportError::write(&path, error))?;
+        writer.finish().map_err(|error| ExportError::io(&path, error))?;
         let is_known = self.note.last_file.is_some_and(|last| last.first == first);
         let is_new = !path.exists();
         if !is_new && !is_known {

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 
 use super::{
     NumberedChange, Skipped,
-    partition::{Compression, PartitionWriter, WriteError},
+    partition::{Compression, PartitionWriter},
 };
 
 /// Size of the buffer before the file, in bytes.
@@ -52,7 +52,7 @@ impl LineWriter {
 }
 
 impl PartitionWriter for LineWriter {
-    fn add(&mut self, changes: &[NumberedChange], _: &mut Skipped) -> Result<u64, WriteError> {
+    fn add(&mut self, changes: &[NumberedChange], _: &mut Skipped) -> io::Result<u64> {
         let out = self.out();
         for change in changes {
             out.write_all(change.json.get().as_bytes())?;
@@ -61,7 +61,7 @@ impl PartitionWriter for LineWriter {
         Ok(changes.len() as u64)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.out().flush()?;
         match *self {
             Self::Plain(_) => {}

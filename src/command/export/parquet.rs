@@ -3,7 +3,7 @@
 //! The columns have the names of `docs/json.md`, with members of objects in columns of their own, such as `userName`. A
 //! row group is written when its encoded size is 16 MiB, so the memory does not depend on the number of rows.
 
-use std::{fs::File, sync::Arc};
+use std::{fs::File, io, sync::Arc};
 
 use arrow_array::{
     Array, ArrayRef, ListArray, RecordBatch, StructArray,
@@ -27,10 +27,7 @@ use tidings::model::{
 };
 use uuid::Uuid;
 
-use super::{
-    NumberedChange, Skipped,
-    partition::{PartitionWriter, WriteError},
-};
+use super::{NumberedChange, Skipped, partition::PartitionWriter};
 
 /// Encoded size at which a row group is written, in bytes.
 const ROW_GROUP_BYTES: usize = 16 << 20;
@@ -51,7 +48,7 @@ impl ParquetWriter {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub(super) fn new(file: File, journal: Uuid) -> Result<Self, WriteError> {
+    pub(super) fn new(file: File, journal: Uuid) -> io::Result<Self> {
         let mut properties = WriterProperties::builder()
             .set_created_by(concat!("tidings ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -66,13 +63,13 @@ impl ParquetWriter {
         Ok(Self { writer })
     }
 
-    fn write(&mut self, rows: &mut Rows) -> Result<(), WriteError> {
+    fn write(&mut self, rows: &mut Rows) -> io::Result<()> {
         self.writer.write(&rows.finish().map_err(arrow)?).map_err(failed)
     }
 }
 
 impl PartitionWriter for ParquetWriter {
-    fn add(&mut self, changes: &[NumberedChange], skipped: &mut Skipped) -> Result<u64, WriteError> {
+    fn add(&mut self, changes: &[NumberedChange], skipped: &mut Skipped) -> io::Result<u64> {
         let (mut rows, mut bytes, mut written) = (Rows::default(), 0, 0);
         for NumberedChange { seq, json } in changes {
             let json = json.get();
@@ -94,25 +91,24 @@ impl PartitionWriter for ParquetWriter {
         Ok(written)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), WriteError> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
         self.writer.close().map(drop).map_err(failed)
     }
 }
 
 /// Finds the error of the file below that of the library.
-fn failed(error: ParquetError) -> WriteError {
+fn failed(error: ParquetError) -> io::Error {
     match error {
-        ParquetError::External(error) => match error.downcast::<std::io::Error>() {
-            Ok(error) => WriteError::Io(*error),
-            Err(error) => WriteError::Parquet(error.to_string()),
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
         },
-        error => WriteError::Parquet(error.to_string()),
+        error => io::Error::other(error),
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "map_err passes a value")]
-fn arrow(error: ArrowError) -> WriteError {
-    WriteError::Parquet(error.to_string())
+fn arrow(error: ArrowError) -> io::Error {
+    io::Error::other(error)
 }
 
 /// Column of times, in UTC.
