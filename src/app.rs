@@ -183,7 +183,8 @@ impl Gateway {
         let resourcesync = surfaces::resourcesync(config, &journal, public_url.as_str(), &readers);
         let topics = OwnTopics { feed: feed.clone(), resourcesync: resourcesync.clone() };
         let hub = hub::open(config, topics, subscriptions.clone(), guard, public_url.as_str()).await?;
-        let (publication, publisher) = publication::open(config, &shared, &feed, readers.spool()).unzip();
+        let (publication, publisher) =
+            publication::open(config, &shared, &feed, segments.as_ref(), readers.spool()).unzip();
         if let Some(publisher) = publisher {
             let work = publisher.run(stop_accepting.clone());
             consumers.spawn(supervisor.clone().run(Worker::Publication, None, work));

@@ -1,5 +1,4 @@
-//! Optional parts of the program: its Cargo features. A build has all of them, unless it was made with
-//! `--no-default-features`.
+//! Optional parts of the program: its Cargo features. `Cargo.toml` says which of them a build has by default.
 
 /// A feature, and whether the build has it.
 type Feature = (&'static str, bool);
@@ -20,7 +19,11 @@ pub fn missing(name: &str) -> Option<String> {
 
 fn missing_in(features: &[Feature], name: &str) -> Option<String> {
     let lacks = features.iter().any(|(feature, is_built)| *feature == name && !is_built);
-    lacks.then(|| format!("this program was built without the feature {name}"))
+    lacks.then(|| {
+        format!(
+            "this program was built without the feature {name}; build it with cargo build --release --features {name}"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -30,7 +33,8 @@ mod tests {
     #[test]
     fn only_an_absent_feature_is_missing() {
         let features = [("kafka", false), ("s3", true)];
-        let expected = "this program was built without the feature kafka";
+        let expected =
+            "this program was built without the feature kafka; build it with cargo build --release --features kafka";
         assert_eq!(missing_in(&features, "kafka").as_deref(), Some(expected));
         assert_eq!((missing_in(&features, "s3"), missing_in(&features, "amqp")), (None, None));
     }

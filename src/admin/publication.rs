@@ -28,7 +28,7 @@ pub async fn show(State(publication): State<Option<Publication>>) -> Result<Json
 /// Asks for a run now. It has ended when `answered` is at least `requested` of the response.
 ///
 /// # Errors
-/// `not-found` if nothing is published; `conflict` if another node writes the copy.
+/// `not-found` if nothing is published; `conflict` if this node does not write the copy at present.
 #[utoipa::path(
     post,
     path = "/publication",
@@ -40,7 +40,8 @@ pub async fn run(
     State(publication): State<Option<Publication>>,
 ) -> Result<(StatusCode, Json<PublicationState>), Problem> {
     let state = publication.ok_or_else(nothing)?.request().ok_or_else(|| {
-        let detail = "Another node writes the published copy. GET /nodes names it: it has the duty \"publication\".";
+        let detail = "This node does not write the published copy: another one does, or this one is just starting or \
+                      stopping. In GET /nodes, the node that writes has the duty \"publication\"; ask this node.";
         Problem::new(ProblemCode::Conflict, detail.to_owned())
     })?;
     Ok((StatusCode::ACCEPTED, Json(state)))

@@ -125,6 +125,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         subscriptions: subscriptions.clone(),
         nodes: nodes.clone(),
         crawlers: crawlers.clone(),
+        publication: publication.clone(),
         access: Arc::new(config.access.clone()),
         tls,
         folder: config.journal.data.clone(),

@@ -37,11 +37,13 @@ pub(super) struct GatewayError {
     pub(super) is_transient: bool,
     /// Status of the response, if there was one.
     pub(super) status: Option<StatusCode>,
+    /// The problem document of the response (RFC 9457), or null.
+    pub(super) problem: Value,
 }
 
 impl GatewayError {
     fn permanent(reason: String) -> Self {
-        Self { reason, is_transient: false, status: None }
+        Self { reason, is_transient: false, status: None, problem: Value::Null }
     }
 
     /// The response is not the JSON of a Tidings gateway.
@@ -50,7 +52,7 @@ impl GatewayError {
     }
 
     fn connection(error: &reqwest::Error) -> Self {
-        Self { reason: describe_error(error), is_transient: true, status: None }
+        Self { reason: describe_error(error), is_transient: true, status: None, problem: Value::Null }
     }
 }
 
@@ -217,6 +219,7 @@ impl Gateway {
                 reason: describe_response(status, &response_body),
                 is_transient: is_transient(status),
                 status: Some(status),
+                problem: serde_json::from_slice(&response_body).unwrap_or_default(),
             }),
             _ => Ok(response_body),
         }

@@ -1,6 +1,6 @@
 //! `tidings publish`: brings the published copy of a gateway up to date now.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use reqwest::Method;
@@ -36,23 +36,36 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Publish {
     #[command(flatten)]
     gateway: GatewayArgs,
+    /// Maximum time to wait for the end, in seconds. The gateway continues after it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    wait: u64,
 }
 
 impl Publish {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        with_gateway(&self.gateway, async |gateway| publish(&gateway).await)
+        with_gateway(&self.gateway, async |gateway| publish(&gateway, Duration::from_secs(self.wait)).await)
     }
 }
 
-async fn publish(gateway: &Gateway) -> Result<(), CommandError> {
+async fn publish(gateway: &Gateway, wait: Duration) -> Result<(), CommandError> {
     let mut state = gateway.request(Method::POST, "/publication", None).await?;
     let number = |state: &Value, name: &str| state[name].as_u64().unwrap_or_default();
     let requested = number(&state, "requested");
+    let end = Instant::now() + wait;
     while number(&state, "answered") < requested {
+        if Instant::now() >= end {
+            let seconds = wait.as_secs();
+            let reason = format!(
+                "the run has not ended within {seconds} s, and the gateway continues it; GET /publication shows its end, and \
+                 --wait sets another time"
+            );
+            return Err(Failure::Failed(reason).into());
+        }
         tokio::time::sleep(LOOK_EVERY).await;
         state = gateway.request(Method::GET, "/publication", None).await?;
-        if state["here"] != true {
-            return Err(Failure::Failed("another node writes the copy now; give the command again".to_owned()).into());
+        if state["here"] != true || number(&state, "requested") < requested {
+            let reason = "the gateway was restarted, or another node writes the copy now; give the command again";
+            return Err(Failure::Failed(reason.to_owned()).into());
         }
     }
     let last = &state["last"];

@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     delivery::{Definition, MAX_SUBSCRIPTIONS},
+    files::FileStoreLocation,
     filesets::IngestSettings,
     format::{DIALECTS, DialectKind},
     http_client::AllowList,
@@ -361,6 +362,13 @@ impl ConfigParts {
         };
         errors.or(())?;
         segments.refuse_shared_place(&files, &store, &journal.data, &root.at("segments"))?;
+        let publish = publish.flatten();
+        let places = [
+            ("the journal", Some(FileStoreLocation::Folder(journal.data.clone()))),
+            ("the downloaded files", Some(files.location(&journal.data))),
+            (publish::SEGMENTS, segments.location(&store, &journal.data)),
+        ];
+        publish::refuse_shared_place(publish.as_ref(), &places, &root.at("publish"))?;
         access::refuse_open(&server, &access)?;
         Ok(Config {
             server,
@@ -382,7 +390,7 @@ impl ConfigParts {
             files,
             segments,
             filesets,
-            publish: publish.flatten(),
+            publish,
             access,
             sources,
             subscriptions,

@@ -1,6 +1,10 @@
 //! `[publish]`: the copy of the faces as files.
 
-use std::{ffi::OsString, sync::Arc};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{
     access::read_view,
@@ -27,6 +31,8 @@ settings! {
         s3: Option<S3Table>,
         /// URL under which the copy is served.
         url: Option<PublicUrl>,
+        /// Whether the sealed segments are in the copy, too. Only with a view of everything.
+        segments: Flag = false,
         /// Time between two runs, 5 seconds to a day.
         interval as "interval_seconds": Seconds<5, 86_400>,
         /// `[publish.view]`: what the readers of the copy may see. Default: that of `[access.public]`, or else what the public
@@ -47,6 +53,55 @@ settings! {
     }
 }
 
+/// Name of the place of the segments.
+pub(super) const SEGMENTS: &str = "the segments";
+
+/// Refuses a place that is, contains or lies in one of these places of the gateway, each with its name: a web server would show
+/// them to everybody.
+pub(super) fn refuse_shared_place(
+    publish: Option<&PublicationSettings>,
+    places: &[(&str, Option<FileStoreLocation>)],
+    table: &Setting,
+) -> Result<(), ConfigErrors> {
+    let Some(publish) = publish else { return Ok(()) };
+    if publish.segments && places.iter().any(|(name, place)| *name == SEGMENTS && place.is_none()) {
+        let reason = "the gateway seals no segments; set segments.folder or segments.s3, or leave it out";
+        return Err(table.at("segments").invalid(reason).into());
+    }
+    for (name, place) in places {
+        if place.as_ref().is_some_and(|place| overlap(&publish.location, place)) {
+            let key = if matches!(publish.location, FileStoreLocation::Folder(_)) { "folder" } else { "s3" };
+            let reason = format!(
+                "{name} would be published, or lie in the copy; give the copy a folder or a prefix apart from it"
+            );
+            return Err(table.at(key).invalid(reason).into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a place is the other one, or one of the two is in the other.
+fn overlap(one: &FileStoreLocation, other: &FileStoreLocation) -> bool {
+    match (one, other) {
+        (FileStoreLocation::Folder(one), FileStoreLocation::Folder(other)) => {
+            let (one, other) = (resolved(one), resolved(other));
+            one.starts_with(&other) || other.starts_with(&one)
+        }
+        (FileStoreLocation::S3(one), FileStoreLocation::S3(other)) => {
+            let is_same_bucket = one.endpoint == other.endpoint && one.bucket == other.bucket;
+            is_same_bucket && (one.prefix.starts_with(&other.prefix) || other.prefix.starts_with(&one.prefix))
+        }
+        _ => false,
+    }
+}
+
+/// Follows the links of a path, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let existing = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    let Some((ancestor, real)) = existing else { return path.to_owned() };
+    path.strip_prefix(ancestor).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
+}
+
 /// Reads the settings of the copy; `None` if there is none. `sources` contains the names of all configured sources.
 pub(super) fn read(
     publish: PublishTable,
@@ -55,7 +110,7 @@ pub(super) fn read(
     access: &Access,
     known: &[String],
 ) -> Result<Option<PublicationSettings>, ConfigErrors> {
-    let PublishTable { folder, s3, url, interval, view } = publish;
+    let PublishTable { folder, s3, url, segments, interval, view } = publish;
     let location = match (folder, s3) {
         (None, None) => {
             let reason = "there is no folder and no bucket to publish to; give publish.folder or publish.s3";
@@ -91,5 +146,33 @@ pub(super) fn read(
         },
     };
     let view = Some(view).filter(|view| *view != ReaderView::default()).map(Arc::new);
-    Ok(Some(PublicationSettings { location, url: url.as_str().to_owned(), view, interval }))
+    if segments && view.is_some() {
+        let reason = "the copy shows only a part of the journal, and segments have everything; leave it out, or set public = \
+                      false in [publish.view], without sources and objects";
+        return Err(table.at("segments").invalid(reason).into());
+    }
+    Ok(Some(PublicationSettings { location, url: url.as_str().to_owned(), view, segments, interval }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileStoreLocation, overlap};
+
+    #[test]
+    fn folders_overlap_if_one_is_in_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |path: &str| FileStoreLocation::Folder(folder.path().join(path));
+        std::fs::create_dir(folder.path().join("data")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("data"), folder.path().join("link")).unwrap();
+        for (path, expected) in [
+            ("data", true),
+            ("data/copy/feed", true),
+            ("link/copy", true),
+            ("", true),
+            ("database", false),
+            ("copy", false),
+        ] {
+            assert_eq!(overlap(&place(path), &place("data")), expected, "{path}");
+        }
+    }
 }

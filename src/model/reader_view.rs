@@ -26,6 +26,10 @@ pub struct ReaderView {
 }
 
 impl ReaderView {
+    /// Version of what a view shows of a change. Increase it when [`Change::anonymous`] or the meaning of a condition changes,
+    /// because documents that were rendered before then show something else.
+    pub const VERSION: u32 = 1;
+
     /// Returns whether the change is in this part.
     #[must_use]
     pub fn covers(&self, change: &Change) -> bool {

@@ -1,7 +1,7 @@
 //! Files of a copy in a folder. A file is written under another name, synced and renamed.
 //!
-//! Everybody may read the files and the folders, whatever the umask of the gateway is, because a web server runs as another
-//! user, and the copy is made for its readers.
+//! Every user of the machine may read the files and the folders, whatever the umask of the gateway is, because a web server
+//! runs as another user.
 
 use std::{
     fs::{self, File},
@@ -11,8 +11,24 @@ use std::{
 
 use crate::web::Content;
 
-/// Folder of unfinished files. What a crash has left in it is removed before the next file is written.
+/// Folder of unfinished files. Each run removes the files that a crash has left in it.
 const UNFINISHED: &str = ".unfinished";
+
+/// Returns the name of something in the folder besides the index and unfinished files; `None` if there is nothing else, or no
+/// folder.
+pub(super) fn other_entry(root: &Path) -> io::Result<Option<String>> {
+    let entries = match fs::read_dir(root) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name != UNFINISHED && name != super::index::NAME {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
 
 /// Makes the folder of the copy if it does not exist, and removes unfinished files.
 pub(super) fn prepare(root: &Path) -> io::Result<()> {

@@ -1,10 +1,14 @@
 //! `publication.json`: what the copy contains, for its readers and for the next run.
+//!
+//! The index never promises more than the copy has. A run that is going to remove or to replace files first writes an index
+//! without them, so the next run repeats the work after a kill at any moment.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::edition::Identity;
 use crate::model::{Seq, Timestamp};
 
 /// Name of the index.
@@ -15,21 +19,129 @@ pub(super) const NAME: &str = "publication.json";
 pub(super) struct Index {
     /// Identity of the journal.
     pub(super) journal: Uuid,
-    /// Number of the newest change that the copy goes up to. A reader continues after it at the gateway.
+    /// Number of the newest change that the copy goes up to. A reader of the copy continues after this change at the gateway.
     pub(super) head: Seq,
-    /// Time of the run.
+    /// Time of the end of the last complete run; before the first one, of its start.
     pub(super) published: Timestamp,
+    /// Whether the last run has ended. Otherwise, a run goes on or was interrupted: files of former editions can be there, and
+    /// open documents can be newer than the index says.
+    pub(super) complete: bool,
+    /// Digest of the view; `None` while files of another view can be there.
+    pub(super) view: Option<String>,
     /// The faces by their names.
     pub(super) faces: BTreeMap<String, FaceIndex>,
+    /// Entity tags of the open documents by their paths. A tag is empty if the file can have other content.
+    pub(super) open: BTreeMap<String, String>,
 }
 
-/// What the copy has of a face.
+/// The closed documents that the copy has of a face.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FaceIndex {
     /// Folder of the closed documents.
     pub(super) folder: String,
     /// Number of the first closed document.
     pub(super) first: u64,
-    /// Number of the last closed document.
+    /// Number of the last closed document; less than `first` if there is none.
     pub(super) last: u64,
+}
+
+impl Index {
+    /// Returns the index of a copy without documents.
+    pub(super) fn empty(identity: &Identity) -> Self {
+        Self {
+            journal: identity.journal,
+            head: Seq::ZERO,
+            published: Timestamp::now(),
+            complete: false,
+            view: Some(identity.view.clone()),
+            faces: BTreeMap::new(),
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// Returns whether the closed documents of the index are of this identity, in these folders, and begin at these numbers.
+    pub(super) fn continues(&self, identity: &Identity, plan: &BTreeMap<String, FaceIndex>) -> bool {
+        let has_same_face = |(name, planned): (&String, &FaceIndex)| {
+            let known = self.faces.get(name);
+            known.is_some_and(|known| known.folder == planned.folder && known.first == planned.first)
+        };
+        self.journal == identity.journal
+            && self.view.as_ref() == Some(&identity.view)
+            && self.faces.len() == plan.len()
+            && plan.iter().all(has_same_face)
+    }
+
+    /// Returns the index with which a run of another edition begins: without everything that this run removes or replaces.
+    pub(super) fn restarted(&self, identity: &Identity, plan: &BTreeMap<String, FaceIndex>) -> Self {
+        let has_same_view = self.view.as_ref() == Some(&identity.view);
+        let is_same_stream = has_same_view && self.journal == identity.journal;
+        let kept = |(name, planned): (&String, &FaceIndex)| {
+            let known = self.faces.get(name).filter(|known| known.folder == planned.folder)?;
+            Some((name.clone(), FaceIndex { last: known.last, ..planned.clone() }))
+        };
+        Self {
+            journal: identity.journal,
+            head: if is_same_stream { self.head } else { Seq::ZERO },
+            published: self.published,
+            complete: false,
+            view: self.view.clone().filter(|_| has_same_view),
+            faces: plan.iter().filter_map(kept).collect(),
+            // The documents of another view are removed.
+            open: self
+                .open
+                .iter()
+                .map(|(path, tag)| (path.clone(), if has_same_view { tag.clone() } else { String::new() }))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use uuid::Uuid;
+
+    use super::{FaceIndex, Identity, Index, Seq};
+    use crate::{files::FileStoreLocation, publish::PublicationSettings};
+
+    fn identity(journal: u128, view: &str) -> Identity {
+        let location = FileStoreLocation::Folder("/copy".into());
+        let (url, interval) = ("http://copy".to_owned(), Duration::from_secs(1));
+        let view = Some(serde_json::from_str(view).unwrap());
+        Identity::new(Uuid::from_u128(journal), &PublicationSettings { location, url, view, segments: false, interval })
+    }
+
+    fn plan(folder: &str, first: u64) -> BTreeMap<String, FaceIndex> {
+        BTreeMap::from([("feed".to_owned(), FaceIndex { folder: folder.to_owned(), first, last: 0 })])
+    }
+
+    /// An index that is interrupted by the restart of another edition promises nothing to the former edition.
+    #[test]
+    fn index_of_another_edition_has_no_documents() {
+        let [wide, narrow] = ["{}", r#"{ "public": true }"#].map(|view| identity(1, view));
+        let complete = Index {
+            head: Seq(900),
+            complete: true,
+            faces: BTreeMap::from([("feed".to_owned(), FaceIndex { last: 8, ..plan("feed/a", 1)["feed"].clone() })]),
+            open: BTreeMap::from([("feed.atom".to_owned(), "tag".to_owned())]),
+            ..Index::empty(&wide)
+        };
+        assert!(complete.continues(&wide, &plan("feed/a", 1)));
+        let restarted = complete.restarted(&narrow, &plan("feed/b", 1));
+        assert_eq!((restarted.head, restarted.view.as_ref(), restarted.faces.len()), (Seq(0), None, 0));
+        assert_eq!(restarted.open["feed.atom"], "");
+        assert!(!restarted.complete && !restarted.continues(&narrow, &plan("feed/b", 1)));
+        // Back to the former view before the run has removed anything.
+        let back = restarted.restarted(&wide, &plan("feed/a", 1));
+        assert_eq!((back.view.as_ref(), back.faces.len()), (None, 0), "its documents may be gone");
+        // Retention, and another title: the view stays.
+        assert!(!complete.continues(&wide, &plan("feed/a", 2)));
+        let shortened = complete.restarted(&wide, &plan("feed/a", 2));
+        assert_eq!((shortened.head, shortened.faces["feed"].first, shortened.faces["feed"].last), (Seq(900), 2, 8));
+        assert_eq!((shortened.view, shortened.open), (Some(wide.view.clone()), complete.open.clone()));
+        let titled = complete.restarted(&wide, &plan("feed/c", 1));
+        assert_eq!((titled.view.is_some(), titled.faces.len()), (true, 0));
+        assert!(!complete.continues(&identity(2, "{}"), &plan("feed/a", 1)));
+    }
 }

@@ -4,22 +4,27 @@
 //! A face has closed documents, which never change again, and open ones, which change with the journal. All documents of
 //! a run are of one edition: the journal at one moment, as the readers of the copy may see it. The closed documents are
 //! written first and the open ones after them, so no reader finds a link to a file that is not there. The index
-//! `publication.json` is the last one; the next run continues after what it says.
+//! `publication.json` is the last one; the next run continues after the documents that it lists.
 //!
+//! * `edition` is what the documents of a copy depend on, and its digest;
 //! * `face` says what a face must offer;
 //! * `index` is the index of the copy;
 //! * `run` is one run; `runner` repeats it on the node that has the duty;
 //! * `target` is the folder or the bucket; `folder` writes the files of a folder.
 
+mod edition;
 mod face;
 mod folder;
 mod index;
 mod run;
 mod runner;
 mod target;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
-    face::{Document, Edition, Face},
+    edition::Edition,
+    face::{DocumentName, Face, LISTED},
     runner::{Publication, PublicationRunner, PublicationState, Run},
     target::TargetError,
 };
@@ -36,6 +41,8 @@ pub struct PublicationSettings {
     pub url: String,
     /// Part of the journal that the readers of the copy may see; `None` for everything.
     pub view: Option<Arc<ReaderView>>,
+    /// Whether the copy has the sealed segments, too. Then its readers may see everything.
+    pub segments: bool,
     /// Time between two runs.
     pub interval: Duration,
 }

@@ -1,20 +1,48 @@
 //! One run: brings the copy to the present state of the journal.
+//!
+//! The order makes a kill at any moment harmless:
+//!
+//! 1. If another edition begins, or retention has removed changes: the index is written without everything that the run removes
+//!    or replaces ([`Index::restarted`]).
+//! 2. If the view is another one: all documents of the former view are removed, because its readers may have seen more. Until
+//!    then the index has no view, so a later run begins with this step, whatever its view is.
+//! 3. The closed documents are written, and noted in the index now and then.
+//! 4. The open documents are written, after an index without their tags.
+//! 5. Outdated documents are removed.
+//! 6. The index is written as complete.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Edition, Face, PublicationSettings, TargetError,
+    DocumentName, Edition, Face, PublicationSettings, TargetError,
+    edition::Identity,
+    face::closed_document,
     index::{FaceIndex, Index},
-    target::Target,
+    target::{StoredIndex, Target},
 };
 use crate::{
     journal::Journal,
-    model::Timestamp,
-    web::{Problem, Spool},
+    model::{Seq, Timestamp},
+    web::{Problem, ProblemCode, Representation, Spool},
 };
+
+/// Number of closed documents after which the index notes them.
+const NOTE_EVERY: u64 = 100;
+
+/// Number of attempts when retention overtakes a run.
+const ATTEMPTS: u32 = 3;
+
+/// Maximum time to wait until this node knows the changes that another node has published.
+const LAG: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// Reason why a run ends early. The next one continues.
 #[derive(Debug, thiserror::Error)]
@@ -23,16 +51,33 @@ pub(super) enum RunError {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// A document cannot be rendered.
-    #[error("cannot render a document of {face}: {reason}")]
+    #[error("cannot render {subject}: {reason}")]
     Render {
-        /// Name of the face.
-        face: &'static str,
+        /// Path of the document, or the name of the face.
+        subject: String,
         /// Cause.
         reason: String,
     },
+    /// Retention has removed changes of the edition.
+    #[error("retention has removed changes of {0} during the run")]
+    Removed(String),
     /// The journal was replaced by a failover during the run.
     #[error("the journal was replaced by a failover of its database")]
     OtherJournal,
+    /// The copy is newer than this node.
+    #[error(
+        "the copy goes up to change {copy} and the journal to change {head}: another gateway with a copy of this journal has \
+         written it; stop one of them, or give this one a place of its own"
+    )]
+    Newer {
+        /// Newest change of the copy.
+        copy: Seq,
+        /// Newest change of the journal.
+        head: Seq,
+    },
+    /// Another process writes to the place.
+    #[error("another gateway has written to the place of the copy during the run")]
+    Superseded,
     /// The gateway stops, or the duty moves.
     #[error("the run was stopped")]
     Stopped,
@@ -57,129 +102,289 @@ pub(super) struct Work {
     pub(super) spool: Spool,
     pub(super) faces: Vec<Arc<dyn Face>>,
     pub(super) settings: PublicationSettings,
+    /// Whether a run has seen that the copy has no documents of another view.
+    pub(super) has_only_this_view: AtomicBool,
+}
+
+/// A face with its edition.
+struct PlannedFace {
+    face: Arc<dyn Face>,
+    edition: Arc<Edition>,
+    /// Number of the first closed document.
+    first: u64,
+}
+
+/// The run of an edition.
+struct EditionRun<'r> {
+    work: &'r Work,
+    stop: &'r CancellationToken,
+    target: Target,
+    identity: Identity,
+    head: Seq,
+    faces: Vec<PlannedFace>,
+    /// The index that the next write of the index makes.
+    index: Index,
+    /// The index as it is at the target.
+    stored: Index,
+    written: Written,
 }
 
 impl Work {
-    /// Writes what the copy lacks. Closed documents come first, then the open ones and the index, then the removal of what
-    /// nothing links to any more.
+    /// Writes the documents that the copy lacks, and removes outdated ones.
     ///
     /// # Errors
-    /// Fails if a document cannot be rendered or written. The copy is readable then.
+    /// Fails if a document cannot be rendered or written. The next run continues.
     pub(super) async fn run(&self, stop: &CancellationToken) -> Result<Written, RunError> {
-        let target = Target::open(&self.settings.location)?;
-        let known = target.index().await?;
-        let (journal, head, first) = (self.journal.identity(), self.journal.head(), self.journal.first());
-        let mut written = Written { head: head.0, ..Written::default() };
-        let (mut open, mut faces) = (Vec::new(), BTreeMap::new());
-        for face in &self.faces {
-            let folder = format!("{}/{}", face.name(), self.fingerprint(&**face));
-            let (view, url) = (self.settings.view.clone(), self.settings.url.clone());
-            let edition = Arc::new(Edition { journal, head, first, view, url, folder: folder.clone() });
-            let known = known.as_ref().and_then(|known| known.faces.get(face.name()));
-            let first = face.first_closed(&edition);
-            let mut last = known.filter(|known| known.folder == folder).map_or(0, |known| known.last);
-            while let Some(number) = self.render(face, &edition, move |face, of| face.next_closed(of, last)).await? {
-                if stop.is_cancelled() {
-                    return Err(RunError::Stopped);
-                }
-                last = number;
-                // Of an interrupted run.
-                if target.has(&face.closed_name(&edition, number)).await? {
-                    continue;
-                }
-                for document in self.render(face, &edition, move |face, of| face.closed(of, number)).await? {
-                    written.add(target.put(&document).await?);
-                }
+        let mut attempts = 1;
+        loop {
+            match self.run_once(stop).await {
+                Err(RunError::Removed(_)) if attempts < ATTEMPTS => attempts += 1,
+                ended => return ended,
             }
-            open.extend(self.render(face, &edition, |face, of| face.open(of)).await?);
-            faces.insert(face.name().to_owned(), FaceIndex { folder, first, last });
         }
-        let is_same = |known: &Index| known.journal == journal && known.head == head && known.faces == faces;
-        if known.as_ref().is_some_and(is_same) {
-            return Ok(written);
-        }
-        if self.journal.identity() != journal {
-            return Err(RunError::OtherJournal);
-        }
-        for document in &open {
-            written.add(target.put(document).await?);
-        }
-        let index = Index { journal, head, published: Timestamp::now(), faces };
-        target.put_index(&index).await?;
-        written.removed = remove_outdated(&target, known.as_ref(), &index).await?;
-        Ok(written)
     }
 
-    /// Returns a digest of everything except the changes that the closed documents of a face depend on.
-    fn fingerprint(&self, face: &dyn Face) -> String {
-        let PublicationSettings { url, view, .. } = &self.settings;
-        let view = view.as_ref().and_then(|view| serde_json::to_string(view).ok()).unwrap_or_default();
-        let digest = Sha256::new().chain_update(self.journal.identity().as_bytes());
-        let digest = [url, &view, &face.fingerprint()].into_iter().fold(digest, |digest, text| {
-            // The length separates the texts.
-            digest.chain_update((text.len() as u64).to_be_bytes()).chain_update(text)
-        });
-        hex::encode(&digest.finalize()[..8])
+    async fn run_once(&self, stop: &CancellationToken) -> Result<Written, RunError> {
+        let (target, stored) = Target::open(&self.settings.location).await?;
+        let identity = Identity::new(self.journal.identity(), &self.settings);
+        if let StoredIndex::Read(index) = &stored
+            && index.journal == identity.journal
+        {
+            self.reach(index.head, stop).await?;
+        }
+        let (head, first, skipped) = (self.journal.head(), self.journal.first(), self.journal.skipped_ranges());
+        let mut faces = Vec::new();
+        let mut plan = BTreeMap::new();
+        for face in &self.faces {
+            let (view, url, folder) = (self.settings.view.clone(), self.settings.url.clone(), identity.folder(&**face));
+            let (journal, skipped) = (identity.journal, Arc::clone(&skipped));
+            let edition = Arc::new(Edition {
+                journal,
+                head,
+                first,
+                skipped,
+                view,
+                url,
+                folder: folder.clone(),
+                closed_through: 0,
+            });
+            let mut planned = PlannedFace { face: Arc::clone(face), edition, first: 0 };
+            planned.first = self.read(&planned, face.name(), |face, edition| face.first(edition)).await?;
+            plan.insert(face.name().to_owned(), FaceIndex { folder, first: planned.first, last: 0 });
+            faces.push(planned);
+        }
+        let (is_written, known) = match stored {
+            StoredIndex::Absent => (false, Index::empty(&identity)),
+            StoredIndex::Unreadable => (false, Index { view: None, ..Index::empty(&identity) }),
+            StoredIndex::Read(index) => (true, index),
+        };
+        let continues = is_written && known.continues(&identity, &plan);
+        let stored = if continues { known } else { known.restarted(&identity, &plan) };
+        let (index, written) = (stored.clone(), Written { head: head.0, ..Written::default() });
+        let mut run = EditionRun { work: self, stop, target, identity, head, faces, index, stored, written };
+        if !continues {
+            run.put_index().await?;
+        } else if run.is_current().await? {
+            self.has_only_this_view.store(true, Ordering::Relaxed);
+            return Ok(run.written);
+        }
+        run.finish().await
     }
 
-    /// Renders on a blocking thread, when there is room in the spool.
-    async fn render<T: Send + 'static>(
+    /// Waits until this node knows the changes that the copy has, so that the copy never goes back.
+    async fn reach(&self, copy: Seq, stop: &CancellationToken) -> Result<(), RunError> {
+        let mut heads = self.journal.watch();
+        let known = tokio::time::timeout(LAG, heads.wait_for(|head| *head >= copy));
+        match stop.run_until_cancelled(known).await {
+            None => Err(RunError::Stopped),
+            Some(Ok(Ok(_))) => Ok(()),
+            Some(_) => Err(RunError::Newer { copy, head: self.journal.head() }),
+        }
+    }
+
+    async fn render(&self, planned: &PlannedFace, document: &DocumentName) -> Result<Representation, RunError> {
+        let name = document.clone();
+        self.read(planned, &document.path, move |face, edition| face.render(edition, &name)).await
+    }
+
+    /// Calls a face on a blocking thread, when there is room in the spool. `subject` is the subject of an error.
+    async fn read<T: Send + 'static>(
         &self,
-        face: &Arc<dyn Face>,
-        edition: &Arc<Edition>,
-        render: impl FnOnce(&dyn Face, &Edition) -> Result<T, Problem> + Send + 'static,
+        planned: &PlannedFace,
+        subject: &str,
+        read: impl FnOnce(&dyn Face, &Edition) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, RunError> {
         let permit = self.spool.document_permit().await;
-        let (face, edition) = (Arc::clone(face), Arc::clone(edition));
-        let name = face.name();
-        let rendered = Spool::blocking(permit, move || render(&*face, &edition)).await;
-        rendered.map_err(|problem| RunError::Render { face: name, reason: problem.detail().to_owned() })
+        let (face, edition) = (Arc::clone(&planned.face), Arc::clone(&planned.edition));
+        let read = Spool::blocking(permit, move || read(&*face, &edition)).await;
+        read.map_err(|problem| match problem.code() {
+            ProblemCode::Gone => RunError::Removed(subject.to_owned()),
+            _ => RunError::Render { subject: subject.to_owned(), reason: problem.detail().to_owned() },
+        })
     }
 }
 
-impl Written {
-    fn add(&mut self, bytes: u64) {
-        self.documents += 1;
-        self.bytes += bytes;
-    }
-}
-
-/// Removes the closed documents of another view, title or journal, and those whose changes retention has removed. What a
-/// reader may not see any more must not stay.
-async fn remove_outdated(target: &Target, known: Option<&Index>, index: &Index) -> Result<u64, TargetError> {
-    let mut removed = 0;
-    for (name, face) in &index.faces {
-        let is_same = |known: &FaceIndex| known.folder == face.folder && known.first == face.first;
-        if known.and_then(|known| known.faces.get(name)).is_some_and(is_same) {
-            continue;
+impl EditionRun<'_> {
+    /// Returns whether the copy has all documents of the edition.
+    async fn is_current(&self) -> Result<bool, RunError> {
+        if !self.index.complete || self.index.head != self.head {
+            return Ok(false);
         }
-        removed += target.remove_unless(name, |path| is_current(path, face)).await?;
-    }
-    Ok(removed)
-}
-
-/// Returns whether a closed document belongs to the copy.
-fn is_current(path: &str, face: &FaceIndex) -> bool {
-    let name = path.strip_prefix(face.folder.as_str()).and_then(|name| name.strip_prefix('/'));
-    let number = name.and_then(|name| name.split('.').next()?.parse::<u64>().ok());
-    number.is_some_and(|number| number >= face.first)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FaceIndex, is_current};
-
-    #[test]
-    fn files_of_another_edition_and_expired_ones_are_removed() {
-        let face = FaceIndex { folder: "feed/0123".to_owned(), first: 3, last: 9 };
-        for (path, expected) in [
-            ("feed/0123/3.atom", true),
-            ("feed/0123/10.atom.gz", true),
-            ("feed/0123/2.atom", false),
-            ("feed/01234/5.atom", false),
-            ("feed/ffff/5.atom.gz", false),
-        ] {
-            assert_eq!(is_current(path, &face), expected, "{path}");
+        for at in 0..self.faces.len() {
+            if !self.next_closed(at).await?.is_empty() {
+                return Ok(false);
+            }
         }
+        Ok(true)
+    }
+
+    async fn finish(mut self) -> Result<Written, RunError> {
+        let was_complete = self.index.complete;
+        if self.index.view.as_ref() != Some(&self.identity.view) {
+            self.remove_former_view().await?;
+        }
+        self.work.has_only_this_view.store(true, Ordering::Relaxed);
+        self.write_closed().await?;
+        self.write_open().await?;
+        if !was_complete {
+            self.remove_outdated().await?;
+        }
+        self.index.complete = true;
+        self.index.head = self.head;
+        self.index.published = Timestamp::now();
+        self.put_index().await?;
+        Ok(self.written)
+    }
+
+    /// Removes all documents of a former view: first the open ones, which link to the others.
+    async fn remove_former_view(&mut self) -> Result<(), RunError> {
+        let mut open: BTreeSet<_> = self.index.open.keys().cloned().collect();
+        open.extend(self.open_documents().await?.into_iter().map(|(_, document)| document.path));
+        self.written.removed += self.target.remove(&open).await?;
+        self.remove_outdated().await?;
+        self.index.open.clear();
+        self.index.view = Some(self.identity.view.clone());
+        self.put_index().await
+    }
+
+    async fn write_closed(&mut self) -> Result<(), RunError> {
+        let mut unnoted = 0;
+        for at in 0..self.faces.len() {
+            let PlannedFace { face, edition, first } = &self.faces[at];
+            let name = face.name();
+            let none = FaceIndex { folder: edition.folder.clone(), first: *first, last: 0 };
+            self.index.faces.entry(name.to_owned()).or_insert(none);
+            loop {
+                let documents = self.next_closed(at).await?;
+                if documents.is_empty() {
+                    break;
+                }
+                for document in documents {
+                    let content = self.work.render(&self.faces[at], &document).await?;
+                    self.put(&document, &content).await?;
+                    if let Some(face) = self.index.faces.get_mut(name) {
+                        face.last = document.number.unwrap_or_default();
+                    }
+                    unnoted += 1;
+                    if unnoted == NOTE_EVERY {
+                        unnoted = 0;
+                        self.index.complete = false;
+                        self.put_index().await?;
+                    }
+                }
+            }
+        }
+        for planned in &mut self.faces {
+            let closed_through = self.index.faces.get(planned.face.name()).map_or(0, |face| face.last);
+            planned.edition = Arc::new(Edition { closed_through, ..(*planned.edition).clone() });
+        }
+        Ok(())
+    }
+
+    async fn write_open(&mut self) -> Result<(), RunError> {
+        if self.work.journal.identity() != self.identity.journal {
+            return Err(RunError::OtherJournal);
+        }
+        // Another node may have taken the duty, and have written a newer copy.
+        match self.target.index().await? {
+            StoredIndex::Read(stored) if stored == self.stored => {}
+            _ => return Err(RunError::Superseded),
+        }
+        let documents = self.open_documents().await?;
+        let known = self.index.open.clone();
+        let (mut tags, mut is_noted) = (BTreeMap::new(), false);
+        for (at, document) in &documents {
+            let content = self.work.render(&self.faces[*at], document).await?;
+            let tag = content.etag.to_str().unwrap_or_default().to_owned();
+            if known.get(&document.path) != Some(&tag) {
+                if !is_noted {
+                    is_noted = true;
+                    // The index names each document before it is there, so that a run with another view removes it.
+                    let paths = known.keys().chain(documents.iter().map(|(_, document)| &document.path));
+                    self.index.open = paths.map(|path| (path.clone(), String::new())).collect();
+                    self.index.complete = false;
+                    self.put_index().await?;
+                }
+                self.put(document, &content).await?;
+            }
+            tags.insert(document.path.clone(), tag);
+        }
+        // A document that was open may be closed now.
+        let is_outdated = |path: &String| !tags.contains_key(path) && !self.has_closed(path);
+        let outdated = known.into_keys().filter(is_outdated).collect();
+        self.written.removed += self.target.remove(&outdated).await?;
+        self.index.open = tags;
+        Ok(())
+    }
+
+    /// Removes the closed documents of former editions, and those whose changes retention has removed.
+    async fn remove_outdated(&mut self) -> Result<(), RunError> {
+        let removed = self.target.remove_closed(|path| !self.has_closed(path)).await?;
+        self.written.removed += removed;
+        Ok(())
+    }
+
+    /// Returns whether the file, or the document that it is beside, is a closed document of this edition.
+    fn has_closed(&self, path: &str) -> bool {
+        closed_document(path).is_some_and(|(folder, number)| {
+            let mut faces = self.index.faces.values().filter(|face| face.folder == folder);
+            // A document after the last one that is noted may be there, too, and is written again.
+            faces.any(|face| number >= face.first)
+        })
+    }
+
+    /// Lists the open documents, each with the position of its face.
+    async fn open_documents(&self) -> Result<Vec<(usize, DocumentName)>, RunError> {
+        let mut documents = Vec::new();
+        for (at, planned) in self.faces.iter().enumerate() {
+            let open = self.work.read(planned, planned.face.name(), |face, edition| face.open(edition)).await?;
+            documents.extend(open.into_iter().map(|document| (at, document)));
+        }
+        Ok(documents)
+    }
+
+    /// Lists closed documents that follow the last one of the index.
+    async fn next_closed(&self, at: usize) -> Result<Vec<DocumentName>, RunError> {
+        let planned = &self.faces[at];
+        let last = self.index.faces.get(planned.face.name()).map_or(0, |face| face.last);
+        self.work.read(planned, planned.face.name(), move |face, edition| face.closed(edition, last)).await
+    }
+
+    async fn put(&mut self, document: &DocumentName, content: &Representation) -> Result<(), RunError> {
+        if self.stop.is_cancelled() {
+            return Err(RunError::Stopped);
+        }
+        self.written.bytes += self.target.put(&document.path, content).await?;
+        self.written.documents += 1;
+        Ok(())
+    }
+
+    async fn put_index(&mut self) -> Result<(), RunError> {
+        if self.stop.is_cancelled() {
+            return Err(RunError::Stopped);
+        }
+        self.target.put_index(&self.index).await?;
+        self.stored = self.index.clone();
+        Ok(())
     }
 }

@@ -1,6 +1,9 @@
 //! Runs on the node that has the duty: at intervals, and when an administrator asks for one.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use serde::Serialize;
 use tokio::{
@@ -30,6 +33,8 @@ pub struct PublicationState {
     pub location: String,
     /// Whether this node writes the copy. Of several nodes, one does.
     pub here: bool,
+    /// Whether documents of another view can be in the copy: no run of this node has removed them yet.
+    pub former_view: bool,
     /// Number of runs that were requested at this node.
     pub requested: u64,
     /// Number of these requests that a later run has answered.
@@ -78,7 +83,7 @@ impl Publication {
         self.0.state.borrow().clone()
     }
 
-    /// Asks for a run, and returns the state with this request; `None` if another node writes the copy. If a run goes on,
+    /// Asks for a run, and returns the state with this request; `None` if this node does not write the copy. If a run goes on,
     /// another one follows.
     #[must_use]
     pub fn request(&self) -> Option<PublicationState> {
@@ -89,7 +94,9 @@ impl Publication {
                 requested = Some(state.clone());
             }
         });
-        self.0.wake.notify_one();
+        if requested.is_some() {
+            self.0.wake.notify_one();
+        }
         requested
     }
 }
@@ -111,10 +118,11 @@ impl PublicationRunner {
         spool: Spool,
     ) -> (Publication, Self) {
         let (url, location) = (settings.url.clone(), settings.location.to_string());
-        let (state, _) =
-            watch::channel(PublicationState { url, location, here: false, requested: 0, answered: 0, last: None });
+        let (requested, answered, last) = (0, 0, None);
+        let state = PublicationState { url, location, here: false, former_view: true, requested, answered, last };
+        let (state, _) = watch::channel(state);
         let shared = Arc::new(Shared { wake: Notify::new(), state });
-        let work = Work { journal, spool, faces, settings };
+        let work = Work { journal, spool, faces, settings, has_only_this_view: AtomicBool::new(false) };
         (Publication(Arc::clone(&shared)), Self { work, cluster, shared })
     }
 
@@ -168,8 +176,9 @@ impl PublicationRunner {
     fn ended(&self, answered: u64, written: Written, error: Option<String>) {
         let Written { head, documents, bytes, removed } = written;
         let head = error.is_none().then_some(head);
+        let former_view = !self.work.has_only_this_view.load(Ordering::Relaxed);
         self.shared.state.send_modify(|state| {
-            state.answered = answered;
+            (state.answered, state.former_view) = (answered, former_view);
             state.last = Some(Run { ended: Timestamp::now(), head, documents, bytes, removed, error });
         });
     }

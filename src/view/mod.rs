@@ -31,7 +31,7 @@ pub mod snapshot;
 pub mod stream;
 mod summary;
 #[cfg(test)]
-mod test_journal;
+pub(crate) mod test_journal;
 mod topics;
 
 pub use filtered_feed::Selection;

@@ -3,6 +3,8 @@
 //! The name of a file contains its digest, so the bytes at a URL never change, and every cache may keep them. Only readers
 //! who may see the whole journal get segments, because a segment has everything.
 
+mod published;
+
 use axum::{
     Json,
     extract::State,
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+pub use self::published::PublishedSegments;
 use super::{
     files::{FileKind, respond},
     journal_problem,
@@ -75,7 +78,7 @@ pub(super) struct SegmentList {
 /// A segment with the URL of its file.
 #[derive(Serialize, ToSchema)]
 struct ListedSegment {
-    /// URL of the file, relative to the gateway.
+    /// URL of the file: relative to the gateway, or in a published copy the whole URL.
     url: String,
     #[serde(flatten)]
     manifest: Manifest,

@@ -14,12 +14,12 @@ use crate::{
 };
 
 /// Draft with one small item.
-pub(super) fn small_draft() -> Value {
+pub(crate) fn small_draft() -> Value {
     json!({ "object": "http://h/1", "items": [{ "uri": "http://h/1", "change": "ADD" }] })
 }
 
 /// Creates a journal that contains `draft` as `changes` changes. The newest `in_memory` of them are in its tail.
-pub(super) async fn journal_of(draft: Value, changes: usize, in_memory: usize, folder: &Path) -> Journal {
+pub(crate) async fn journal_of(draft: Value, changes: usize, in_memory: usize, folder: &Path) -> Journal {
     let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
     let tail = TailBounds { changes: in_memory, ..TailBounds::default() };
     let (journal, _threads) = Journal::start(store, JournalSettings { tail, ..JournalSettings::default() }).unwrap();

@@ -35,6 +35,7 @@ use crate::{
     delivery::{Subscriptions, xesam::Crawlers},
     journal::{Journal, retention::Retention},
     model::Timestamp,
+    publish::Publication,
     web::{Access, Tls},
 };
 
@@ -66,6 +67,8 @@ pub struct StatusParts {
     pub nodes: Cluster,
     /// The crawlers on D-Bus, if enabled.
     pub crawlers: Option<Crawlers>,
+    /// The published copy, if there is one.
+    pub publication: Option<Publication>,
     /// The tokens.
     pub access: Arc<Access>,
     /// The certificate, if the gateway has one.

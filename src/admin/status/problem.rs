@@ -54,6 +54,10 @@ named_values! {
         SubscriptionOrphaned = "subscription-orphaned",
         /// A receiver has refused messages for good.
         DeadLetters = "dead-letters",
+        /// The published copy cannot be brought up to date.
+        PublicationFails = "publication-fails",
+        /// The published copy can still show what its view does not show any more.
+        PublicationExposes = "publication-exposes",
         /// No node does something that one of them must do.
         DutyWithoutNode = "duty-without-node",
         /// A node has gone without leaving.
@@ -128,6 +132,8 @@ impl ProblemKind {
             | Self::LookupUnanswered
             | Self::QuarantineFull
             | Self::SubscriptionFails
+            | Self::PublicationFails
+            | Self::PublicationExposes
             | Self::DutyWithoutNode
             | Self::DbusDisconnected
             | Self::CertificateExpired => Level::Error,
@@ -176,6 +182,10 @@ impl ProblemKind {
             Self::SubscriptionEnded => "has ended",
             Self::SubscriptionOrphaned => "is no longer in the configuration",
             Self::DeadLetters => "has messages that its receiver refuses",
+            Self::PublicationFails => "cannot bring its published copy up to date",
+            Self::PublicationExposes => {
+                "cannot write its published copy, which may still show more than publish.view allows"
+            }
             Self::DutyWithoutNode => "is done by no node",
             Self::NodeLost => "has gone without leaving",
             Self::NodeLate => "is far behind the journal",
@@ -239,6 +249,12 @@ impl ProblemKind {
                 "delete it with `tidings subscriptions delete NAME`, or put it into the configuration again"
             }
             Self::DeadLetters => "read the reasons in GET /subscriptions/NAME/dead-letters, and replay or delete them",
+            Self::PublicationFails => {
+                "mend the cause, and see the result with `tidings publish`; readers find the former state meanwhile"
+            }
+            Self::PublicationExposes => {
+                "stop serving the folder or the bucket until the gateway can write it; then `tidings publish` removes the former documents first"
+            }
             Self::DutyWithoutNode => {
                 "give the node whose turn it is what it lacks, such as an environment variable, or stop it; its own status and log say more"
             }

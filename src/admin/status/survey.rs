@@ -18,6 +18,7 @@ use crate::{
     intake::EnrichmentStatus,
     journal::{due::DeniedItems, sources::SourceRecord, subscriptions::MadeBy},
     model::{SourceName, Timestamp},
+    publish::PublicationState,
     text,
     web::EXPIRES_SOON,
 };
@@ -66,6 +67,7 @@ pub(super) fn findings(parts: &StatusParts, soundings: &Soundings, now: DateTime
     found.extend(parts.audits.results().into_iter().map(audit));
     found.extend(denied(soundings));
     found.extend(datasets(soundings));
+    found.extend(parts.publication.as_ref().and_then(|publication| published_copy(&publication.state())));
     found.extend(nodes(parts));
     found.extend(parts.subscriptions.health().iter().flat_map(subscription));
     if let Some(crawlers) = &parts.crawlers {
@@ -229,6 +231,13 @@ fn datasets(soundings: &Soundings) -> impl Iterator<Item = Finding> {
         let facts = format!("{}{last}", number(*jobs, "dataset"));
         Finding::new(ProblemKind::DatasetFails, Thing::Source(source.to_string()), facts)
     })
+}
+
+/// Finds out whether the node that writes the published copy fails to do so.
+fn published_copy(state: &PublicationState) -> Option<Finding> {
+    let error = state.last.as_ref().filter(|_| state.here)?.error.as_ref()?;
+    let kind = if state.former_view { ProblemKind::PublicationExposes } else { ProblemKind::PublicationFails };
+    Some(Finding::new(kind, Thing::Gateway, error))
 }
 
 /// Finds nodes that are missing or late, and duties that no node has.

@@ -1,7 +1,7 @@
 //! The folder of an export: the files of complete spans, the last file, and the note about them.
 //!
-//! A file is written under a temporary name, synced and renamed; then the note is replaced in the same way. A run that is
-//! killed between the two writes the same file again.
+//! A file is written under a temporary name, noted, synced and renamed; then the note says how far the files go. A run that
+//! is killed meanwhile writes the same file again. A file that the note does not name is never replaced.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -9,7 +9,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tempfile::NamedTempFile;
@@ -17,10 +16,9 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::{
-    ChangePage, Numbered,
-    partition::{Format, PartitionWriter, WriteError},
+    ChangePage, Numbered, NumberedChange, Skipped,
+    partition::{Format, PartitionWriter},
 };
-use crate::command::{bulk::CommandError, gateway::GatewayError};
 
 /// Name of the note.
 const NOTE: &str = "tidings-export.json";
@@ -122,17 +120,9 @@ pub(super) enum ExportError {
         /// The options of the earlier runs.
         stored: String,
     },
-    /// The gateway has sent a change that this program cannot read.
-    #[error("a change of the gateway cannot be read: {0}")]
-    Unreadable(serde_json::Error),
-    /// The writer of a format has failed.
-    #[error("cannot write {}: {reason}", path.display())]
-    Format {
-        /// Path of the file.
-        path: PathBuf,
-        /// Cause.
-        reason: String,
-    },
+    /// There is a file that the note does not name.
+    #[error("{} is there already, and {NOTE} does not name it; move it away, or give another folder", .0.display())]
+    Unknown(PathBuf),
 }
 
 impl ExportError {
@@ -141,15 +131,6 @@ impl ExportError {
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full { path, error },
             _ => Self::Io { path, error },
-        }
-    }
-
-    fn write(path: &Path, error: WriteError) -> Self {
-        match error {
-            WriteError::Io(error) => Self::io(path, error),
-            WriteError::Change(error) => Self::Unreadable(error),
-            #[cfg(feature = "parquet")]
-            WriteError::Parquet(reason) => Self::Format { path: path.to_owned(), reason },
         }
     }
 }
@@ -165,6 +146,8 @@ pub(super) struct Written {
     pub(super) kept: u64,
     /// Number of the last change that was examined.
     pub(super) through: u64,
+    /// Number of changes that cannot be read.
+    pub(super) skipped: u64,
 }
 
 /// The folder. It is locked until the value is dropped.
@@ -231,7 +214,7 @@ impl ExportFolder {
             let stored = format!("{} --rows {rows}{}", format.options(), filter.collect::<String>());
             return Err(ExportError::OtherOptions { path: path.to_owned(), stored });
         }
-        let least_first = note.last_file.map_or(1, |last| last.first);
+        let least_first = note.last_file.map_or_else(|| note.through.unwrap_or(0) + 1, |last| last.first);
         let written = Written { kept, through: note.through.unwrap_or(0), ..Written::default() };
         let folder = Self { path: path.to_owned(), handle, note, least_first, written };
         if is_new {
@@ -259,20 +242,6 @@ impl ExportFolder {
         is_kept
     }
 
-    /// Adds what to do to an error that changes after those of the folder were removed.
-    pub(super) fn describe_gap(&self, error: GatewayError) -> CommandError {
-        let Some(through) = self.note.through.filter(|_| error.status == Some(StatusCode::GONE)) else {
-            return error.into();
-        };
-        let path = self.path.display();
-        let reason = format!(
-            "{path} goes up to number {through}, and the changes after it are lost: {}; give another folder, and export more \
-             often than the journal is shortened",
-            error.reason.trim_end_matches('.')
-        );
-        GatewayError { reason, ..error }.into()
-    }
-
     /// Returns what the folder has, for a run without new changes.
     pub(super) fn into_written(self) -> Written {
         self.written
@@ -284,22 +253,22 @@ impl ExportFolder {
     /// Fails if a file cannot be written. The files that have their names are complete.
     pub(super) fn write(mut self, mut pages: mpsc::Receiver<ChangePage>) -> Result<Written, ExportError> {
         let mut current: Option<Partition> = None;
+        let mut skipped = Skipped::default();
         while let Some(ChangePage { changes, next, .. }) = pages.blocking_recv() {
+            let changes = numbered(changes, &mut skipped);
             let mut rest = &changes[..];
-            while let Some(first) = rest.first() {
-                let first = number(first)?;
-                if let Some(done) = current.take_if(|current| first > current.last) {
+            while let Some(NumberedChange { seq: first, .. }) = rest.first() {
+                if let Some(done) = current.take_if(|current| *first > current.last) {
                     let through = done.last;
                     self.complete(done, through)?;
                 }
                 let partition = match &mut current {
                     Some(partition) => partition,
-                    None => current.insert(self.begin(first)?),
+                    None => current.insert(self.begin(*first)?),
                 };
-                let count = count_up_to(rest, partition.last)?;
-                let (own, others) = rest.split_at(count);
-                partition.writer.add(own).map_err(|error| ExportError::write(partition.file.path(), error))?;
-                self.written.changes += own.len() as u64;
+                let (own, others) = rest.split_at(rest.partition_point(|change| change.seq <= partition.last));
+                let written = partition.writer.add(own, &mut skipped);
+                self.written.changes += written.map_err(|error| ExportError::io(partition.file.path(), error))?;
                 rest = others;
             }
             self.written.through = self.written.through.max(next.unwrap_or(0));
@@ -312,6 +281,7 @@ impl ExportFolder {
             self.note.through = Some(self.written.through);
             self.write_note()?;
         }
+        self.written.skipped = skipped.count();
         Ok(self.written)
     }
 
@@ -321,9 +291,9 @@ impl ExportFolder {
         let start = seq.saturating_sub(1) / rows * rows;
         let file = temporary_file(&self.path).map_err(|error| ExportError::io(&self.path, error))?;
         let journal = self.note.contents.journal;
-        let writer = file.as_file().try_clone().map_err(WriteError::Io);
+        let writer = file.as_file().try_clone();
         let writer = writer.and_then(|file| self.note.contents.format.writer(file, journal));
-        let writer = writer.map_err(|error| ExportError::write(file.path(), error))?;
+        let writer = writer.map_err(|error| ExportError::io(file.path(), error))?;
         let first = (start + 1).max(self.least_first);
         Ok(Partition { first, last: start + rows, after: seq.saturating_sub(1), file, writer })
     }
@@ -332,8 +302,17 @@ impl ExportFolder {
     fn complete(&mut self, partition: Partition, through: u64) -> Result<(), ExportError> {
         let Partition { first, last, after, file, writer } = partition;
         let path = self.path.join(format!("{FILES}{first:020}.{}", self.note.contents.format.extension()));
-        writer.finish().map_err(|error| ExportError::write(&path, error))?;
+        writer.finish().map_err(|error| ExportError::io(&path, error))?;
+        let is_known = self.note.last_file.is_some_and(|last| last.first == first);
         let is_new = !path.exists();
+        if !is_new && !is_known {
+            return Err(ExportError::Unknown(path));
+        }
+        if !is_known {
+            // A run that is killed after the file has its name finds it here, and writes it again.
+            self.note.last_file = Some(LastFile { first, after });
+            self.write_note()?;
+        }
         self.name(file, &path)?;
         self.written.files += 1;
         self.written.kept -= u64::from(!is_new);
@@ -378,23 +357,17 @@ fn read_note(folder: &Path) -> Result<Option<Note>, ExportError> {
     }
 }
 
-fn number(change: &RawValue) -> Result<u64, ExportError> {
-    serde_json::from_str::<Numbered>(change.get()).map(|change| change.seq).map_err(ExportError::Unreadable)
+/// Returns the changes with their numbers. A change without a number is skipped.
+fn numbered(changes: Vec<Box<RawValue>>, skipped: &mut Skipped) -> Vec<NumberedChange> {
+    let with_number = |json: Box<RawValue>| match serde_json::from_str(json.get()) {
+        Ok(Numbered { seq }) => Some(NumberedChange { seq, json }),
+        Err(error) => {
+            skipped.add("a change without a number", &error.to_string());
+            None
+        }
+    };
+    changes.into_iter().filter_map(with_number).collect()
 }
 
-/// Returns how many of these changes have numbers up to `last`.
-fn count_up_to(changes: &[Box<RawValue>], last: u64) -> Result<usize, ExportError> {
-    if let Some(newest) = changes.last()
-        && number(newest)? <= last
-    {
-        return Ok(changes.len());
-    }
-    let mut count = 0;
-    for change in changes {
-        if number(change)? > last {
-            break;
-        }
-        count += 1;
-    }
-    Ok(count)
-}
+#[cfg(test)]
+mod tests;

@@ -59,6 +59,9 @@ const PAGE: usize = 1000;
 /// Number of pages between the reader and the writer. A page has 4 MiB, or a single change that is larger.
 const PAGES_AHEAD: usize = 2;
 
+/// Number of unreadable changes that are named.
+const NAMED_SKIPPED: u64 = 10;
+
 /// Number of attempts for each page while the gateway cannot be reached.
 const ATTEMPTS: u32 = 6;
 
@@ -109,7 +112,7 @@ impl Export {
     }
 
     async fn export(&self, gateway: &Gateway, format: Format) -> Result<(), CommandError> {
-        let reader = Reader { gateway, filter: &self.filter };
+        let mut reader = Reader { gateway, filter: &self.filter, limit: Some(PAGE), damaged: Skipped::default() };
         let newest = reader.newest().await?;
         let contents = Contents { journal: newest.journal, format, rows: self.rows, filter: self.filter.clone() };
         let mut folder = ExportFolder::open(&self.folder, &contents).map_err(failed)?;
@@ -118,38 +121,81 @@ impl Export {
         }
         let first = match reader.page(folder.cursor(), newest.journal).await {
             // Retention has removed changes of the last file. It stays as it is, and another one continues after it.
-            Err(error) if error.status == Some(StatusCode::GONE) && folder.keep_last_file() => {
+            Err(error) if is_removed(&error) && folder.keep_last_file() => {
                 reader.page(folder.cursor(), newest.journal).await
             }
             first => first,
         };
-        let first = first.map_err(|error| folder.describe_gap(error))?;
+        let examined = folder.cursor();
+        let first = first.map_err(|error| self.describe_gap(error, examined))?;
         let (pages, received) = mpsc::channel(PAGES_AHEAD);
         let writing = tokio::task::spawn_blocking(move || folder.write(received));
         let read = tokio::select! {
-            read = reader.read_to_end(first, &newest, &pages) => read.map_err(CommandError::from),
+            read = reader.read_to_end(first, &newest, &pages) => {
+                read.map_err(|(error, through)| self.describe_gap(error, through))
+            }
             _ = tokio::signal::ctrl_c() => {
                 Err(Failure::Failed("stopped; give the command again to continue".to_owned()).into())
             }
         };
         drop(pages);
-        let written = match writing.await {
+        let mut written = match writing.await {
             Ok(written) => written.map_err(failed)?,
             Err(error) => return Err(Failure::Failed(format!("the writer has stopped: {error}")).into()),
         };
+        written.skipped += reader.damaged.count();
         self.report(&written)?;
         read
     }
 
-    fn report(&self, Written { changes, files, kept, through }: &Written) -> Result<(), Failure> {
+    fn report(&self, Written { changes, files, kept, through, skipped }: &Written) -> Result<(), Failure> {
+        let damaged = match skipped {
+            0 => String::new(),
+            skipped => format!("; {} skipped", counted(*skipped, "unreadable change")),
+        };
         print_text(&format!(
-            "{} up to number {through} written to {} in {}; {} of earlier runs\n",
+            "{} up to number {through} written to {} in {}; {} of earlier runs{damaged}\n",
             counted(*changes, "change"),
             counted(*files, "file"),
             self.folder.display(),
             counted(*kept, "file"),
         ))
     }
+
+    /// Adds what to do to an error that the changes after a number are not there: retention has removed them, or the journal is
+    /// another one since the start of the run.
+    fn describe_gap(&self, error: GatewayError, through: Option<u64>) -> CommandError {
+        let path = self.folder.display();
+        let reason = match through {
+            Some(through) if is_removed(&error) => format!(
+                "{path} goes up to number {through}, and the changes after it are lost: {}; give another folder, and export \
+                 more often than the journal is shortened",
+                error.reason.trim_end_matches('.')
+            ),
+            _ if is_other_journal(&error) => format!(
+                "the gateway has another journal since the start of the run: it was restored from a backup or by a failover, \
+                 and some of the changes in {path} may be lost there; give another folder"
+            ),
+            _ => return error.into(),
+        };
+        GatewayError { reason, ..error }.into()
+    }
+}
+
+/// Returns whether an error says that retention has removed the changes that follow.
+fn is_removed(error: &GatewayError) -> bool {
+    error.status == Some(StatusCode::GONE) && !is_other_journal(error)
+}
+
+/// Returns whether an error says that the journal was replaced by another one, whose identity it has.
+fn is_other_journal(error: &GatewayError) -> bool {
+    error.status == Some(StatusCode::GONE) && error.problem["journal"].is_string()
+}
+
+/// Returns the number of the damaged change before which a page would have to end.
+fn damaged_change(error: &GatewayError) -> Option<u64> {
+    let is_damaged = error.problem["type"] == "urn:tidings:problem:damaged-change";
+    error.problem["seq"].as_u64().filter(|_| is_damaged)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err passes a value")]
@@ -172,6 +218,32 @@ struct Numbered {
     seq: u64,
 }
 
+/// A change with its number and its exact JSON.
+struct NumberedChange {
+    seq: u64,
+    json: Box<RawValue>,
+}
+
+/// Changes that cannot be exported. The first ones are named on standard error.
+#[derive(Default)]
+struct Skipped(u64);
+
+impl Skipped {
+    /// Notes a change and the reason.
+    fn add(&mut self, subject: &str, reason: &str) {
+        self.0 += 1;
+        match self.0 {
+            1..=NAMED_SKIPPED => say(&format!("{subject} is skipped: {reason}")),
+            count if count == NAMED_SKIPPED + 1 => say("more changes are skipped; the end of the run says how many"),
+            _ => {}
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Journal of the gateway, and where it ended when the export began.
 struct Newest {
     journal: Uuid,
@@ -183,32 +255,58 @@ struct Newest {
 struct Reader<'r> {
     gateway: &'r Gateway,
     filter: &'r [(String, String)],
+    /// Number of changes that a page may have; `None` for the default of the gateway.
+    limit: Option<usize>,
+    /// Damaged changes of the journal.
+    damaged: Skipped,
 }
 
 impl Reader<'_> {
     /// Returns where the journal ends.
     async fn newest(&self) -> Result<Newest, GatewayError> {
-        let page = self.request("/changes?limit=1&before=18446744073709551615").await?;
+        let mut before = u64::MAX;
+        let page = loop {
+            match self.request(&format!("/changes?limit=1&before={before}")).await {
+                Err(error) => before = damaged_change(&error).filter(|seq| *seq < before).ok_or(error)?,
+                Ok(page) => break page,
+            }
+        };
         let seq = page.changes.first().and_then(|change| serde_json::from_str::<Numbered>(change.get()).ok());
         Ok(Newest { journal: page.journal, seq: seq.map(|change| change.seq) })
     }
 
-    /// Returns the page after a number, or the first one of the journal.
-    async fn page(&self, after: Option<u64>, journal: Uuid) -> Result<ChangePage, GatewayError> {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(self.filter).append_pair("limit", &PAGE.to_string());
-        query.append_pair("journal", &journal.to_string());
-        query.extend_pairs(after.map(|after| ("after", after.to_string())));
-        self.request(&format!("/changes?{}", query.finish())).await
+    /// Returns the page after a number, or the first one of the journal. Damaged changes before it are skipped.
+    async fn page(&mut self, mut after: Option<u64>, journal: Uuid) -> Result<ChangePage, GatewayError> {
+        loop {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.extend_pairs(self.filter).append_pair("journal", &journal.to_string());
+            query.extend_pairs(self.limit.map(|limit| ("limit", limit.to_string())));
+            query.extend_pairs(after.map(|after| ("after", after.to_string())));
+            match self.request(&format!("/changes?{}", query.finish())).await {
+                // The gateway allows fewer changes on a page (`limits.page`).
+                Err(error) if self.limit.is_some() && error.problem["parameter"] == "limit" => self.limit = None,
+                Err(error) => match damaged_change(&error).filter(|seq| Some(*seq) > after) {
+                    Some(seq) => {
+                        self.damaged.add(&format!("change {seq}"), "it is damaged in the journal of the gateway");
+                        after = Some(seq);
+                    }
+                    None => return Err(error),
+                },
+                Ok(page) => return Ok(page),
+            }
+        }
     }
 
     /// Passes the pages on, from the first one until the change that was the newest one when the export began.
+    ///
+    /// # Errors
+    /// Fails with the number up to which the pages were read.
     async fn read_to_end(
-        &self,
+        &mut self,
         first: ChangePage,
         newest: &Newest,
         pages: &mpsc::Sender<ChangePage>,
-    ) -> Result<(), GatewayError> {
+    ) -> Result<(), (GatewayError, Option<u64>)> {
         let progress = Progress::new("exported");
         let (mut page, mut last, mut began) = (first, None, None);
         while let Some(next) = page.next.filter(|next| Some(*next) != last) {
@@ -221,7 +319,7 @@ impl Reader<'_> {
                 progress.update(next - began, newest - began);
             }
             last = Some(next);
-            page = self.page(last, newest.journal).await?;
+            page = self.page(last, newest.journal).await.map_err(|error| (error, last))?;
         }
         progress.finish();
         Ok(())
@@ -232,7 +330,7 @@ impl Reader<'_> {
         let mut waits = backoff();
         loop {
             match self.gateway.read(path).await {
-                Err(error) if error.is_transient && waits.failures() < ATTEMPTS => {
+                Err(error) if error.is_transient && damaged_change(&error).is_none() && waits.failures() < ATTEMPTS => {
                     if waits.failures() == 0 {
                         say(&format!("{}; retrying", error.reason));
                     }

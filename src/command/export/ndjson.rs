@@ -6,9 +6,11 @@ use std::{
 };
 
 use flate2::write::GzEncoder;
-use serde_json::value::RawValue;
 
-use super::partition::{Compression, PartitionWriter, WriteError};
+use super::{
+    NumberedChange, Skipped,
+    partition::{Compression, PartitionWriter},
+};
 
 /// Size of the buffer before the file, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -50,16 +52,16 @@ impl LineWriter {
 }
 
 impl PartitionWriter for LineWriter {
-    fn add(&mut self, changes: &[Box<RawValue>]) -> Result<(), WriteError> {
+    fn add(&mut self, changes: &[NumberedChange], _: &mut Skipped) -> io::Result<u64> {
         let out = self.out();
         for change in changes {
-            out.write_all(change.get().as_bytes())?;
+            out.write_all(change.json.get().as_bytes())?;
             out.write_all(b"\n")?;
         }
-        Ok(())
+        Ok(changes.len() as u64)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.out().flush()?;
         match *self {
             Self::Plain(_) => {}

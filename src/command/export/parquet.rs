@@ -3,7 +3,7 @@
 //! The columns have the names of `docs/json.md`, with members of objects in columns of their own, such as `userName`. A
 //! row group is written when its encoded size is 16 MiB, so the memory does not depend on the number of rows.
 
-use std::{fs::File, sync::Arc};
+use std::{fs::File, io, sync::Arc};
 
 use arrow_array::{
     Array, ArrayRef, ListArray, RecordBatch, StructArray,
@@ -21,14 +21,13 @@ use parquet::{
     },
     schema::types::ColumnPath,
 };
-use serde_json::value::RawValue;
 use tidings::model::{
     Aspect, AspectSet, Change, ChangeType, ContentItemModification, Digest, EventId, ItemChangeKind, ItemNotes, State,
     Text, Timestamp, Uri,
 };
 use uuid::Uuid;
 
-use super::partition::{PartitionWriter, WriteError};
+use super::{NumberedChange, Skipped, partition::PartitionWriter};
 
 /// Encoded size at which a row group is written, in bytes.
 const ROW_GROUP_BYTES: usize = 16 << 20;
@@ -49,7 +48,7 @@ impl ParquetWriter {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub(super) fn new(file: File, journal: Uuid) -> Result<Self, WriteError> {
+    pub(super) fn new(file: File, journal: Uuid) -> io::Result<Self> {
         let mut properties = WriterProperties::builder()
             .set_created_by(concat!("tidings ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -64,45 +63,52 @@ impl ParquetWriter {
         Ok(Self { writer })
     }
 
-    fn write(&mut self, rows: &mut Rows) -> Result<(), WriteError> {
+    fn write(&mut self, rows: &mut Rows) -> io::Result<()> {
         self.writer.write(&rows.finish().map_err(arrow)?).map_err(failed)
     }
 }
 
 impl PartitionWriter for ParquetWriter {
-    fn add(&mut self, changes: &[Box<RawValue>]) -> Result<(), WriteError> {
-        let (mut rows, mut bytes) = (Rows::default(), 0);
-        for json in changes {
+    fn add(&mut self, changes: &[NumberedChange], skipped: &mut Skipped) -> io::Result<u64> {
+        let (mut rows, mut bytes, mut written) = (Rows::default(), 0, 0);
+        for NumberedChange { seq, json } in changes {
             let json = json.get();
-            rows.add(&serde_json::from_str(json).map_err(WriteError::Change)?, json);
+            match serde_json::from_str(json) {
+                Ok(change) => rows.add(&change, json),
+                Err(error) => {
+                    skipped.add(&format!("change {seq}"), &format!("this program cannot read it: {error}"));
+                    continue;
+                }
+            }
+            written += 1;
             bytes += json.len();
             if bytes >= BATCH_BYTES {
                 self.write(&mut rows)?;
                 bytes = 0;
             }
         }
-        self.write(&mut rows)
+        self.write(&mut rows)?;
+        Ok(written)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), WriteError> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
         self.writer.close().map(drop).map_err(failed)
     }
 }
 
 /// Finds the error of the file below that of the library.
-fn failed(error: ParquetError) -> WriteError {
+fn failed(error: ParquetError) -> io::Error {
     match error {
-        ParquetError::External(error) => match error.downcast::<std::io::Error>() {
-            Ok(error) => WriteError::Io(*error),
-            Err(error) => WriteError::Parquet(error.to_string()),
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
         },
-        error => WriteError::Parquet(error.to_string()),
+        error => io::Error::other(error),
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "map_err passes a value")]
-fn arrow(error: ArrowError) -> WriteError {
-    WriteError::Parquet(error.to_string())
+fn arrow(error: ArrowError) -> io::Error {
+    io::Error::other(error)
 }
 
 /// Column of times, in UTC.
@@ -294,4 +300,22 @@ fn table<const N: usize>(columns: [(&str, bool, ArrayRef); N]) -> Result<RecordB
     };
     let schema = Schema::new(columns.iter().map(field).collect::<Fields>());
     RecordBatch::try_new(Arc::new(schema), columns.map(|(_, _, column)| column).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+    use uuid::Uuid;
+
+    use super::{NumberedChange, ParquetWriter, PartitionWriter, Skipped};
+
+    #[test]
+    fn unreadable_change_is_skipped_and_counted() {
+        let mut writer = Box::new(ParquetWriter::new(tempfile::tempfile().unwrap(), Uuid::nil()).unwrap());
+        let json = RawValue::from_string("{\"seq\":7,\"items\":3}".to_owned()).unwrap();
+        let mut skipped = Skipped::default();
+        assert_eq!(writer.add(&[NumberedChange { seq: 7, json }], &mut skipped).unwrap(), 0);
+        assert_eq!(skipped.count(), 1);
+        writer.finish().unwrap();
+    }
 }

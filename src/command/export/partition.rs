@@ -4,10 +4,9 @@ use std::{fs::File, io};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::ndjson::LineWriter;
+use super::{NumberedChange, Skipped, ndjson::LineWriter};
 
 /// Compression of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -29,31 +28,13 @@ pub(super) enum Format {
     Ndjson(Option<Compression>),
 }
 
-/// Reason why changes cannot be written.
-#[derive(Debug)]
-pub(super) enum WriteError {
-    /// The file cannot be written.
-    Io(io::Error),
-    /// A change cannot be read.
-    Change(serde_json::Error),
-    /// The Parquet writer has failed.
-    #[cfg(feature = "parquet")]
-    Parquet(String),
-}
-
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// Writer of one file.
 pub(super) trait PartitionWriter: Send {
-    /// Adds changes.
-    fn add(&mut self, changes: &[Box<RawValue>]) -> Result<(), WriteError>;
+    /// Adds changes, and returns how many of them were written. The others are skipped.
+    fn add(&mut self, changes: &[NumberedChange], skipped: &mut Skipped) -> io::Result<u64>;
 
     /// Completes the file. It is not synced.
-    fn finish(self: Box<Self>) -> Result<(), WriteError>;
+    fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
 impl Format {
@@ -89,14 +70,14 @@ impl Format {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub(super) fn writer(self, file: File, journal: Uuid) -> Result<Box<dyn PartitionWriter>, WriteError> {
+    pub(super) fn writer(self, file: File, journal: Uuid) -> io::Result<Box<dyn PartitionWriter>> {
         match self {
             Self::Ndjson(compression) => Ok(Box::new(LineWriter::new(file, compression)?)),
             #[cfg(feature = "parquet")]
             Self::Parquet => Ok(Box::new(super::parquet::ParquetWriter::new(file, journal)?)),
             // `missing` has refused it.
             #[cfg(not(feature = "parquet"))]
-            Self::Parquet => Err(io::Error::other(format!("{:?} of {journal}", self.missing())).into()),
+            Self::Parquet => Err(io::Error::other(format!("{:?} of {journal}", self.missing()))),
         }
     }
 }

@@ -8,8 +8,7 @@ use sha2::{Digest, Sha256};
 use super::{
     super::{
         atom::{CopyUrls, Site},
-        block_on, journal_problem,
-        numbered_pages::{PAGE_CHANGES, first_of, page_of},
+        numbered_pages::{NumberedPages, PAGE_CHANGES, first_of, page_of},
     },
     FeedView, RENDERING,
     current::FeedSettings,
@@ -17,10 +16,13 @@ use super::{
     style,
 };
 use crate::{
-    model::Seq,
-    publish::{Document, Edition, Face},
-    web::Problem,
+    publish::{DocumentName, Edition, Face, LISTED},
+    web::{Problem, Representation},
 };
+
+/// Paths of the open documents.
+const STYLE: &str = "feed.css";
+const NEWEST: &str = "feed.atom";
 
 impl FeedSettings {
     /// Returns the renderer of an edition. The links of entries to their changes lead to the gateway.
@@ -30,18 +32,16 @@ impl FeedSettings {
         let site = Site { base: base.clone(), journal: edition.journal, hub: None, labels: labels.clone(), copy };
         Renderer { journal: journal.clone(), site, spool: spool.clone(), view: edition.view.clone() }
     }
-
-    /// Returns the page of the newest change before `start`, unless retention has removed a part of it: the copy has no file
-    /// of such a page.
-    fn complete_page_before(&self, start: Seq, edition: &Edition) -> Result<Option<u64>, Problem> {
-        let before = block_on(self.journal.number_before(start)).map_err(journal_problem)?;
-        Ok(before.map(page_of).filter(|page| first_of(*page) >= edition.first))
-    }
 }
 
 /// Returns the number of the page that is the first one in the subscription document.
 fn newest_complete(edition: &Edition) -> u64 {
     (edition.head.0 / PAGE_CHANGES).max(1)
+}
+
+/// Returns the page before another, unless retention has removed a part of it: the copy has no file of such a page.
+fn complete_page_before(page: u64, edition: &Edition) -> Option<u64> {
+    NumberedPages::of_edition(edition).before(page).filter(|before| first_of(*before) >= edition.first)
 }
 
 impl Face for FeedView {
@@ -60,36 +60,32 @@ impl Face for FeedView {
         hex::encode(digest.finalize())
     }
 
-    fn first_closed(&self, edition: &Edition) -> u64 {
-        page_of(edition.first) + u64::from(first_of(page_of(edition.first)) < edition.first)
+    fn first(&self, edition: &Edition) -> Result<u64, Problem> {
+        let page = page_of(edition.first).max(1);
+        Ok(page + u64::from(first_of(page) < edition.first))
     }
 
-    fn next_closed(&self, edition: &Edition, after: u64) -> Result<Option<u64>, Problem> {
-        let after = after.max(self.first_closed(edition) - 1);
-        // A restore skips numbers, and therefore pages.
-        let next = block_on(self.settings().journal.after_within(Seq(after * PAGE_CHANGES), 1, 1));
-        let next = next.map_err(journal_problem)?.first().map(|next| page_of(next.seq()));
-        Ok(next.filter(|page| *page < newest_complete(edition)))
+    fn closed(&self, edition: &Edition, after: u64) -> Result<Vec<DocumentName>, Problem> {
+        let first = self.first(edition)?.max(after.saturating_add(1));
+        let pages = NumberedPages::of_edition(edition);
+        let pages = pages.range(first, newest_complete(edition) - 1).take(LISTED);
+        Ok(pages.map(|page| DocumentName::closed(format!("{}/{page}.atom", edition.folder), page)).collect())
     }
 
-    fn closed_name(&self, edition: &Edition, number: u64) -> String {
-        format!("{}/{number}.atom", edition.folder)
+    fn open(&self, _: &Edition) -> Result<Vec<DocumentName>, Problem> {
+        Ok(vec![DocumentName::open(STYLE), DocumentName::open(NEWEST)])
     }
 
-    fn closed(&self, edition: &Edition, number: u64) -> Result<Vec<Document>, Problem> {
-        let settings = self.settings();
-        let prev = settings.complete_page_before(first_of(number), edition)?;
-        let content = settings.renderer(edition).archive(number, prev)?;
-        Ok(vec![Document { name: self.closed_name(edition, number), content }])
-    }
-
-    fn open(&self, edition: &Edition) -> Result<Vec<Document>, Problem> {
-        let start = first_of(newest_complete(edition));
-        let prev = self.settings().complete_page_before(start, edition)?;
-        let newest = self.settings().renderer(edition).newest(start, edition.head, prev)?.document;
-        Ok(vec![
-            Document { name: "feed.css".to_owned(), content: style::STYLE.clone() },
-            Document { name: "feed.atom".to_owned(), content: newest },
-        ])
+    fn render(&self, edition: &Edition, document: &DocumentName) -> Result<Representation, Problem> {
+        let renderer = self.settings().renderer(edition);
+        match document.number {
+            Some(page) => renderer.archive(page, complete_page_before(page, edition)),
+            None if document.path == STYLE => Ok(style::STYLE.clone()),
+            None => {
+                let page = newest_complete(edition);
+                let prev = complete_page_before(page, edition);
+                Ok(renderer.newest(first_of(page), edition.head, prev)?.document)
+            }
+        }
     }
 }

@@ -21,7 +21,7 @@ pub(super) use self::{
     snapshot::CHANGING,
     stream::ChangeStream,
 };
-use crate::{journal::Journal, model::Seq};
+use crate::{journal::Journal, model::Seq, publish::Edition};
 
 /// Number of changes on a page. It is part of the meaning of a page's URL, so it must never change or become configurable.
 pub(super) const PAGE_CHANGES: u64 = 100;
@@ -85,6 +85,11 @@ impl NumberedPages {
     pub(super) fn of(journal: &Journal) -> Self {
         let head = journal.head();
         Self { first: journal.first(), head, skipped: journal.skipped_ranges() }
+    }
+
+    /// Returns the pages of an edition of a published copy.
+    pub(super) fn of_edition(edition: &Edition) -> Self {
+        Self { first: edition.first, head: edition.head, skipped: Arc::clone(&edition.skipped) }
     }
 
     /// Returns the number of the oldest change.

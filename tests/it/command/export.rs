@@ -1,7 +1,7 @@
 //! `tidings export`: files for analysts, which DuckDB and pyarrow read, and which are complete whenever they are there.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
     process::Command,
@@ -14,7 +14,7 @@ use tidings::model::Timestamp;
 use crate::support::{
     command_line::{CommandResult, command, ended},
     gateway::{Gateway, PATIENCE},
-    journal_fixture::configuration,
+    journal_fixture::{OpenJournal, configuration, journal_file},
     python::environment,
     small_disk::SmallDisk,
     subscription_fixture::{post, post_event},
@@ -30,7 +30,8 @@ fn export(gateway: &str, folder: &Path, options: &[&str]) -> CommandResult {
 fn read(folder: &Path, pattern: &str) -> Value {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut script = Command::new(environment("analysis"));
-    script.arg(here.join("tests/it/support/read_export.py")).arg(folder).arg(pattern);
+    // A day ahead of UTC, so that a day in the time zone of the session differs.
+    script.env("TZ", "Pacific/Kiritimati").arg(here.join("tests/it/support/read_export.py")).arg(folder).arg(pattern);
     let done = script.arg(here.join("docs/export.md")).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     serde_json::from_slice(&done.stdout).unwrap()
@@ -94,6 +95,9 @@ async fn duckdb_and_pyarrow_read_every_change() {
     assert_eq!(answers.iter().filter(|answer| !answer.as_array().unwrap().is_empty()).count(), 4, "{answers:?}");
     assert_eq!(answers.len(), 5, "nothing was deleted");
     insta::assert_json_snapshot!("export_columns", found["types"]);
+    let days: BTreeSet<_> = changes.iter().map(|change| change["time"].as_str().unwrap()[..10].to_owned()).collect();
+    let found_days = answers[0].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap().to_owned()).collect();
+    assert_eq!(days, found_days, "the days are those of UTC");
     // The values of the first change, whose event has every member.
     let first = &changes[0];
     let millis = |member: &str| Timestamp::parse(first[member].as_str().unwrap()).unwrap().datetime();
@@ -278,6 +282,32 @@ async fn reader_of_a_part_exports_this_part() {
     assert_eq!(read(&out, "*.ndjson")["rows"], 2);
     let ((code, _, stderr), _) = run(None, "denied");
     assert!(code == 1 && stderr.contains("give a token with the scope read in TIDINGS_TOKEN"), "{stderr}");
+}
+
+#[tokio::test]
+async fn gateway_with_small_pages_and_a_damaged_change_is_exported() {
+    crate::support::needs_sqlite();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let opened = OpenJournal::at(&data);
+    opened.append(1..=60).await;
+    opened.close();
+    let journal = rusqlite::Connection::open(journal_file(&data)).unwrap();
+    let sql = "UPDATE changes SET json = replace(json, 'localhost', 'elsewhere') WHERE seq IN (31, 60)";
+    assert_eq!(journal.execute(sql, []).unwrap(), 2);
+    drop(journal);
+    let config = configuration(folder.path(), "[limits]\npage = 20\n[journal]\ntail_changes = 5\n");
+    let gateway = Gateway::start_with(&data, &["--config", &config]);
+    for options in [&["--ndjson"][..], &["--parquet"]] {
+        let out = folder.path().join(options[0]);
+        let (code, stdout, stderr) = export(&gateway.url, &out, options);
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        assert!(stdout.starts_with("58 changes up to number 59 written"), "{stdout}");
+        assert!(stdout.ends_with("; 1 unreadable change skipped\n"), "{stdout}");
+        assert!(stderr.contains("change 31 is skipped: it is damaged in the journal"), "{stderr}");
+        let found = read(&out, if options[0] == "--ndjson" { "*.ndjson" } else { "*.parquet" });
+        assert_eq!(found["rows"], 58);
+    }
 }
 
 #[tokio::test]

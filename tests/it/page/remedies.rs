@@ -13,9 +13,11 @@ use super::OpenPage;
 /// the thing. `state` is that of the subscription, if the thing is one.
 fn remedies(kind: ProblemKind, state: &str) -> &'static [&'static str] {
     match kind {
-        ProblemKind::JournalUnavailable | ProblemKind::DiskNearlyFull | ProblemKind::DbusDisconnected => {
-            &["Details of the gateway"]
-        }
+        ProblemKind::JournalUnavailable
+        | ProblemKind::DiskNearlyFull
+        | ProblemKind::PublicationFails
+        | ProblemKind::PublicationExposes
+        | ProblemKind::DbusDisconnected => &["Details of the gateway"],
         ProblemKind::CertificateExpired | ProblemKind::CertificateExpires => {
             &["Read the configuration again", "Details of the gateway"]
         }

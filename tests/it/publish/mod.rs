@@ -1,7 +1,10 @@
 //! The published copy: files that a web server serves to readers of the feed.
 
 mod copy;
+mod journals;
 mod kills;
+mod places;
+mod segments;
 mod target;
 
 use std::{

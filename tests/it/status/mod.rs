@@ -6,6 +6,7 @@ pub(crate) mod datasets;
 mod dates;
 mod flow;
 mod nodes;
+mod publication;
 mod repositories;
 mod silence;
 mod storage;

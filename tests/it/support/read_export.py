@@ -17,6 +17,12 @@ def rows(query):
 
 if pattern.endswith(".parquet"):
     table = pyarrow.parquet.ParquetDataset(sorted(folder.glob(pattern))).read()
+    # The questions of the documentation, in the time zone of the reader.
+    answers = [
+        rows(query.split("```")[0].replace("changes/*.parquet", files))
+        for query in Path(sys.argv[3]).read_text().split("```sql\n")[1:]
+    ]
+    duckdb.execute("SET TimeZone = 'UTC'")
     found = {
         "rows": rows(f"SELECT count(*) FROM '{files}'")[0][0],
         "json": [row[0] for row in rows(f"SELECT json FROM '{files}' ORDER BY seq")],
@@ -33,11 +39,7 @@ if pattern.endswith(".parquet"):
         "journals": sorted({
             pyarrow.parquet.read_metadata(file).metadata[b"tidings.journal"].decode() for file in folder.glob(pattern)
         }),
-        # The questions of the documentation.
-        "answers": [
-            rows(query.split("```")[0].replace("changes/*.parquet", files))
-            for query in Path(sys.argv[3]).read_text().split("```sql\n")[1:]
-        ],
+        "answers": answers,
     }
 else:
     lines = f"read_ndjson_objects('{files}')"
