@@ -28,6 +28,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::hub::OwnTopics;
 use self::process::ProcessParts;
+use self::publication::PublishedFaces;
 use self::surfaces::SurfaceParts;
 pub use self::{
     error::ServeError,
@@ -181,10 +182,19 @@ impl Gateway {
             spawn(&supervisor, Worker::Notifier, notifier.run(stop_accepting.clone().cancelled_owned()));
         let feed = surfaces::feed(config, &journal, public_url.as_str(), &readers);
         let resourcesync = surfaces::resourcesync(config, &journal, public_url.as_str(), &readers);
+        let iiif_discovery = surfaces::iiif_discovery(config, &journal, public_url.as_str(), &readers);
+        let ldes = surfaces::ldes(config, &journal, public_url.as_str(), &readers);
         let topics = OwnTopics { feed: feed.clone(), resourcesync: resourcesync.clone() };
         let hub = hub::open(config, topics, subscriptions.clone(), guard, public_url.as_str()).await?;
+        let published = PublishedFaces {
+            feed: &feed,
+            segments: segments.as_ref(),
+            iiif_discovery: iiif_discovery.as_ref(),
+            ldes: ldes.as_ref(),
+            resourcesync: &resourcesync,
+        };
         let (publication, publisher) =
-            publication::open(config, &shared, &feed, segments.as_ref(), readers.spool()).unzip();
+            publication::open(config, &shared, &published, readers.spool(), &stop_accepting).unzip();
         if let Some(publisher) = publisher {
             let work = publisher.run(stop_accepting.clone());
             consumers.spawn(supervisor.clone().run(Worker::Publication, None, work));
@@ -199,6 +209,8 @@ impl Gateway {
             subscriptions,
             readers,
             feed,
+            iiif_discovery,
+            ldes,
             resourcesync,
             files: Files { store: harvests::file_store(config)? },
             segments,

@@ -2,28 +2,61 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::SharedJournal;
 use crate::{
-    config::Config,
+    config::{Config, PublishConfig, PublishedDocuments},
     publish::{Face, Publication, PublicationRunner},
     segments::Segments,
-    view::{feed::FeedView, segments::PublishedSegments},
+    view::{
+        feed::FeedView,
+        iiif_discovery::IiifDiscovery,
+        ldes::Ldes,
+        resourcesync::{PublishedResourceSync, ResourceSync},
+        segments::PublishedSegments,
+    },
     web::Spool,
 };
 
-/// Sets up the published copy of the feed and, if wanted, of the segments, if the configuration has one.
+/// The parts of the gateway whose documents can be files.
+pub(super) struct PublishedFaces<'a> {
+    pub(super) feed: &'a FeedView,
+    pub(super) segments: Option<&'a Segments>,
+    pub(super) iiif_discovery: Option<&'a IiifDiscovery>,
+    pub(super) ldes: Option<&'a Ldes>,
+    pub(super) resourcesync: &'a ResourceSync,
+}
+
+impl PublishedFaces<'_> {
+    /// Returns a face; `None` if the gateway does not have it.
+    fn face(&self, documents: PublishedDocuments, spool: &Spool, stop: &CancellationToken) -> Option<Arc<dyn Face>> {
+        let face: Arc<dyn Face> = match documents {
+            PublishedDocuments::Feed => Arc::new(self.feed.clone()),
+            PublishedDocuments::Segments => {
+                Arc::new(PublishedSegments { segments: self.segments?.clone(), spool: spool.clone() })
+            }
+            PublishedDocuments::Iiif => Arc::new(self.iiif_discovery?.clone()),
+            PublishedDocuments::Ldes => Arc::new(self.ldes?.clone()),
+            PublishedDocuments::ResourceSync => {
+                Arc::new(PublishedResourceSync::new(self.resourcesync.clone(), stop.clone()))
+            }
+        };
+        Some(face)
+    }
+}
+
+/// Sets up the published copy, if the configuration has one. Its runs end when `stop` is cancelled.
 pub(super) fn open(
     config: &Config,
     shared: &SharedJournal,
-    feed: &FeedView,
-    segments: Option<&Segments>,
+    published: &PublishedFaces<'_>,
     spool: &Spool,
+    stop: &CancellationToken,
 ) -> Option<(Publication, PublicationRunner)> {
-    let settings = config.publish.clone()?;
-    let mut faces: Vec<Arc<dyn Face>> = vec![Arc::new(feed.clone())];
-    if let Some(segments) = segments.filter(|_| settings.segments) {
-        faces.push(Arc::new(PublishedSegments { segments: segments.clone(), spool: spool.clone() }));
-    }
+    let PublishConfig { settings, documents } = config.publish.clone()?;
+    let faces = PublishedDocuments::ALL.into_iter().filter(|face| documents.contains(face));
+    let faces = faces.filter_map(|face| published.face(face, spool, stop)).collect();
     let SharedJournal { journal, cluster } = shared.clone();
     Some(PublicationRunner::new(settings, faces, (journal, cluster), spool.clone()))
 }

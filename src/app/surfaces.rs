@@ -57,6 +57,8 @@ pub(super) struct SurfaceParts {
     pub(super) subscriptions: Subscriptions,
     pub(super) readers: LiveReaders,
     pub(super) feed: FeedView,
+    pub(super) iiif_discovery: Option<IiifDiscovery>,
+    pub(super) ldes: Option<Ldes>,
     pub(super) resourcesync: ResourceSync,
     pub(super) files: Files,
     pub(super) segments: Option<Segments>,
@@ -73,6 +75,23 @@ pub(super) fn feed(config: &Config, journal: &Journal, public_url: &str, readers
     let (data, hub) = (&config.journal.data, hub::url(config, public_url));
     let labels = FeedLabels { title: config.feed.title.clone(), author: config.feed.author.clone() };
     FeedView::new(journal.clone(), public_url, data, hub, readers.spool().clone(), labels)
+}
+
+/// Creates the view of the IIIF Change Discovery API; `None` if it is not enabled.
+pub(super) fn iiif_discovery(
+    config: &Config,
+    journal: &Journal,
+    public_url: &str,
+    readers: &LiveReaders,
+) -> Option<IiifDiscovery> {
+    let settings = config.iiif_discovery.settings(super::retention(config) != Retention::default())?;
+    Some(IiifDiscovery::new(journal.clone(), readers.spool().clone(), public_url, settings))
+}
+
+/// Creates the view of the Linked Data Event Stream; `None` if it is not enabled.
+pub(super) fn ldes(config: &Config, journal: &Journal, public_url: &str, readers: &LiveReaders) -> Option<Ldes> {
+    let settings = config.ldes.settings(super::retention(config))?;
+    Some(Ldes::new(journal.clone(), readers.spool().clone(), public_url, settings))
 }
 
 /// Creates the source with ResourceSync.
@@ -97,6 +116,8 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         subscriptions,
         readers,
         feed,
+        iiif_discovery,
+        ldes,
         resourcesync,
         files,
         segments,
@@ -150,12 +171,6 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         status: status.clone(),
     };
     let oai_pmh = config.oai_pmh.settings(config.limits.message_limits());
-    let retention = super::retention(config);
-    let iiif_discovery = config.iiif_discovery.settings(retention != Retention::default());
-    let iiif_discovery = iiif_discovery
-        .map(|settings| IiifDiscovery::new(journal.clone(), readers.spool().clone(), public_url, settings));
-    let ldes = config.ldes.settings(retention);
-    let ldes = ldes.map(|settings| Ldes::new(journal.clone(), readers.spool().clone(), public_url, settings));
     let kept = {
         let harvests = harvests.clone();
         move || harvests.list().iter().flat_map(|harvest| harvest.kept_records()).collect()

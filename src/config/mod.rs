@@ -73,6 +73,7 @@ pub use own_oai_pmh::OwnOaiPmhConfig;
 pub use own_resourcesync::OwnResourceSyncConfig;
 pub use page::PageConfig;
 pub use parts::{Config, ConfigParts};
+pub use publish::{PublishConfig, PublishedDocuments};
 pub use segments::SegmentsConfig;
 pub use server::{DeliveryTable, PublicUrl, ServerConfig, TlsFiles};
 pub use source::{SourceConfig, unknown_dialect};

@@ -24,7 +24,7 @@ use super::{
     own_oai_pmh::OwnOaiPmhConfig,
     own_resourcesync::OwnResourceSyncConfig,
     page::PageConfig,
-    publish::{self, PublishTable},
+    publish::{self, PublishConfig, PublishTable, PublishedDocuments},
     segments::{self, SegmentsConfig, SegmentsTable},
     server::{DeliveryTable, ServerConfig},
     source::{self, SourceConfig},
@@ -38,7 +38,6 @@ use crate::{
     http_client::AllowList,
     journal::store::StoreLocation,
     model::{SourceName, SubscriptionName},
-    publish::PublicationSettings,
     settings::{Any, Flag, RedactedSetting, Setting, Shape, Table, settings},
     web::Access,
 };
@@ -85,7 +84,7 @@ pub struct Config {
     /// `[filesets]`
     pub filesets: IngestSettings,
     /// `[publish]`; `None` if nothing is published.
-    pub publish: Option<PublicationSettings>,
+    pub publish: Option<PublishConfig>,
     /// `[access]` and the signature keys of the sources.
     pub access: Access,
     /// `[sources.NAME]`; only enabled sources.
@@ -363,10 +362,19 @@ impl ConfigParts {
         errors.or(())?;
         segments.refuse_shared_place(&files, &store, &journal.data, &root.at("segments"))?;
         let publish = publish.flatten();
+        let segments_place = segments.location(&store, &journal.data);
+        let disabled = [
+            (PublishedDocuments::Segments, "the gateway seals no segments (segments.folder)", segments_place.is_none()),
+            (PublishedDocuments::Iiif, "iiif_discovery.enabled is false", !iiif_discovery.enabled),
+            (PublishedDocuments::Ldes, "ldes.enabled is false", !ldes.enabled),
+        ];
+        let absent = disabled.into_iter().filter(|(.., is_absent)| *is_absent);
+        let absent: Vec<_> = absent.map(|(documents, setting, _)| (documents, setting)).collect();
+        publish::refuse_absent(publish.as_ref(), &absent, &root.at("publish"))?;
         let places = [
             ("the journal", Some(FileStoreLocation::Folder(journal.data.clone()))),
             ("the downloaded files", Some(files.location(&journal.data))),
-            (publish::SEGMENTS, segments.location(&store, &journal.data)),
+            ("the segments", segments_place),
         ];
         publish::refuse_shared_place(publish.as_ref(), &places, &root.at("publish"))?;
         access::refuse_open(&server, &access)?;

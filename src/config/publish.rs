@@ -18,9 +18,39 @@ use crate::{
     files::FileStoreLocation,
     model::{ReaderView, SourceName, UriPrefix},
     publish::PublicationSettings,
-    settings::{Flag, List, Seconds, Setting, Text, settings},
+    settings::{Choice, Choose, Flag, List, Seconds, Setting, Text, settings},
     web::Access,
 };
+
+named_values! {
+    /// Documents of the gateway that a copy can have.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PublishedDocuments {
+        /// The Atom feed with its archive.
+        Feed = "feed",
+        /// The sealed segments, which have the whole journal.
+        Segments = "segments",
+        /// The IIIF Change Discovery API.
+        Iiif = "iiif",
+        /// The Linked Data Event Stream.
+        Ldes = "ldes",
+        /// The source with ResourceSync.
+        ResourceSync = "resourcesync",
+    }
+}
+
+impl Choose for PublishedDocuments {
+    const WHAT: &'static str = "kind of documents";
+}
+
+/// `[publish]`: the published copy.
+#[derive(Clone, Debug)]
+pub struct PublishConfig {
+    /// Where the copy is, and who may see it.
+    pub settings: PublicationSettings,
+    /// What the copy has.
+    pub documents: Vec<PublishedDocuments>,
+}
 
 settings! {
     /// `[publish]`
@@ -31,8 +61,8 @@ settings! {
         s3: Option<S3Table>,
         /// URL under which the copy is served.
         url: Option<PublicUrl>,
-        /// Whether the sealed segments are in the copy, too. Only with a view of everything.
-        segments: Flag = false,
+        /// What the copy has: "feed", "segments", "iiif", "ldes" and "resourcesync".
+        documents: List<Choice<PublishedDocuments>> = vec![PublishedDocuments::Feed],
         /// Time between two runs, 5 seconds to a day.
         interval as "interval_seconds": Seconds<5, 86_400>,
         /// `[publish.view]`: what the readers of the copy may see. Default: that of `[access.public]`, or else what the public
@@ -53,24 +83,34 @@ settings! {
     }
 }
 
-/// Name of the place of the segments.
-pub(super) const SEGMENTS: &str = "the segments";
+/// Refuses documents that the gateway does not have, each with the setting that enables them.
+pub(super) fn refuse_absent(
+    publish: Option<&PublishConfig>,
+    absent: &[(PublishedDocuments, &str)],
+    table: &Setting,
+) -> Result<(), ConfigErrors> {
+    let Some(publish) = publish else { return Ok(()) };
+    match absent.iter().find(|(documents, _)| publish.documents.contains(documents)) {
+        None => Ok(()),
+        Some((documents, setting)) => {
+            let reason =
+                format!("{setting}, so there are no such documents; change that, or leave {:?} out", documents.name());
+            Err(table.at("documents").invalid(reason).into())
+        }
+    }
+}
 
 /// Refuses a place that is, contains or lies in one of these places of the gateway, each with its name: a web server would show
 /// them to everybody.
 pub(super) fn refuse_shared_place(
-    publish: Option<&PublicationSettings>,
+    publish: Option<&PublishConfig>,
     places: &[(&str, Option<FileStoreLocation>)],
     table: &Setting,
 ) -> Result<(), ConfigErrors> {
     let Some(publish) = publish else { return Ok(()) };
-    if publish.segments && places.iter().any(|(name, place)| *name == SEGMENTS && place.is_none()) {
-        let reason = "the gateway seals no segments; set segments.folder or segments.s3, or leave it out";
-        return Err(table.at("segments").invalid(reason).into());
-    }
     for (name, place) in places {
-        if place.as_ref().is_some_and(|place| overlap(&publish.location, place)) {
-            let key = if matches!(publish.location, FileStoreLocation::Folder(_)) { "folder" } else { "s3" };
+        if place.as_ref().is_some_and(|place| overlap(&publish.settings.location, place)) {
+            let key = if matches!(publish.settings.location, FileStoreLocation::Folder(_)) { "folder" } else { "s3" };
             let reason = format!(
                 "{name} would be published, or lie in the copy; give the copy a folder or a prefix apart from it"
             );
@@ -109,8 +149,8 @@ pub(super) fn read(
     environment: &[(OsString, OsString)],
     access: &Access,
     known: &[String],
-) -> Result<Option<PublicationSettings>, ConfigErrors> {
-    let PublishTable { folder, s3, url, segments, interval, view } = publish;
+) -> Result<Option<PublishConfig>, ConfigErrors> {
+    let PublishTable { folder, s3, url, documents, interval, view } = publish;
     let location = match (folder, s3) {
         (None, None) => {
             let reason = "there is no folder and no bucket to publish to; give publish.folder or publish.s3";
@@ -146,12 +186,29 @@ pub(super) fn read(
         },
     };
     let view = Some(view).filter(|view| *view != ReaderView::default()).map(Arc::new);
-    if segments && view.is_some() {
-        let reason = "the copy shows only a part of the journal, and segments have everything; leave it out, or set public = \
-                      false in [publish.view], without sources and objects";
-        return Err(table.at("segments").invalid(reason).into());
+    if let Some(view) = &view {
+        refuse_narrow_view(view, &documents, &table.at("documents"))?;
     }
-    Ok(Some(PublicationSettings { location, url: url.as_str().to_owned(), view, segments, interval }))
+    let settings = PublicationSettings { location, url: url.as_str().to_owned(), view, interval };
+    Ok(Some(PublishConfig { settings, documents }))
+}
+
+/// Refuses documents that cannot show this part of the journal alone.
+fn refuse_narrow_view(
+    view: &ReaderView,
+    documents: &[PublishedDocuments],
+    setting: &Setting,
+) -> Result<(), ConfigErrors> {
+    let reason = if documents.contains(&PublishedDocuments::Segments) {
+        "the copy shows only a part of the journal, and segments have everything; leave \"segments\" out, or set public = \
+         false in [publish.view], without sources and objects"
+    } else if documents.contains(&PublishedDocuments::ResourceSync) && !view.sources.is_empty() {
+        "the copy shows only some sources, and the lists of resources combine those of all; leave \"resourcesync\" out, or \
+         the sources of [publish.view]"
+    } else {
+        return Ok(());
+    };
+    Err(setting.invalid(reason).into())
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub struct DocumentName {
     pub path: String,
     /// Number of a closed document; `None` if the document is open.
     pub number: Option<u64>,
+    /// Whether the bytes at this path never change, although the document is not closed: it is rendered and written once.
+    pub is_fixed: bool,
 }
 
 /// A face whose documents can be files.
@@ -62,13 +64,19 @@ impl DocumentName {
     /// Returns the name of a closed document.
     #[must_use]
     pub fn closed(path: String, number: u64) -> Self {
-        Self { path, number: Some(number) }
+        Self { path, number: Some(number), is_fixed: true }
     }
 
     /// Returns the name of an open document.
     #[must_use]
     pub fn open(path: impl Into<String>) -> Self {
-        Self { path: path.into(), number: None }
+        Self { path: path.into(), number: None, is_fixed: false }
+    }
+
+    /// Returns the name of an open document whose bytes never change. It is removed when it is no longer listed.
+    #[must_use]
+    pub fn fixed(path: impl Into<String>) -> Self {
+        Self { path: path.into(), number: None, is_fixed: true }
     }
 }
 

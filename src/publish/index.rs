@@ -109,7 +109,7 @@ mod tests {
         let location = FileStoreLocation::Folder("/copy".into());
         let (url, interval) = ("http://copy".to_owned(), Duration::from_secs(1));
         let view = Some(serde_json::from_str(view).unwrap());
-        Identity::new(Uuid::from_u128(journal), &PublicationSettings { location, url, view, segments: false, interval })
+        Identity::new(Uuid::from_u128(journal), &PublicationSettings { location, url, view, interval })
     }
 
     fn plan(folder: &str, first: u64) -> BTreeMap<String, FaceIndex> {

@@ -41,8 +41,6 @@ pub struct PublicationSettings {
     pub url: String,
     /// Part of the journal that the readers of the copy may see; `None` for everything.
     pub view: Option<Arc<ReaderView>>,
-    /// Whether the copy has the sealed segments, too. Then its readers may see everything.
-    pub segments: bool,
     /// Time between two runs.
     pub interval: Duration,
 }

@@ -314,6 +314,10 @@ impl EditionRun<'_> {
         let known = self.index.open.clone();
         let (mut tags, mut is_noted) = (BTreeMap::new(), false);
         for (at, document) in &documents {
+            if let Some(tag) = known.get(&document.path).filter(|tag| document.is_fixed && !tag.is_empty()) {
+                tags.insert(document.path.clone(), tag.clone());
+                continue;
+            }
             let content = self.work.render(&self.faces[*at], document).await?;
             let tag = content.etag.to_str().unwrap_or_default().to_owned();
             if known.get(&document.path) != Some(&tag) {
@@ -339,7 +343,8 @@ impl EditionRun<'_> {
 
     /// Removes the closed documents of former editions, and those whose changes retention has removed.
     async fn remove_outdated(&mut self) -> Result<(), RunError> {
-        let removed = self.target.remove_closed(|path| !self.has_closed(path)).await?;
+        let is_open = |path: &str| self.index.open.contains_key(path.strip_suffix(".gz").unwrap_or(path));
+        let removed = self.target.remove_closed(|path| !is_open(path) && !self.has_closed(path)).await?;
         self.written.removed += removed;
         Ok(())
     }

@@ -95,7 +95,6 @@ impl Copy {
             location: FileStoreLocation::Folder(folder.path().join("copy")),
             url: "http://copy".to_owned(),
             view: None,
-            segments: false,
             interval: Duration::from_secs(1),
         };
         let spool = Spool::new(&data, 1 << 20);

@@ -7,6 +7,7 @@
 
 mod names;
 mod protocol;
+mod published;
 mod rendering;
 mod snapshot;
 mod stream;

@@ -16,7 +16,8 @@ use axum::{
 use uuid::Uuid;
 
 use super::{
-    ChangeStream, DocumentName, Names, NumberedPages, PageState, Rendering, snapshot::StreamSnapshot, with_query,
+    ChangeStream, DocumentName, Names, NumberedPages, PageState, Rendering, rendering::DocumentUrls,
+    snapshot::StreamSnapshot, with_query,
 };
 use crate::{
     journal::Journal,
@@ -100,6 +101,11 @@ impl<P: PageProtocol> PagedView<P> {
         &self.0.base
     }
 
+    /// Returns the space for documents that are being written.
+    pub(super) fn spool(&self) -> &Spool {
+        &self.0.spool
+    }
+
     /// Returns the stream that a filter selects.
     pub(super) fn stream(&self, filter: Filter) -> ChangeStream {
         let ViewState { journal, base, protocol, .. } = &*self.0;
@@ -109,8 +115,7 @@ impl<P: PageProtocol> PagedView<P> {
     /// Returns the redirection to the first document of the stream that a filter selects.
     pub(in crate::view) fn entry(&self, filter: Filter) -> Response {
         let stream = self.stream(filter);
-        let first = P::NAMES.of(DocumentName::Entry);
-        let url = with_query(&format!("{}{}/{}/{first}", self.base(), P::PATH, stream.id), &stream.query);
+        let url = DocumentUrls::at_gateway(self.base(), P::PATH, P::NAMES, &stream).url(DocumentName::Entry);
         let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::{
     ChangeStream, DocumentName, NumberedPages, PageProtocol, PageState, PagedView, Rendering, first_of, last_of,
-    page_of,
+    page_of, rendering::DocumentUrls,
 };
 use crate::{model::Seq, view::cache_control::Lifetime, web::Problem};
 
@@ -16,6 +16,7 @@ pub(super) struct StreamSnapshot<P> {
     view: PagedView<P>,
     stream: ChangeStream,
     pages: NumberedPages,
+    urls: DocumentUrls,
     /// Number of the first change that retention does not remove soon.
     first_linked: Seq,
     /// Oldest page that other documents link to.
@@ -32,18 +33,35 @@ pub(super) struct Validity {
 }
 
 impl<P: PageProtocol> StreamSnapshot<P> {
-    /// Returns the documents of a stream as of now.
+    /// Returns the documents of a stream as of now, at the gateway.
     ///
     /// # Errors
     /// `unavailable` if the journal cannot be read.
     pub(super) async fn of(view: &PagedView<P>, stream: &ChangeStream) -> Result<Self, Problem> {
-        let journal = stream.journal();
-        let pages = NumberedPages::of(journal);
-        let linked = view.protocol().first_linked(&pages, journal).await?;
+        let urls = DocumentUrls::at_gateway(view.base(), P::PATH, P::NAMES, stream);
+        Self::new(view, stream, NumberedPages::of(stream.journal()), urls).await
+    }
+
+    /// Returns the documents of a stream that has these pages.
+    ///
+    /// # Errors
+    /// `unavailable` if the journal cannot be read.
+    pub(super) async fn new(
+        view: &PagedView<P>,
+        stream: &ChangeStream,
+        pages: NumberedPages,
+        urls: DocumentUrls,
+    ) -> Result<Self, Problem> {
+        let linked = view.protocol().first_linked(&pages, stream.journal()).await?;
         // The newest change always stays.
         let first_linked = linked.max(pages.first()).min(pages.head().max(Seq(1)));
         let oldest = pages.range(page_of(first_linked), pages.newest()).next().unwrap_or(pages.newest());
-        Ok(Self { view: view.clone(), stream: stream.clone(), pages, first_linked, oldest })
+        Ok(Self { view: view.clone(), stream: stream.clone(), pages, urls, first_linked, oldest })
+    }
+
+    /// Returns the number of the oldest page that other documents link to.
+    pub(super) fn oldest_linked(&self) -> u64 {
+        self.oldest
     }
 
     /// Returns the pages of the journal.
@@ -104,10 +122,9 @@ impl<P: PageProtocol> StreamSnapshot<P> {
     /// `gone` if retention removes a change of the document meanwhile; `damaged-change`; `unavailable` if the journal or
     /// the disk fails.
     pub(super) fn write(&self, document: DocumentName, out: &mut dyn Write) -> Result<(), Problem> {
-        let Self { view, stream, pages, first_linked, oldest } = self;
+        let Self { view, stream, pages, urls, first_linked, oldest } = self;
         let (pages, first_linked, oldest) = (pages.clone(), *first_linked, *oldest);
-        let (path, names) = (P::PATH, P::NAMES);
-        let rendering = Rendering { stream, pages, first_linked, oldest, document, base: view.base(), path, names };
+        let rendering = Rendering { stream, pages, first_linked, oldest, document, base: view.base(), urls };
         view.protocol().write(&rendering, out)
     }
 }

@@ -25,28 +25,38 @@ use crate::{
 
 /// Place of a copy.
 #[derive(Clone, Debug)]
-pub struct CopySite {
+pub(super) struct CopySite {
     /// URL of the copy, without a trailing slash.
-    pub url: String,
+    pub(super) url: String,
     /// Folder of the closed documents, relative to the copy. Another journal, view or URL needs another folder.
-    pub folder: String,
+    pub(super) folder: String,
     /// Part of the journal that the readers of the copy may see; `None` for everything.
-    pub view: Option<Arc<ReaderView>>,
+    pub(super) view: Option<Arc<ReaderView>>,
 }
 
 /// A document of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyDocument {
+pub(super) struct CopyDocument {
     /// Path of the file, relative to the copy.
-    pub path: String,
+    pub(super) path: String,
     /// Whether a file with this path is never written again.
-    pub is_closed: bool,
+    pub(super) is_closed: bool,
     /// The document; `None` for the source description.
     name: Option<DocumentName>,
 }
 
+impl CopyDocument {
+    /// Returns the number of the first change of a change list to which nothing is added; `None` for another document.
+    pub(super) fn closed_list(&self) -> Option<Seq> {
+        match self.name {
+            Some(DocumentName::ChangeList(first)) if self.is_closed => Some(first),
+            _ => None,
+        }
+    }
+}
+
 /// The documents at one moment.
-pub struct ResourceSyncCopy {
+pub(super) struct ResourceSyncCopy {
     source: Arc<Source>,
     scope: Scope,
     urls: CopyUrls,
@@ -72,7 +82,7 @@ impl ResourceSync {
     /// # Errors
     /// `forbidden` if the readers of the copy may see only some sources; `unavailable` if the journal cannot be read, or is being
     /// read for the first time, or the copy has `ended`.
-    pub fn copy(&self, site: CopySite, ended: &CancellationToken) -> Result<ResourceSyncCopy, Problem> {
+    pub(super) fn copy(&self, site: CopySite, ended: &CancellationToken) -> Result<ResourceSyncCopy, Problem> {
         let source = Arc::clone(&self.0);
         let scope = Scope::parse("", &ReadPermit::of_view(site.view.clone()))?;
         let changes = block_on(source.changes())?;
@@ -107,10 +117,14 @@ impl Source {
 }
 
 impl ResourceSyncCopy {
+    /// Returns the number of the first change of the oldest change list.
+    pub(super) fn first_list(&self) -> Seq {
+        self.changes.lists.first().map_or(self.changes.head.next(), |list| list.first)
+    }
+
     /// Returns the documents in the order in which they must be rendered and written. Each one has links down only to documents
     /// before it. A file that is not in the list can be removed afterwards.
-    #[must_use]
-    pub fn documents(&self) -> Vec<CopyDocument> {
+    pub(super) fn documents(&self) -> Vec<CopyDocument> {
         let (open, closed) =
             self.changes.lists.split_last().map_or((None, &[][..]), |(open, closed)| (Some(open), closed));
         let position =
@@ -132,7 +146,7 @@ impl ResourceSyncCopy {
     /// # Errors
     /// `gone` if retention has removed the changes that the document needs: make the copy again; fails if the journal or the disk
     /// does, or the copy has `ended`.
-    pub fn render(&self, document: &CopyDocument, ended: &CancellationToken) -> Result<Representation, Problem> {
+    pub(super) fn render(&self, document: &CopyDocument, ended: &CancellationToken) -> Result<Representation, Problem> {
         let documents = Documents { source: &self.source, scope: &self.scope, copy: Some(&self.urls) };
         let Some(name) = document.name else { return documents.description() };
         match name {

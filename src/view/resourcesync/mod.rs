@@ -7,7 +7,7 @@
 //! * `resource_lists` divides the registry into parts, and `places` keeps the lists of different scopes;
 //! * `documents` writes each document, with the `entries` of resources and changes, as a `sitemap`;
 //! * `notifications` writes the messages of the hub;
-//! * `copy` lists and writes the documents as files.
+//! * `copy` lists and writes the documents as files; `published` gives them to the publisher.
 
 mod change_lists;
 mod copy;
@@ -18,6 +18,7 @@ mod loss;
 mod name;
 mod notifications;
 mod places;
+mod published;
 mod resource_lists;
 mod scope;
 mod sitemap;
@@ -40,10 +41,7 @@ use self::{
     resource_lists::{ResourceList, ResourceLists},
     scope::{Scope, ScopeQuery},
 };
-pub use self::{
-    copy::{CopyDocument, CopySite, ResourceSyncCopy},
-    name::DocumentName,
-};
+pub use self::{name::DocumentName, published::PublishedResourceSync};
 use super::{archive_cache::size_in_cache, journal_problem};
 use crate::{
     cache::LruCache,

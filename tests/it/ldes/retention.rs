@@ -12,8 +12,9 @@ use crate::support::{
 async fn root(gateway: &Gateway) -> (url::Url, Value, Vec<String>) {
     let root = gateway.http.get(format!("{}/ldes", gateway.url)).send().await.unwrap();
     let (url, root) = (root.url().clone(), root.json::<Value>().await.unwrap());
-    let relations = root["view"]["relation"].as_array().unwrap();
-    let mut linked: Vec<_> = relations.iter().map(|one| one["node"].as_str().unwrap().to_owned()).collect();
+    // An empty journal has none.
+    let relations = root["view"]["relation"].as_array().into_iter().flatten();
+    let mut linked: Vec<_> = relations.map(|one| one["node"].as_str().unwrap().to_owned()).collect();
     linked.dedup();
     (url, root, linked)
 }

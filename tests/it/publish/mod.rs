@@ -4,6 +4,7 @@ mod copy;
 mod journals;
 mod kills;
 mod places;
+mod protocols;
 mod segments;
 mod target;
 

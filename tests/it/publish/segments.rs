@@ -10,9 +10,11 @@ use crate::support::{
 
 #[test]
 fn segments_of_a_copy_with_a_view_are_refused() {
-    let lines = |more: &str| format!("[publish]\nfolder = \"/copy\"\nurl = \"http://h\"\nsegments = true\n{more}");
+    let lines = |more: &str| {
+        format!("[publish]\nfolder = \"/copy\"\nurl = \"http://h\"\ndocuments = [\"feed\", \"segments\"]\n{more}")
+    };
     let error = load(&lines(""), &[]).unwrap_err();
-    assert!(error.contains("publish.segments") && error.contains("segments have everything"), "{error}");
+    assert!(error.contains("publish.documents") && error.contains("segments have everything"), "{error}");
     assert!(load(&lines("[publish.view]\npublic = false\n"), &[]).is_ok());
     let error = load(&lines("[publish.view]\npublic = false\n[segments]\nenabled = false\n"), &[]).unwrap_err();
     assert!(error.contains("the gateway seals no segments"), "{error}");
@@ -23,7 +25,8 @@ async fn segments_are_copied_with_their_bytes_and_removed_when_the_copy_narrows(
     crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();
     let server = WebServer::start(folder.path());
-    let gateway = ViewedGateway::start(&server.lines("segments = true\n[publish.view]\npublic = false\n"));
+    let gateway =
+        ViewedGateway::start(&server.lines("documents = [\"feed\", \"segments\"]\n[publish.view]\npublic = false\n"));
     let ViewedGateway { gateway, config, folder: data } = gateway;
     assert!(gateway.stop().success());
     let opened = OpenJournal::at(&data.path().join("data"));
@@ -55,7 +58,7 @@ async fn segments_are_copied_with_their_bytes_and_removed_when_the_copy_narrows(
     // A copy without segments.
     let ViewedGateway { gateway, .. } = gateway;
     assert!(gateway.stop().success());
-    let text = std::fs::read_to_string(&config).unwrap().replace("segments = true", "segments = false");
+    let text = std::fs::read_to_string(&config).unwrap().replace(", \"segments\"]", "]");
     std::fs::write(&config, text).unwrap();
     let gateway = ViewedGateway { gateway: start(), config: config.clone(), folder: tempfile::tempdir().unwrap() };
     assert_eq!(publish(&gateway).0, 0);

@@ -101,16 +101,18 @@ impl ViewedGateway {
         assert!(response.status().is_success(), "{change}: {}", response.text().await.unwrap());
     }
 
-    /// Returns all changes that a reader gets from `/changes` with a query.
+    /// Returns all changes that a reader gets from `/changes` with a query, from the oldest one on.
     pub(crate) async fn changes(&self, query: &str, token: Option<&str>) -> Vec<Value> {
-        let (mut all, mut after) = (Vec::new(), 0);
+        let (mut all, mut after) = (Vec::new(), None);
         loop {
-            let page = self.get(&format!("/changes?after={after}&limit=70{query}"), token).await.json();
+            let from = after.map_or_else(String::new, |after| format!("&after={after}"));
+            let page = self.get(&format!("/changes?limit=70{query}{from}"), token).await.json();
             all.extend(page["changes"].as_array().unwrap().iter().cloned());
-            if page["next"] == after {
+            let next = page["next"].as_u64();
+            if next == after {
                 return all;
             }
-            after = page["next"].as_u64().unwrap();
+            after = next;
         }
     }
 }

@@ -1,0 +1,79 @@
+//! The documents of a protocol with numbered pages as files of a published copy.
+//!
+//! The first document has one path in all editions. Pages, and the documents between, are in the folder of their edition: the
+//! newest page is open under the path that it keeps when it is closed. The oldest page is open too, because it has no link to
+//! the page before, which retention has removed.
+
+use super::{
+    DocumentName, NumberedPages, PageProtocol, PageState, PagedView, block_of, rendering::DocumentUrls,
+    snapshot::StreamSnapshot,
+};
+use crate::{
+    model::Filter,
+    publish::{DocumentName as FileName, Edition, Face, LISTED},
+    view::{block_on, cache_control::Lifetime},
+    web::{CachePolicy, DocumentWriter, Problem, Representation, spool_problem},
+};
+
+#[expect(private_bounds, reason = "only this module has protocols")]
+impl<P: PageProtocol> PagedView<P> {
+    fn snapshot(&self, edition: &Edition) -> Result<StreamSnapshot<P>, Problem> {
+        let stream = self.stream(Filter { view: edition.view.clone(), ..Filter::default() });
+        let urls = DocumentUrls::in_copy(edition, self.name(), P::NAMES);
+        block_on(StreamSnapshot::new(self, &stream, NumberedPages::of_edition(edition), urls))
+    }
+}
+
+/// Returns the path of a document that is in the folder of its edition.
+fn path<P: PageProtocol>(edition: &Edition, document: DocumentName) -> String {
+    format!("{}/{}", edition.folder, P::NAMES.of(document))
+}
+
+impl<P: PageProtocol> Face for PagedView<P> {
+    fn name(&self) -> &'static str {
+        P::PATH.trim_start_matches('/')
+    }
+
+    fn fingerprint(&self) -> String {
+        // The documents link to the gateway.
+        format!("{} {}", self.base(), self.protocol().description())
+    }
+
+    fn first(&self, edition: &Edition) -> Result<u64, Problem> {
+        Ok(NumberedPages::of_edition(edition).oldest())
+    }
+
+    fn closed(&self, edition: &Edition, after: u64) -> Result<Vec<FileName>, Problem> {
+        let pages = NumberedPages::of_edition(edition);
+        let first = after.max(pages.oldest()).saturating_add(1);
+        let closed = pages.range(first, pages.newest()).filter(|page| pages.state(*page) == PageState::Closed);
+        let name = |page| FileName::closed(path::<P>(edition, DocumentName::Page(page)), page);
+        Ok(closed.take(LISTED).map(name).collect())
+    }
+
+    fn open(&self, edition: &Edition) -> Result<Vec<FileName>, Problem> {
+        let snapshot = self.snapshot(edition)?;
+        let pages = snapshot.pages();
+        let ends = [pages.oldest(), pages.newest()];
+        let ends = &ends[usize::from(ends[0] == ends[1])..];
+        let blocks = pages.blocks(snapshot.oldest_linked()).filter(|_| P::NAMES.blocks);
+        let blocks = blocks.take_while(|block| *block <= block_of(pages.newest())).map(DocumentName::Block);
+        let documents = ends.iter().copied().map(DocumentName::Page).chain(blocks);
+        let documents = documents.map(|document| FileName::open(path::<P>(edition, document)));
+        let entry = format!("{}/{}", self.name(), P::NAMES.of(DocumentName::Entry));
+        Ok(documents.chain([FileName::open(entry)]).collect())
+    }
+
+    fn render(&self, edition: &Edition, document: &FileName) -> Result<Representation, Problem> {
+        let name = document.path.rsplit('/').next().unwrap_or_default();
+        let listed = P::NAMES.parse(name);
+        let listed = listed.ok_or_else(|| Problem::internal(format!("a copy has no document {name}")))?;
+        let cache = match self.protocol().closed_lifetime(true) {
+            Lifetime::Fixed if document.number.is_some() => CachePolicy::Immutable,
+            _ => CachePolicy::Revalidate,
+        };
+        let mut out = DocumentWriter::new(self.spool());
+        self.snapshot(edition)?.write(listed, &mut out)?;
+        out.finish(P::MEDIA_TYPES[0], cache).map_err(spool_problem)
+    }
+}
