@@ -1,3 +1,5 @@
+//! Tests of the folder of an export: what a run continues, replaces and refuses.
+
 use std::fs;
 
 use serde_json::{json, value::to_raw_value};
