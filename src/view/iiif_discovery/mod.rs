@@ -239,7 +239,7 @@ pub async fn entry(
 }
 
 /// A document of the IIIF Change Discovery API 1.0: the collection, `collection.json`, or a page of it. Readers follow the
-/// links. A page that has a later one never changes, except that its link to the page before vanishes with that page.
+/// links. A page that has a later one never changes, until retention removes the page before it or its own oldest changes.
 ///
 /// # Errors
 /// `invalid-query`; `not-found`; `not-acceptable`; `gone` if the page has been removed, or the stream has ended, because the

@@ -368,7 +368,7 @@ pub async fn entry(
 }
 
 /// A document of the Linked Data Event Stream (LDES 1.0): the root, `root.jsonld`, a block of pages, or a page of members.
-/// Clients follow the relations. A page that has a later one never changes.
+/// Clients follow the relations. A page that has a later one never changes, until retention removes its oldest changes.
 ///
 /// # Errors
 /// `invalid-query`; `not-found`; `not-acceptable`; `gone` if the page has been removed, or the stream has ended, because the

@@ -1,8 +1,8 @@
 //! The documents of a protocol with numbered pages: their names, their cache headers, and who gets them.
 //!
-//! The URL of a document names the stream, whose identity depends on the journal, on the settings, on the filter, and on what
-//! the reader may see ([`ChangeStream::id`]). So a closed page never changes, and caches may keep it. After a restore
-//! all documents have other URLs, and the former ones are `gone`.
+//! The URL of a document names the stream, whose identity depends on the journal, on the URL of the gateway, on the settings,
+//! on the filter, and on what the reader may see ([`ChangeStream::id`]). So nothing is added to a closed page, and caches may
+//! keep it. After a restore all documents have other URLs, and the former ones are `gone`.
 
 use std::{io::Write, sync::Arc, time::Duration};
 
