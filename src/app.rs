@@ -194,7 +194,7 @@ impl Gateway {
             resourcesync: &resourcesync,
         };
         let (publication, publisher) =
-            publication::open(config, &shared, &published, readers.spool(), &stop_accepting).unzip();
+            publication::open(config, &shared, &published, readers.spool(), stop_accepting).unzip();
         if let Some(publisher) = publisher {
             let work = publisher.run(stop_accepting.clone());
             consumers.spawn(supervisor.clone().run(Worker::Publication, None, work));

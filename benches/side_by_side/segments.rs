@@ -117,14 +117,9 @@ struct History {
     client: reqwest::Client,
     /// Paths of the files of all segments.
     segments: Vec<String>,
+    /// Paths of closed documents of the faces, with their names.
+    documents: Vec<(&'static str, String)>,
 }
-
-/// Closed documents, of which nginx serves copies.
-const DOCUMENTS: [(&str, &str); 3] = [
-    ("a page of IIIF", "/iiif/page/1"),
-    ("a page of LDES", "/ldes/page/1"),
-    ("a page of the archive of the feed", "/feed/archive/1"),
-];
 
 impl History {
     /// Fills a journal, starts a gateway on it, waits until all closed spans are sealed, and copies them for nginx.
@@ -143,19 +138,35 @@ impl History {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let copies = folder.join("copies");
         fs::create_dir(&copies).unwrap();
-        let mut history = Self { gateway, nginx: Nginx::of_files(&copies), client, segments: Vec::new() };
+        let mut history =
+            Self { gateway, nginx: Nginx::of_files(&copies), client, segments: Vec::new(), documents: Vec::new() };
         while (history.segments.len() as u64) < changes / 10_000 {
             thread::sleep(Duration::from_millis(100));
             let list: Value = serde_json::from_slice(&runtime.block_on(history.get("/segments?limit=1000"))).unwrap();
             let segments = list["segments"].as_array().unwrap().iter();
             history.segments = segments.map(|segment| segment["url"].as_str().unwrap().to_owned()).collect();
         }
-        for path in history.segments.iter().map(String::as_str).chain(DOCUMENTS.map(|(_, path)| path)) {
+        history.documents = runtime.block_on(history.closed());
+        for path in history.segments.iter().chain(history.documents.iter().map(|(_, path)| path)) {
             let copy = copies.join(path.trim_start_matches('/'));
             fs::create_dir_all(copy.parent().unwrap()).unwrap();
             fs::write(copy, runtime.block_on(history.get(path))).unwrap();
         }
         history
+    }
+
+    /// Returns the paths of closed documents, as readers find them.
+    async fn closed(&self) -> Vec<(&'static str, String)> {
+        let path = |url: &str| url.strip_prefix(&self.gateway.url).unwrap().to_owned();
+        let collection: Value = serde_json::from_slice(&self.get("/iiif").await).unwrap();
+        let page = path(collection["first"]["id"].as_str().unwrap());
+        let root = self.client.get(format!("{}/ldes", self.gateway.url)).send().await.unwrap();
+        let node = path(root.url().join("page-1.jsonld").unwrap().as_str());
+        let feed = self.get("/feed").await;
+        let feed = std::str::from_utf8(&feed).unwrap();
+        let link = feed.split("<link ").find(|link| link.contains("prev-archive")).unwrap();
+        let archive = path(link.split("href=\"").nth(1).unwrap().split('"').next().unwrap());
+        vec![("a page of IIIF", page), ("a page of LDES", node), ("a page of the archive of the feed", archive)]
     }
 
     async fn get(&self, path: &str) -> Bytes {
@@ -207,8 +218,8 @@ impl History {
 
     /// Compares closed documents of the gateway with their copies.
     fn closed_documents(&self, runtime: &Runtime) {
-        let segment = self.segments[0].as_str();
-        for (name, path) in DOCUMENTS.into_iter().chain([("a segment", segment)]) {
+        let segment = ("a segment", self.segments[0].clone());
+        for (name, path) in self.documents.iter().chain([&segment]) {
             let [gateway, nginx] = [&self.gateway.url, &self.nginx.url].map(|server| format!("{server}{path}"));
             let copy = runtime.block_on(get(&self.client, &nginx));
             assert_eq!(copy, runtime.block_on(get(&self.client, &gateway)), "{path}");

@@ -97,7 +97,7 @@ settings! {
         /// maximum number of concurrent requests, 1 to 1024. `cached_answers`: number of responses that are
         /// cached for messages that need the same facts, 0 to 100000. `visible_from` and `visible_until`: predicates
         /// of RDF whose values are the dates from which and until which the public may see a resource
-        /// (docs/due.md). Defaults: no other URLs, no credentials, 10, 64, 1000, no predicates.
+        /// (docs/due.md), not for the dialect islandora. Defaults: no other URLs, no credentials, 10, 64, 1000, no predicates.
         repository: Option<RepositoryTable>,
         /// Whether events about sources make, pause and remove harvests (docs/harvesting.md), for the dialect
         /// hoarder. Default: false.

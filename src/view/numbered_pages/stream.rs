@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{NumberedPages, last_of};
 use crate::{
     journal::{Journal, RecordedChange},
-    model::{Filter, Seq},
+    model::{Filter, ReaderView, Seq},
     view::{LARGE, PIECE_BYTES, block_on, journal_problem, parameters::filter_query, store_problem},
     web::Problem,
 };
@@ -89,7 +89,7 @@ impl ChangeStream {
 /// besides the changes.
 fn identity(journal: Uuid, filter: &Filter, query: &str, (base, protocol): (&str, &str)) -> Uuid {
     let view = filter.view.as_ref().and_then(|view| serde_json::to_string(view).ok()).unwrap_or_default();
-    let mut digest = Sha256::new().chain_update(journal.as_bytes());
+    let mut digest = Sha256::new().chain_update(journal.as_bytes()).chain_update(ReaderView::VERSION.to_be_bytes());
     for text in [base, protocol, query, &view] {
         // The length separates the texts.
         digest = digest.chain_update((text.len() as u64).to_be_bytes()).chain_update(text);
@@ -103,8 +103,7 @@ fn identity(journal: Uuid, filter: &Filter, query: &str, (base, protocol): (&str
 mod tests {
     use std::{collections::BTreeSet, sync::Arc};
 
-    use super::{Filter, Uuid, filter_query, identity};
-    use crate::model::ReaderView;
+    use super::{Filter, ReaderView, Uuid, filter_query, identity};
 
     #[test]
     fn each_journal_url_filter_view_and_protocol_has_a_stream_of_its_own() {

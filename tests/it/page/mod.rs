@@ -101,16 +101,20 @@ impl OpenPage {
     /// Waits for the button with this name, and clicks it.
     fn click(&mut self, name: &str) {
         let button = format!("document.querySelector({})", json!(format!("[aria-label={}]", json!(name))));
-        self.browser.until(&format!("!!{button}"), &json!(true));
-        self.browser.value(&format!("{button}.focus(), {button}.click()"));
+        self.click_found(&button);
+    }
+
+    /// Waits until an expression finds a button, and clicks it at that moment: the page may replace it soon.
+    fn click_found(&mut self, button: &str) {
+        let click = "button => !!button && (button.focus(), button.click(), true)";
+        self.browser.until(&format!("({click})({button})"), &json!(true));
     }
 
     /// Waits for the button with this text, and clicks it.
     fn click_text(&mut self, text: &str) {
         let button =
             format!("[...document.querySelectorAll('button')].find(one => one.textContent === {})", json!(text));
-        self.browser.until(&format!("!!{button}"), &json!(true));
-        self.value(&format!("{button}.click()"));
+        self.click_found(&button);
     }
 
     /// Clicks a button that asks first, checks that the dialog says a text and that its safe answer has the focus, and

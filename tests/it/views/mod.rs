@@ -7,6 +7,7 @@ mod digests;
 mod durable_streams;
 mod filtered_changes;
 mod long_poll;
+mod machine_door;
 mod memory;
 mod newest_first;
 mod pages;
