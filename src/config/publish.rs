@@ -46,9 +46,9 @@ impl Choose for PublishedDocuments {
 /// `[publish]`: the published copy.
 #[derive(Clone, Debug)]
 pub struct PublishConfig {
-    /// Where the copy is, and who may see it.
+    /// Place, URL and view of the copy.
     pub settings: PublicationSettings,
-    /// What the copy has.
+    /// Documents of the copy.
     pub documents: Vec<PublishedDocuments>,
 }
 
@@ -61,7 +61,7 @@ settings! {
         s3: Option<S3Table>,
         /// URL under which the copy is served.
         url: Option<PublicUrl>,
-        /// What the copy has: "feed", "segments", "iiif", "ldes" and "resourcesync".
+        /// Documents of the copy: "feed", "segments", "iiif", "ldes" and "resourcesync".
         documents: List<Choice<PublishedDocuments>> = vec![PublishedDocuments::Feed],
         /// Time between two runs, 5 seconds to a day.
         interval as "interval_seconds": Seconds<5, 86_400>,

@@ -21,7 +21,7 @@ use super::{
     registry::ObjectState,
     store::{Store, time_of_loss},
 };
-use crate::model::{Seq, SourceName, Timestamp, Uri};
+use crate::model::{SourceName, Timestamp, Uri};
 
 /// Time that a batch of a node can take from the time of its receipt until it can be read: each of its calls ends after 20
 /// seconds.
@@ -245,14 +245,6 @@ impl Journal {
     pub fn acceptance_floor(&self) -> AcceptanceTime {
         let skipped = self.skipped_ranges();
         skipped.iter().filter_map(|(_, floor)| time_of_loss(*floor)).max().map_or(AcceptanceTime::default(), Into::into)
-    }
-
-    /// Returns the last loss of changes, by a restore or a failover: the number after which the numbering continued, and the time;
-    /// `None` if the journal has lost none.
-    #[must_use]
-    pub fn last_loss(&self) -> Option<(Seq, Timestamp)> {
-        let floor = self.skipped_ranges().iter().map(|(_, floor)| *floor).max()?;
-        Some((floor, time_of_loss(floor)?))
     }
 
     /// Returns a page of objects in the order of their times of acceptance, from one consistent snapshot.

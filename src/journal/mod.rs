@@ -41,6 +41,7 @@ mod error;
 pub mod harvest;
 pub mod ingest;
 pub mod list;
+mod losses;
 pub mod metrics;
 pub mod nodes;
 pub mod order;
@@ -98,7 +99,7 @@ use outages::Outages;
 use publisher::{JournalFacts, Publisher};
 use quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineLosses};
 use seed::{CrawlPart, CrawlPartOutcome};
-use store::{RestoreStore, Store, StoreError};
+use store::{Store, StoreError};
 use tail::Tail;
 use threads::{run_follower, run_maintenance, spawn};
 use writable::Writable;
@@ -332,12 +333,6 @@ impl Journal {
         head.saturating_sub(cursor).saturating_sub(self.facts.skipped_ranges().iter().map(length).sum())
     }
 
-    /// Returns the ranges of numbers that restores and failovers have skipped: after the first number, up to the second.
-    #[must_use]
-    pub fn skipped_ranges(&self) -> Arc<[(Seq, Seq)]> {
-        self.facts.skipped_ranges()
-    }
-
     /// Returns how often a crawl has updated an object of the registry without a change. The number only grows.
     #[must_use]
     pub fn seed_count(&self) -> u64 {
@@ -369,19 +364,6 @@ impl Journal {
     #[must_use]
     pub fn identity(&self) -> Uuid {
         self.store.identity()
-    }
-
-    /// Returns whether a reader's position is one of this journal: `is_of` says which identity the reader knows, and `after` is
-    /// the newest change that it has. A restore and a failover end an identity at a number, and positions up to there stay.
-    ///
-    /// # Errors
-    /// Fails if the store fails.
-    pub async fn has_position(&self, is_of: impl Fn(Uuid) -> bool, after: Seq) -> Result<bool, JournalError> {
-        if is_of(self.identity()) {
-            return Ok(true);
-        }
-        let ended = self.read(RestoreStore::ended_identities).await?;
-        Ok(ended.iter().any(|(identity, last)| is_of(*identity) && after <= *last))
     }
 
     /// Returns the newest error while the journal cannot be read or written.

@@ -96,7 +96,7 @@ pub(super) struct Written {
     pub(super) removed: u64,
 }
 
-/// What a run needs.
+/// Settings and parts of the gateway for runs.
 pub(super) struct Work {
     pub(super) journal: Journal,
     pub(super) spool: Spool,

@@ -1,4 +1,4 @@
-//! What is in a segment, and in which file.
+//! Manifest of a segment: its file, its changes, and their sources, types, parents and hosts.
 
 use std::collections::BTreeSet;
 

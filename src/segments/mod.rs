@@ -78,7 +78,7 @@ pub enum SegmentError {
         first: Seq,
         /// The file.
         file: FileDigest,
-        /// What is wrong with it.
+        /// The difference.
         reason: String,
     },
     /// The folder cannot be created, or the bytes cannot be compressed.

@@ -12,11 +12,11 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::{
-    LARGE, MAX_EXAMINED, MAX_EXAMINED_BYTES, PAGE_BYTES,
+    MAX_EXAMINED, MAX_EXAMINED_BYTES, PAGE_BYTES,
     atom::{FeedMetadata, Site, page_link},
     block_on, journal_problem,
     parameters::{filter_query, with_filter},
-    store_problem,
+    store_problem, without_large_caches,
 };
 use crate::{
     journal::{Journal, JournalError, RecordedChange, store::StoreError},
@@ -150,7 +150,7 @@ pub(super) fn read_page(journal: &Journal, selection: &Selection) -> Result<Filt
             return Ok(page);
         }
         for recorded in read {
-            let recorded = if recorded.json().len() < LARGE { recorded } else { Arc::new(recorded.without_caches()) };
+            let recorded = without_large_caches(recorded);
             let received = match recorded.change() {
                 Ok(change) => change.received,
                 Err(StoreError::DamagedChange { .. }) if examined > 0 => {

@@ -37,6 +37,8 @@ mod topics;
 pub use filtered_feed::Selection;
 pub use topics::{EntriesError, TopicError};
 
+use std::sync::Arc;
+
 use axum::{
     http::{
         HeaderValue,
@@ -46,7 +48,7 @@ use axum::{
 };
 
 use crate::{
-    journal::{JournalError, store::StoreError},
+    journal::{JournalError, RecordedChange, store::StoreError},
     model::{Seq, Uri},
     web::{Content, Problem, ProblemCode, Spool, spool_problem},
 };
@@ -69,6 +71,11 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Size of a change's JSON, in bytes, from which on the change is large: it is read and written on blocking threads,
 /// and its parsed form and encodings are not cached.
 const LARGE: usize = 64 << 10;
+
+/// Returns the change; a large one with caches of its own, which are dropped after use.
+fn without_large_caches(change: Arc<RecordedChange>) -> Arc<RecordedChange> {
+    if change.json().len() < LARGE { change } else { Arc::new(change.without_caches()) }
+}
 
 /// Waits for a read of the journal on a blocking thread.
 fn block_on<F: Future>(read: F) -> F::Output {

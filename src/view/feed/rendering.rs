@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        LARGE,
         atom::{FeedMetadata, MEDIA_TYPE, Site, page_link},
         block_on,
         feed_document::FeedWriter,
@@ -12,7 +11,7 @@ use super::{
         journal_problem,
         newest_first::NewestFirst,
         numbered_pages::{PAGE_CHANGES, first_of, last_of, page_of},
-        page_gone, store_problem, write_problem,
+        page_gone, store_problem, without_large_caches, write_problem,
     },
     SUBTITLE,
 };
@@ -76,7 +75,7 @@ impl Renderer {
         links.extend(older);
         let metadata = self.metadata(received, links, false);
         let mut changes = NewestFirst::open(&self.journal, start, head)?;
-        let document = self.document(metadata, self.shown(&mut changes), CachePolicy::Revalidate)?;
+        let document = self.document(metadata, self.visible_changes(&mut changes), CachePolicy::Revalidate)?;
         Ok(Newest { document, oldest: changes.oldest().unwrap_or(Seq::ZERO), received })
     }
 
@@ -92,7 +91,7 @@ impl Renderer {
         links.extend(self.site.copy.is_none().then(|| page_link("next-archive", self.site.archive(next))));
         links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
         let metadata = self.metadata(received, links, true);
-        let document = self.document(metadata, self.shown(&mut changes), CachePolicy::Immutable)?;
+        let document = self.document(metadata, self.visible_changes(&mut changes), CachePolicy::Immutable)?;
         if changes.oldest() != Some(first) {
             return Err(page_gone(page, self.journal.first()));
         }
@@ -121,13 +120,14 @@ impl Renderer {
     }
 
     /// Returns the changes that the documents show, each as they show it.
-    fn shown(&self, changes: &mut NewestFirst<'_>) -> impl Iterator<Item = Result<Arc<RecordedChange>, Problem>> {
+    fn visible_changes(
+        &self,
+        changes: &mut NewestFirst<'_>,
+    ) -> impl Iterator<Item = Result<Arc<RecordedChange>, Problem>> {
         let filter = self.view.clone().map(|view| Filter { view: Some(view), ..Filter::default() });
         changes.filter_map(move |change| match (&filter, change) {
             (Some(filter), Ok(change)) => {
-                let is_large = change.json().len() >= LARGE;
-                let change = if is_large { Arc::new(change.without_caches()) } else { change };
-                change.filtered(filter).map_err(store_problem).transpose()
+                without_large_caches(change).filtered(filter).map_err(store_problem).transpose()
             }
             (_, change) => Some(change),
         })
@@ -141,15 +141,10 @@ impl Renderer {
             newest.into_iter().next().filter(|newest| newest.seq() >= first)
         } else {
             let mut changes = NewestFirst::open(&self.journal, first, last)?;
-            self.shown(&mut changes).next().transpose()?
+            self.visible_changes(&mut changes).next().transpose()?
         };
-        let received = |newest: &Arc<RecordedChange>| {
-            let is_large = newest.json().len() >= LARGE;
-            let received =
-                if is_large { newest.without_caches().change()?.received } else { newest.change()?.received };
-            Ok(received)
-        };
-        newest.as_ref().map(received).transpose().map_err(store_problem)
+        let received = |newest| Ok(without_large_caches(newest).change()?.received);
+        newest.map(received).transpose().map_err(store_problem)
     }
 
     /// Returns the page of the first change after an archive page whose newest change is `newest`. This is the

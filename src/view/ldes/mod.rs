@@ -147,7 +147,7 @@ struct Stream<'a> {
     view: View,
 }
 
-/// What readers need to know of the stream. Each path is one IRI.
+/// Description of the stream for readers. Each path is one IRI.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Description<'a> {

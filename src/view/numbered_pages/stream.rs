@@ -9,7 +9,7 @@ use super::{NumberedPages, last_of};
 use crate::{
     journal::{Journal, RecordedChange},
     model::{Filter, ReaderView, Seq},
-    view::{LARGE, PIECE_BYTES, block_on, journal_problem, parameters::filter_query, store_problem},
+    view::{PIECE_BYTES, block_on, journal_problem, parameters::filter_query, store_problem, without_large_caches},
     web::Problem,
 };
 
@@ -74,8 +74,7 @@ impl ChangeStream {
             // A restore has skipped the rest of the page.
             let Some(newest) = on_page.last().map(|change| change.seq()) else { break };
             for change in on_page {
-                let is_large = change.json().len() >= LARGE;
-                let change = if is_large { Arc::new(change.without_caches()) } else { change };
+                let change = without_large_caches(change);
                 let shown = change.filtered(&self.filter).map_err(store_problem)?;
                 each(&change, shown)?;
             }

@@ -20,7 +20,7 @@ use crate::{
     format::xml_writer::Pair,
     journal::{JournalError, RecordedChange, order::OrderTime, store::StoreError},
     model::{Filter, Seq, Timestamp},
-    view::{LARGE, PIECE_BYTES, block_on, journal_problem, store_problem},
+    view::{PIECE_BYTES, block_on, journal_problem, store_problem, without_large_caches},
     web::{CachePolicy, DocumentWriter, Problem, ProblemCode, Representation, spool_problem},
 };
 
@@ -171,7 +171,7 @@ impl<'a> Documents<'a> {
                 let seq = recorded.seq();
                 let recorded = without_large_caches(recorded);
                 after = seq;
-                match shown(&recorded, &filter) {
+                match filtered_with_time(&recorded, &filter) {
                     Ok((received, shown)) => {
                         if seq != list.first {
                             time = time.following(received);
@@ -240,13 +240,8 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// Returns a change whose parsed form is dropped after use if the change is large.
-pub(super) fn without_large_caches(change: Arc<RecordedChange>) -> Arc<RecordedChange> {
-    if change.json().len() < LARGE { change } else { Arc::new(change.without_caches()) }
-}
-
 /// Returns the time of receipt of a change, and the change as a filter shows it.
-fn shown(
+fn filtered_with_time(
     change: &Arc<RecordedChange>,
     filter: &Filter,
 ) -> Result<(Timestamp, Option<Arc<RecordedChange>>), StoreError> {

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::{
     DocumentName, ResourceSync, Source,
-    documents::{Documents, without_large_caches},
+    documents::Documents,
     entries::write_change,
     loss::Loss,
     scope::Scope,
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     journal::{JournalError, RecordedChange, order::OrderTime, store::StoreError},
     model::{Filter, ItemId, ReaderView, Seq},
-    view::{MAX_EXAMINED, MAX_EXAMINED_BYTES, PIECE_BYTES, block_on},
+    view::{MAX_EXAMINED, MAX_EXAMINED_BYTES, PIECE_BYTES, block_on, without_large_caches},
     web::ReadPermit,
 };
 

@@ -15,7 +15,6 @@ use serde_json::Value;
 use crate::support::{
     broker_process::free_ports,
     gateway::{Gateway, PATIENCE, free_address},
-    journal_fixture::{run, stderr},
     nginx::Nginx,
     printed_lines::printed_lines,
     python,
@@ -135,63 +134,6 @@ async fn other_requests_are_refused_as_the_protocol_says() {
     assert_eq!((head.status().as_u16(), header(&head, "stream-next-offset")), (200, Some(next)));
     assert_eq!(header(&head, "cache-control").unwrap(), "no-store");
     assert!(header(&head, "content-type").unwrap().starts_with("application/json"));
-}
-
-/// Two restores end two identities, each at the last change that was kept.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn offsets_of_the_time_before_a_restore_go_on_up_to_what_it_has_kept() {
-    crate::support::needs_sqlite();
-    let folder = tempfile::tempdir().unwrap();
-    let (data, backup) = (folder.path().join("data"), folder.path().join("backup"));
-    fs::create_dir(&data).unwrap();
-    let restore = || {
-        let ended = run("restore", &[&backup, Path::new("--data"), &data, Path::new("--force")]);
-        assert!(ended.status.success(), "{}", stderr(&ended));
-    };
-    let (mut kept, mut lost) = (Vec::new(), Vec::new());
-    for round in 0..2 {
-        let gateway = gateway(&data, "");
-        post_all(&gateway, 10 * round + 1..=10 * round + 3).await;
-        let journal = gateway.json("/changes").await["journal"].as_str().unwrap().to_owned();
-        let end = header(&get(&gateway, "offset=now").await, "stream-next-offset").unwrap();
-        kept.push((journal.clone(), end));
-        let _ = fs::remove_file(&backup);
-        let ended = run("backup", &[&backup, Path::new("--data"), &data]);
-        assert!(ended.status.success(), "{}", stderr(&ended));
-        post_all(&gateway, 10 * round + 4..=10 * round + 6).await;
-        let end = header(&get(&gateway, "offset=now").await, "stream-next-offset").unwrap();
-        lost.push((journal, end));
-        assert!(gateway.stop().success());
-        restore();
-    }
-    let gateway = gateway(&data, "");
-    post(&gateway, 100).await;
-    for (expected, positions) in [(200, &kept), (410, &lost)] {
-        for (journal, offset) in positions {
-            let answer = get(&gateway, &format!("offset={offset}")).await;
-            assert_eq!(answer.status(), expected, "{offset}");
-            let number: u64 = offset.split('_').next().unwrap().parse().unwrap();
-            let url = format!("{}/changes?after={number}&journal={journal}", gateway.url);
-            let page = gateway.http.get(url).send().await.unwrap();
-            assert_eq!(page.status(), expected, "{number} of {journal}");
-            if expected == 200 {
-                let next = header(&answer, "stream-next-offset").unwrap();
-                assert_ne!(
-                    next.split('_').nth(1),
-                    offset.split('_').nth(1),
-                    "the next offset is one of the present journal"
-                );
-                assert_eq!(numbers(answer).await.len(), if offset == &kept[0].1 { 4 } else { 1 });
-                assert_eq!(
-                    header(&page, "cache-control").as_deref(),
-                    Some("no-cache"),
-                    "its URL names a former journal"
-                );
-            }
-        }
-    }
-    let (former, end) = (&kept[0].1[21..], &kept[1].1[..21]);
-    assert_eq!(get(&gateway, &format!("offset={end}{former}")).await.status(), 410, "it ended before this number");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,6 +6,7 @@ mod cursors;
 mod digests;
 mod durable_streams;
 mod filtered_changes;
+mod former_positions;
 mod long_poll;
 mod machine_door;
 mod memory;
