@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     Journal, JournalError,
-    store::{RestoreStore, time_of_loss},
+    store::{RestoreStore, StoreError, time_of_loss},
 };
 use crate::model::{Seq, Timestamp};
 
@@ -30,12 +30,19 @@ impl Journal {
     /// the newest change that it has. A restore and a failover end an identity at a number, and positions up to there stay.
     ///
     /// # Errors
-    /// Fails if the store fails.
+    /// Fails if the store fails. It is unavailable if this node does not know the identity, and has not read the news of a
+    /// failover yet, from which the reader may have it.
     pub async fn has_position(&self, is_of: impl Fn(Uuid) -> bool, after: Seq) -> Result<bool, JournalError> {
-        if is_of(self.identity()) {
+        let present = self.identity();
+        if is_of(present) {
             return Ok(true);
         }
         let ended = self.read(RestoreStore::ended_identities).await?;
-        Ok(ended.iter().any(|(identity, last)| is_of(*identity) && after <= *last))
+        let has_position = ended.iter().any(|(identity, last)| is_of(*identity) && after <= *last);
+        if !has_position && ended.iter().any(|(identity, _)| *identity == present) {
+            let reason = "the database has failed over, and this node reads the news at this moment";
+            return Err(StoreError::Unavailable(reason.to_owned()).into());
+        }
+        Ok(has_position)
     }
 }

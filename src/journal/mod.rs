@@ -152,7 +152,7 @@ impl Journal {
         metrics::register();
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
-        let facts = Arc::new(JournalFacts::new(store.first()?, store.skipped_ranges()?));
+        let facts = Arc::new(JournalFacts::new(store.identity(), store.first()?, store.skipped_ranges()?));
         let (head_sender, head) = watch::channel(head);
         let publisher = Publisher::new(Arc::clone(&store), Arc::clone(&tail), head_sender, Arc::clone(&facts));
         let publisher = Arc::new(publisher);
@@ -363,7 +363,7 @@ impl Journal {
     /// Returns the unique identifier of this journal. A restored journal has a new one.
     #[must_use]
     pub fn identity(&self) -> Uuid {
-        self.store.identity()
+        self.facts.identity()
     }
 
     /// Returns the newest error while the journal cannot be read or written.

@@ -9,6 +9,7 @@ use std::sync::{
 };
 
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::{
     metrics,
@@ -38,6 +39,8 @@ struct Progress {
 /// Facts about the journal that change rarely, for readers.
 #[derive(Debug)]
 pub(super) struct JournalFacts {
+    /// Identity of the journal that the published changes are of.
+    identity: RwLock<Uuid>,
     /// Number of the oldest available change; 0 for none, because no change has the number 0.
     first: AtomicU64,
     /// Ranges of numbers that restores and failovers have skipped: after the first number, up to the second.
@@ -45,9 +48,18 @@ pub(super) struct JournalFacts {
 }
 
 impl JournalFacts {
-    pub(super) fn new(first: Option<Seq>, skipped_ranges: Vec<(Seq, Seq)>) -> Self {
+    pub(super) fn new(identity: Uuid, first: Option<Seq>, skipped_ranges: Vec<(Seq, Seq)>) -> Self {
         let first = AtomicU64::new(first.unwrap_or_default().0);
-        Self { first, skipped_ranges: RwLock::new(skipped_ranges.into()) }
+        Self { identity: RwLock::new(identity), first, skipped_ranges: RwLock::new(skipped_ranges.into()) }
+    }
+
+    /// Returns the identity of the journal that the published changes are of. The store may know a later one already.
+    pub(super) fn identity(&self) -> Uuid {
+        *self.identity.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_identity(&self, identity: Uuid) {
+        *self.identity.write().unwrap_or_else(PoisonError::into_inner) = identity;
     }
 
     /// Returns the number of the oldest available change.
@@ -81,12 +93,19 @@ impl Publisher {
     }
 
     /// Publishes the changes of a batch that followed the change `stored_head`. Returns the changes evicted from the
-    /// tail, so that the caller can free them after it has replied.
+    /// tail, so that the caller can free them after it has replied. After a gap in the numbering, readers learn the skipped
+    /// numbers before the changes; if they cannot be read now, the follower publishes the changes.
     pub(super) fn publish(&self, stored_head: Seq, changes: Vec<NewChange>) -> Vec<Arc<RecordedChange>> {
         let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return Vec::new() };
         let (oldest, newest) = (oldest.change.seq, newest.change.seq);
         let mut progress = self.lock();
         let published = self.published();
+        if oldest > published.next()
+            && let Err(error) = self.learn_of_losses()
+        {
+            tracing::debug!(%error, "cannot read the skipped numbers; the changes are published later");
+            return Vec::new();
+        }
         let mut first_new = oldest;
         if published < stored_head {
             // The changes of other nodes are stored, so a reader who misses them in the tail reads them from the store.
@@ -108,6 +127,18 @@ impl Publisher {
         let evicted = self.tail.extend(new);
         self.move_head(newest.max(published));
         evicted
+    }
+
+    /// Lets readers know of a failover or a restore before they see a number after the skipped ones. They never see a lost
+    /// change under the new identity.
+    fn learn_of_losses(&self) -> Result<(), StoreError> {
+        let ranges = self.store.skipped_ranges()?;
+        if ranges != *self.facts.skipped_ranges() {
+            self.tail.clear();
+            self.facts.set_skipped_ranges(ranges);
+            self.facts.set_identity(self.store.identity());
+        }
+        Ok(())
     }
 
     /// Publishes the changes of other nodes up to a state of the journal, and all other news from them.
@@ -135,6 +166,8 @@ impl Publisher {
             }
             progress.floor = state.floor();
             self.facts.set_skipped_ranges(state.skipped_ranges);
+            // No lost change is published any more.
+            self.facts.set_identity(state.identity);
         } else if state.head >= published {
             // The state is newer than the gap, so no loss was its reason.
             progress.before_gap = None;
@@ -192,7 +225,7 @@ fn log_loss(head: Seq, published: Seq) {
 mod tests {
     use bytes::Bytes;
 
-    use super::{Arc, JournalFacts, JournalState, NewChange, Publisher, Seq, Tail, watch};
+    use super::{Arc, JournalFacts, JournalState, NewChange, Publisher, Seq, Tail, Uuid, watch};
     use crate::{
         journal::{
             TailBounds,
@@ -213,7 +246,7 @@ mod tests {
         fn none(folder: &std::path::Path) -> Self {
             let store: Arc<dyn Store> = Arc::new(SqliteStore::open(folder, Default::default()).unwrap());
             let tail = Arc::new(Tail::load(&*store, Seq::ZERO, TailBounds::default()).unwrap());
-            let facts = Arc::new(JournalFacts::new(None, Vec::new()));
+            let facts = Arc::new(JournalFacts::new(store.identity(), None, Vec::new()));
             let (sender, head) = watch::channel(Seq::ZERO);
             let publisher = Publisher::new(store, Arc::clone(&tail), sender, Arc::clone(&facts));
             Self { publisher, tail, head, facts }
@@ -248,7 +281,12 @@ mod tests {
 
     /// State of the journal after a failover that lost the changes 6 to 8.
     fn after_loss() -> JournalState {
-        JournalState { head: Seq(5), first: Some(Seq(1)), skipped_ranges: vec![(Seq(5), Seq(1000))] }
+        JournalState {
+            identity: Uuid::from_u128(2),
+            head: Seq(5),
+            first: Some(Seq(1)),
+            skipped_ranges: vec![(Seq(5), Seq(1000))],
+        }
     }
 
     #[test]
@@ -294,6 +332,7 @@ mod tests {
         let published = Published::eight(folder.path());
         published.publisher.follow(after_loss()).unwrap();
         assert_eq!((published.head(), published.after(5)), (5, None));
+        assert_eq!(published.facts.identity(), Uuid::from_u128(2));
         assert_eq!(published.facts.skipped_ranges()[..], [(Seq(5), Seq(1000))]);
         published.publisher.publish(Seq(5), changes([1001]));
         published.publisher.follow(after_loss()).unwrap();

@@ -1,11 +1,15 @@
 //! Facts about a journal that other nodes may change.
 
+use uuid::Uuid;
+
 use super::StoreError;
 use crate::model::Seq;
 
 /// State of a journal that several nodes share, read in one snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalState {
+    /// Identity of the journal.
+    pub identity: Uuid,
     /// Number of the newest change.
     pub head: Seq,
     /// Number of the oldest available change; `None` if there is no change yet.

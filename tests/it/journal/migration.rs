@@ -47,7 +47,7 @@ const VERSION_16: &str = "
         began INTEGER NOT NULL, moved INTEGER NOT NULL, done INTEGER NOT NULL
     ) WITHOUT ROWID;
     DROP TABLE sources;
-    ALTER TABLE restores DROP COLUMN identity;
+    ALTER TABLE restores DROP COLUMN identities;
     DROP TABLE order_times;
     DROP TABLE segments;
     DROP INDEX quarantine_by_source;

@@ -11,5 +11,5 @@ CREATE TABLE segments (
 );
 COMMENT ON TABLE segments IS 'Spans of changes that are sealed in files.';
 COMMENT ON COLUMN segments.manifest IS 'JSON: contents and name of the file.';
-ALTER TABLE restores ADD COLUMN identity text;
-COMMENT ON COLUMN restores.identity IS 'Identifier of the journal whose numbers end with head.';
+ALTER TABLE restores ADD COLUMN identities text;
+COMMENT ON COLUMN restores.identities IS 'Identifiers of the journals whose numbers end with head, separated by spaces.';

@@ -34,10 +34,10 @@ COMMENT ON TABLE writers IS 'Last transaction of each open store, by which it fi
 CREATE TABLE restores (
     head bigint PRIMARY KEY,
     floor bigint NOT NULL,
-    identity text
+    identities text
 );
 COMMENT ON TABLE restores IS 'Ranges of numbers that a restore or a failover has skipped: after head, up to floor.';
-COMMENT ON COLUMN restores.identity IS 'Identifier of the journal whose numbers end with head.';
+COMMENT ON COLUMN restores.identities IS 'Identifiers of the journals whose numbers end with head, separated by spaces.';
 
 CREATE TABLE changes (
     seq bigint PRIMARY KEY,

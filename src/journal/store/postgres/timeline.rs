@@ -35,9 +35,10 @@ const ADOPT: &str = concat!(
     " RETURNING head, greatest(head, (SELECT max(floor) FROM restores)), former.identity"
 );
 
-/// Statement that skips numbers. More readers know the identity that had changes than one that had none.
-const SKIP: &str = "INSERT INTO restores (head, floor, identity) VALUES ($1, $2, $3) ON CONFLICT (head) DO UPDATE
-    SET (floor, identity) = (excluded.floor, coalesce(restores.identity, excluded.identity))";
+/// Statement that skips numbers. Two losses can end at one number, if the second one has lost all changes since the first.
+const SKIP: &str = "INSERT INTO restores (head, floor, identities) VALUES ($1, $2, $3) ON CONFLICT (head) DO UPDATE
+    SET (floor, identities) = (excluded.floor,
+        coalesce(restores.identities || ' ' || excluded.identities, restores.identities, excluded.identities))";
 
 const IDENTITY: &str = "SELECT identity FROM journal_head";
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::{PostgresStore, connection::Session, row, timeline, writing::CALL_LIMIT};
 use crate::{
@@ -85,7 +84,7 @@ impl<'s> PostgresWatch<'s> {
             timeline::adopt(store)?;
             store.driver.run(CALL_LIMIT, session.attended(read(session)))?
         };
-        store.set_identity(state.identity);
+        store.set_identity(state.journal.identity);
         store.note_seeds(state.seeds);
         Ok(state.journal)
     }
@@ -107,7 +106,6 @@ impl StateWatch for PostgresWatch<'_> {
 }
 
 struct StoredState {
-    identity: Uuid,
     seeds: i64,
     is_same_journal: bool,
     journal: JournalState,
@@ -120,14 +118,10 @@ async fn read(session: &Session) -> Result<StoredState, StoreError> {
     let number = crate::journal::store::rows::seq;
     let ranges = heads.into_iter().zip(floors).map(|(head, floor)| Ok((number(head)?, number(floor)?)));
     let journal = JournalState {
+        identity: row::get(&state, 0)?,
         head: row::seq(&state, 1)?,
         first: first.map(number).transpose()?.filter(|first| *first != Seq::ZERO),
         skipped_ranges: ranges.collect::<Result<_, StoreError>>()?,
     };
-    Ok(StoredState {
-        identity: row::get(&state, 0)?,
-        seeds: row::get(&state, 2)?,
-        is_same_journal: row::get(&state, 3)?,
-        journal,
-    })
+    Ok(StoredState { seeds: row::get(&state, 2)?, is_same_journal: row::get(&state, 3)?, journal })
 }

@@ -10,7 +10,8 @@ statements! {
     NOTED = "SELECT seq, order_time FROM order_times WHERE seq <= $1 ORDER BY seq DESC LIMIT 1";
     RECEIVED = "SELECT seq, received FROM changes WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3";
     NOTE = "INSERT INTO order_times (seq, order_time) VALUES ($1, $2) ON CONFLICT (seq) DO NOTHING";
-    FORGET = "DELETE FROM order_times WHERE seq < $1";
+    /// The newest one up to `$1` stays, because restores skip numbers.
+    FORGET = "DELETE FROM order_times WHERE seq < (SELECT max(seq) FROM order_times WHERE seq <= $1)";
 }
 
 /// Order times of changes.
@@ -39,7 +40,7 @@ pub(super) fn note(seq: Seq, time: OrderTime) -> Statement<'static> {
     Statement::new(NOTE, values![seq, time.0])
 }
 
-/// Returns the statement that removes the order times noted before a number.
+/// Returns the statement that removes the order times noted before the newest one up to a number.
 pub(super) fn forget(oldest: Seq) -> Statement<'static> {
     Statement::new(FORGET, values![oldest])
 }

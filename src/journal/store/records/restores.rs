@@ -2,11 +2,11 @@
 
 use uuid::Uuid;
 
-use super::{Records, Statement, StoreError, read_all, statements};
+use super::{super::rows, Records, Statement, StoreError, read_all, statements};
 use crate::model::Seq;
 
 statements! {
-    ENDED = "SELECT identity, head FROM restores WHERE identity IS NOT NULL ORDER BY head";
+    ENDED = "SELECT identities, head FROM restores WHERE identities IS NOT NULL ORDER BY head";
 }
 
 /// Restores and failovers of the journal.
@@ -16,7 +16,12 @@ pub trait RestoreStore: Records {
     /// # Errors
     /// Fails if the storage fails.
     fn ended_identities(&self) -> Result<Vec<(Uuid, Seq)>, StoreError> {
-        read_all(self, &[Statement::new(ENDED, [])], |row| Ok((row.uuid(0)?, row.seq(1)?)))
+        let ended = read_all(self, &[Statement::new(ENDED, [])], |row| {
+            let last = row.seq(1)?;
+            let identity = |text: &str| Ok((Uuid::parse_str(text).map_err(rows::damaged)?, last));
+            row.text(0)?.split(' ').map(identity).collect::<Result<Vec<_>, StoreError>>()
+        })?;
+        Ok(ended.into_iter().flatten().collect())
     }
 }
 

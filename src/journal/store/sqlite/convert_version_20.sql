@@ -8,4 +8,4 @@ CREATE TABLE segments (
     last INTEGER NOT NULL,
     manifest TEXT NOT NULL
 );
-ALTER TABLE restores ADD COLUMN identity TEXT;
+ALTER TABLE restores ADD COLUMN identities TEXT;

@@ -147,9 +147,10 @@ pub(super) fn skip_numbers(
 ) -> rusqlite::Result<Seq> {
     let given = rows::number(head.max(given).0).max(schema::floor(connection)?);
     let floor = numbering::floor_after_loss(given, Timestamp::now());
-    // More readers know the identity that had changes than one that had none.
-    let skip = "INSERT INTO restores (head, floor, identity) VALUES (?, ?, ?) ON CONFLICT (head) DO UPDATE
-        SET (floor, identity) = (excluded.floor, coalesce(restores.identity, excluded.identity))";
+    // Two losses can end at one number, if the second one has lost all changes since the first.
+    let skip = "INSERT INTO restores (head, floor, identities) VALUES (?, ?, ?) ON CONFLICT (head) DO UPDATE
+        SET (floor, identities) = (excluded.floor,
+            coalesce(restores.identities || ' ' || excluded.identities, restores.identities, excluded.identities))";
     let former = former.map(|former| former.to_string());
     connection.execute(skip, params![rows::number(head.0), floor, former])?;
     Ok(Seq(u64::try_from(floor).unwrap_or_default()).next())

@@ -29,7 +29,7 @@ const CONVERSIONS: [&str; 5] = [
 const VIEWS_OF_VERSION_20: &str = "
     CREATE TEMP VIEW order_times AS SELECT 0 AS seq, 0 AS order_time WHERE false;
     CREATE TEMP VIEW segments AS SELECT 0 AS first, 0 AS last, '' AS manifest WHERE false;
-    CREATE TEMP VIEW restores AS SELECT *, NULL AS identity FROM main.restores;
+    CREATE TEMP VIEW restores AS SELECT *, NULL AS identities FROM main.restores;
 ";
 
 /// View that gives the objects of versions before 20 the columns of the current version, for a connection that only reads.

@@ -10,7 +10,7 @@ CREATE TABLE meta (
 CREATE TABLE restores (
     head INTEGER PRIMARY KEY,
     floor INTEGER NOT NULL,
-    identity TEXT -- of the journal whose numbers end with head; NULL if that is not known
+    identities TEXT -- UUIDs of the journals whose numbers end with head, separated by spaces; NULL if none is known
 );
 
 -- The journal: one row per change, never updated. Retention deletes the oldest.

@@ -128,7 +128,7 @@ impl Table {
     /// Returns the columns. Those of the key are first.
     pub(in crate::journal::store) const fn columns(self) -> &'static [Column] {
         match self {
-            Self::Restores => &[("head", Integer), ("floor", Integer), ("identity", Text)],
+            Self::Restores => &[("head", Integer), ("floor", Integer), ("identities", Text)],
             Self::Changes => &[
                 ("seq", Integer),
                 ("id", Uuid),
