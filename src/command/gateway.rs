@@ -14,6 +14,7 @@ use tidings::{
     web::Secret,
 };
 use url::Url;
+use uuid::Uuid;
 
 use super::{
     ConfigFile, Failure,
@@ -49,6 +50,13 @@ impl GatewayError {
     /// The response is not the JSON of a Tidings gateway.
     pub(super) fn unexpected_body(error: &serde_json::Error) -> Self {
         Self::permanent(cell(&format!("the response is not from a Tidings gateway: {error}")))
+    }
+
+    /// The journal of the gateway has another identity than before.
+    pub(super) fn other_journal(present: Uuid) -> Self {
+        let reason = format!("the journal of the gateway has the identity {present} now");
+        let problem = serde_json::json!({ "journal": present });
+        Self { reason, is_transient: false, status: Some(StatusCode::GONE), problem }
     }
 
     fn connection(error: &reqwest::Error) -> Self {

@@ -1,10 +1,6 @@
 //! `[publish]`: the copy of the faces as files.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ffi::OsString, sync::Arc};
 
 use super::{
     access::read_view,
@@ -109,7 +105,7 @@ pub(super) fn refuse_shared_place(
 ) -> Result<(), ConfigErrors> {
     let Some(publish) = publish else { return Ok(()) };
     for (name, place) in places {
-        if place.as_ref().is_some_and(|place| overlap(&publish.settings.location, place)) {
+        if place.as_ref().is_some_and(|place| publish.settings.location.overlaps(place)) {
             let key = if matches!(publish.settings.location, FileStoreLocation::Folder(_)) { "folder" } else { "s3" };
             let reason = format!(
                 "{name} would be published, or lie in the copy; give the copy a folder or a prefix apart from it"
@@ -118,28 +114,6 @@ pub(super) fn refuse_shared_place(
         }
     }
     Ok(())
-}
-
-/// Returns whether a place is the other one, or one of the two is in the other.
-fn overlap(one: &FileStoreLocation, other: &FileStoreLocation) -> bool {
-    match (one, other) {
-        (FileStoreLocation::Folder(one), FileStoreLocation::Folder(other)) => {
-            let (one, other) = (resolved(one), resolved(other));
-            one.starts_with(&other) || other.starts_with(&one)
-        }
-        (FileStoreLocation::S3(one), FileStoreLocation::S3(other)) => {
-            let is_same_bucket = one.endpoint == other.endpoint && one.bucket == other.bucket;
-            is_same_bucket && (one.prefix.starts_with(&other.prefix) || other.prefix.starts_with(&one.prefix))
-        }
-        _ => false,
-    }
-}
-
-/// Follows the links of a path, as far as it exists.
-fn resolved(path: &Path) -> PathBuf {
-    let existing = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
-    let Some((ancestor, real)) = existing else { return path.to_owned() };
-    path.strip_prefix(ancestor).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
 }
 
 /// Reads the settings of the copy; `None` if there is none. `sources` contains the names of all configured sources.
@@ -209,27 +183,4 @@ fn refuse_narrow_view(
         return Ok(());
     };
     Err(setting.invalid(reason).into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FileStoreLocation, overlap};
-
-    #[test]
-    fn folders_overlap_if_one_is_in_the_other() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |path: &str| FileStoreLocation::Folder(folder.path().join(path));
-        std::fs::create_dir(folder.path().join("data")).unwrap();
-        std::os::unix::fs::symlink(folder.path().join("data"), folder.path().join("link")).unwrap();
-        for (path, expected) in [
-            ("data", true),
-            ("data/copy/feed", true),
-            ("link/copy", true),
-            ("", true),
-            ("database", false),
-            ("copy", false),
-        ] {
-            assert_eq!(overlap(&place(path), &place("data")), expected, "{path}");
-        }
-    }
 }

@@ -41,10 +41,8 @@ impl SegmentsConfig {
         };
         location.filter(|_| self.enabled)
     }
-}
 
-impl SegmentsConfig {
-    /// Refuses the place of the downloaded files, whose maintenance removes everything that no item has.
+    /// Refuses a place that overlaps that of the downloaded files, whose maintenance removes everything that no item has.
     pub(super) fn refuse_shared_place(
         &self,
         files: &FilesConfig,
@@ -52,13 +50,9 @@ impl SegmentsConfig {
         data: &Path,
         table: &Setting,
     ) -> Result<(), ConfigErrors> {
-        let place = |location: FileStoreLocation| match location {
-            FileStoreLocation::Folder(folder) => folder.display().to_string(),
-            FileStoreLocation::S3(settings) => settings.to_string(),
-        };
-        let segments = self.location(journal, data).map(place);
-        if segments.is_some_and(|segments| segments == place(files.location(data))) {
-            let reason = "the downloaded files are at the same place, and their maintenance would remove the segments; give \
+        let segments = self.location(journal, data);
+        if segments.is_some_and(|segments| segments.overlaps(&files.location(data))) {
+            let reason = "the downloaded files are there, or in a folder of it, and their maintenance would remove the segments; give \
                           it a folder or a prefix of its own";
             return Err(table.invalid(reason).into());
         }

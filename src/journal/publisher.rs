@@ -229,7 +229,7 @@ mod tests {
     use crate::{
         journal::{
             TailBounds,
-            store::{Store, sqlite::SqliteStore},
+            store::{FILE_NAME, Store, sqlite::SqliteStore},
         },
         model::{Change, ChangeId},
     };
@@ -343,7 +343,15 @@ mod tests {
     fn lost_changes_leave_the_tail_with_the_next_change() {
         let folder = tempfile::tempdir().unwrap();
         let published = Published::eight(folder.path());
+        rusqlite::Connection::open(folder.path().join(FILE_NAME))
+            .unwrap()
+            .execute("INSERT INTO restores (head, floor) VALUES (5, 1000)", [])
+            .unwrap();
+        let former = published.facts.identity();
         published.publisher.publish(Seq(5), changes([1001]));
+        // Readers know the skipped numbers together with the change, although no state was read.
+        assert_eq!(published.facts.skipped_ranges()[..], [(Seq(5), Seq(1000))]);
+        assert_eq!((published.after(7), published.facts.identity()), (None, former), "the store has the same one");
         // A state that was read before the failover does not explain the gap.
         published
             .publisher

@@ -76,18 +76,19 @@ impl Changes {
     async fn start(&self, after: Option<Seq>, since: Option<Timestamp>) -> Result<Seq, Problem> {
         let cursor = after.unwrap_or_else(|| self.beginning());
         let Some(since) = since else { return Ok(cursor) };
-        if after.is_some()
-            && let Err(error @ JournalError::Gone { .. }) = self.journal.after_within(cursor, 1, 1).await
-        {
-            // The journal does not know the times of the changes that only segments have; the filter examines them.
-            return if self.segments.is_some() { Ok(cursor) } else { Err(journal_problem(error)) };
-        }
         // Read before the query, because a change that is recorded meanwhile may be the first since that time.
         let head = self.journal.head();
         let before_first = match self.journal.first_since(since).await.map_err(journal_problem)? {
             Some(first) => self.journal.number_before(first).await.map_err(journal_problem)?.unwrap_or(Seq::ZERO),
             None => head,
         };
+        // After the query: what it has passed over was not removed before it.
+        if after.is_some()
+            && let Err(error @ JournalError::Gone { .. }) = self.journal.after_within(cursor, 1, 1).await
+        {
+            // The journal does not know the times of the changes that only segments have; the filter examines them.
+            return if self.segments.is_some() { Ok(cursor) } else { Err(journal_problem(error)) };
+        }
         Ok(cursor.max(before_first.min(head)))
     }
 
@@ -121,8 +122,8 @@ with_filter! {
     /// The query of `GET /changes`.
     pub struct PageQuery {
         /// Number of the change after which to begin: `next` of the previous page. Default: the oldest change in the
-        /// journal. 0 is the position before the first change of all, which no longer exists once retention has removed
-        /// that change.
+        /// journal. 0 is the position before the first change of all. It no longer exists once retention has removed that
+        /// change, unless segments have it.
         #[param(value_type = Seq, required = false)]
         after: Option<Seq>,
         /// Number of the change before which to end. Without `after`, the page has the newest change before this number
@@ -225,7 +226,8 @@ pub async fn page(
         journal: query.journal.map(|_| view.journal.identity()),
     };
     if let Some(journal) = query.journal {
-        let position = query.after.unwrap_or(Seq::ZERO);
+        // With the newest change first, the reader has those from `before` on.
+        let position = query.after.or(query.before.filter(|_| is_newest_first)).unwrap_or_default();
         let has_position = view.journal.has_position(|identity| identity == journal, position).await;
         if !has_position.map_err(journal_problem)? {
             return Err(other_journal(journal, view.journal.identity()));

@@ -292,7 +292,9 @@ impl Reader<'_> {
                     }
                     None => return Err(error),
                 },
-                Ok(page) => return Ok(page),
+                Ok(page) if page.journal == journal => return Ok(page),
+                // The gateway accepts a former identity up to the last change that it has kept.
+                Ok(page) => return Err(GatewayError::other_journal(page.journal)),
             }
         }
     }

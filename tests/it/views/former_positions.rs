@@ -70,6 +70,13 @@ async fn positions_of_the_time_before_a_restore_go_on_up_to_what_it_has_kept() {
         assert_eq!((answer.status().as_u16(), &answer.headers()["cache-control"]), (200, &"no-cache".parse().unwrap()));
         assert_eq!(answer.json::<Value>().await.unwrap()["changes"].as_array().unwrap().len(), later);
     }
+    for (journal, (_, kept)) in lost.iter().map(|(journal, _)| journal).zip(&kept) {
+        let end: u64 = kept.split('_').next().unwrap().parse().unwrap();
+        for (before, status) in [(end, 200), (end + 1, 410)] {
+            let newest_first = get(&gateway, &format!("/changes?before={before}&journal={journal}")).await;
+            assert_eq!(newest_first.status(), status, "the reader has the changes from {before} on");
+        }
+    }
     for (journal, offset) in &lost {
         assert_eq!(stream(offset).await.status(), 410, "{offset}");
         assert_eq!(page(journal, offset).await.status(), 410, "{offset} of {journal}");

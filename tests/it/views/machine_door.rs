@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     broker_process::free_ports,
+    gateway::PATIENCE,
     nginx::Nginx,
     views_fixture::{SURFACES, ViewedGateway},
 };
@@ -86,6 +87,7 @@ async fn cache_serves_history_to_the_public_and_passes_tokens_and_streams_on() {
     assert_eq!(through_nginx.send().await.unwrap().status(), 201);
     let mut text = String::new();
     while !text.contains("http://h/shown") {
-        text.push_str(std::str::from_utf8(&events.chunk().await.unwrap().unwrap()).unwrap());
+        let chunk = tokio::time::timeout(PATIENCE, events.chunk()).await.expect("the event arrives");
+        text.push_str(std::str::from_utf8(&chunk.unwrap().unwrap()).unwrap());
     }
 }
