@@ -56,7 +56,7 @@ impl Lifetime {
 pub(super) fn tag(journal: Uuid, (after, next): (Seq, Seq), permit: &ReadPermit, format: &str) -> HeaderValue {
     let of_view = permit.view().map(|view| hex::encode(&Sha256::digest(format!("{view:?}"))[..8]));
     let of_view = of_view.unwrap_or_default();
-    let kind = hex::encode(&Sha256::digest(format)[..2]);
+    let kind = hex::encode(&Sha256::digest(format)[..8]);
     #[expect(clippy::expect_used, reason = "only letters, digits and ASCII punctuation")]
     HeaderValue::from_str(&format!("W/\"{}:{after}:{next}:{kind}{of_view}\"", journal.simple()))
         .expect("a header value")

@@ -62,7 +62,10 @@ impl Selections {
 
     fn make_room(&mut self, now: Instant) -> Option<()> {
         if self.0.len() >= MAX_SELECTIONS {
-            let gives_up = |used: &UsedSelection| used.is_complete || now.duration_since(used.used) >= ABANDONED_AFTER;
+            let is_abandoned = |used: &UsedSelection| {
+                Arc::strong_count(&used.ranges) == 1 && now.duration_since(used.used) >= ABANDONED_AFTER
+            };
+            let gives_up = |used: &UsedSelection| used.is_complete || is_abandoned(used);
             let at = self.0.iter().position(gives_up)?;
             self.0.remove(at);
         }

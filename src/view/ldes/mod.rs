@@ -34,6 +34,7 @@ use super::{
     numbered_pages::{
         DocumentName, Names, NumberedPages, PageProtocol, PagedView, Rendering, answer, first_of, pages_of,
     },
+    page_gone,
     parameters::with_filter,
 };
 use crate::{
@@ -248,6 +249,11 @@ impl EventStream {
             true => block_on(stream.journal().order_times(begin, vec![*first_linked])).map_err(journal_problem)?,
             false => vec![begin.1],
         };
+        let first = stream.journal().first();
+        if first > *first_linked {
+            // The note from which the time follows may be gone with the changes.
+            return Err(page_gone(*oldest, first));
+        }
         time.first().and_then(|time| time.timestamp()).ok_or_else(beyond_calendar)
     }
 

@@ -24,7 +24,7 @@ use crate::{
     model::{Filter, Seq},
     view::{
         cache_control::{self, Lifetime},
-        page_gone,
+        journal_problem, page_gone,
     },
     web::{Content, Problem, ProblemCode, ReadPermit, Spool, negotiated_media_type, spool_problem},
 };
@@ -140,8 +140,15 @@ impl<P: PageProtocol> PagedView<P> {
             return Err(other_stream::<P>(asked, &stream));
         }
         let document = P::NAMES.parse(name).ok_or_else(|| no_document::<P>(&stream, name))?;
+        let mut is_published = false;
         for _ in 0..MAX_ATTEMPTS {
-            let snapshot = StreamSnapshot::of(self, &stream).await?;
+            let mut snapshot = StreamSnapshot::of(self, &stream).await?;
+            if snapshot.state(document) == PageState::Unknown && !is_published {
+                // Another node may have linked it already.
+                stream.journal().until_published().await.map_err(journal_problem)?;
+                is_published = true;
+                snapshot = StreamSnapshot::of(self, &stream).await?;
+            }
             match (document, snapshot.state(document)) {
                 (_, PageState::Unknown) => return Err(no_document::<P>(&stream, name)),
                 (DocumentName::Page(page), PageState::Removed) => {

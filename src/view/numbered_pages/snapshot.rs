@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::{
     ChangeStream, DocumentName, NumberedPages, PageProtocol, PageState, PagedView, Rendering, first_of, last_of,
-    page_of, rendering::DocumentUrls,
+    page_of, pages_of, rendering::DocumentUrls,
 };
 use crate::{model::Seq, view::cache_control::Lifetime, web::Problem};
 
@@ -73,7 +73,8 @@ impl<P: PageProtocol> StreamSnapshot<P> {
     pub(super) fn state(&self, document: DocumentName) -> PageState {
         match document {
             DocumentName::Entry => PageState::Open,
-            DocumentName::Block(block) => self.pages.block_state(block, self.oldest),
+            // It stays as long as one of its pages, although no document links to it any more.
+            DocumentName::Block(block) => self.pages.block_state(block, self.pages.oldest()),
             DocumentName::Page(page) => self.pages.state(page),
         }
     }
@@ -97,7 +98,10 @@ impl<P: PageProtocol> StreamSnapshot<P> {
                 // An empty journal has the same pages as one with a change, and no windows.
                 let newest = if pages.head() == Seq::ZERO { Seq::ZERO } else { Seq(pages.newest()) };
                 let kind = format!("{oldest} {first_linked} {}", protocol.entry_description());
-                Validity { span: (begin, newest), kind, lifetime: CHANGING }
+                // Nothing is added to a full block, so clients need not ask for it again.
+                let is_full = matches!(document, DocumentName::Block(block) if pages_of(block).1 < pages.newest());
+                let lifetime = if is_full { protocol.closed_lifetime(false) } else { CHANGING };
+                Validity { span: (begin, newest), kind, lifetime }
             }
         }
     }

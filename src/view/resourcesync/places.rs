@@ -7,16 +7,17 @@ use std::{
 
 use super::{resource_lists::ScopeLists, scope::Scope};
 
-/// Maximum number of scopes whose lists are kept.
+/// Maximum number of scopes with conditions on objects whose lists are kept.
 const MAX_SCOPES: usize = 8;
 
-/// Time after which an unfinished list that no request continues gives its place up.
-const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+/// Time after which an unfinished list that no request waits for gives its place up. Clients ask again after a second.
+const ABANDONED_AFTER: Duration = Duration::from_secs(10);
 
 /// Lists that all requests with the same scope share. One request at a time brings them up to date.
 pub(super) type SharedLists = Arc<tokio::sync::Mutex<ScopeLists>>;
 
-/// The scopes, the one that was used longest ago first.
+/// The scopes, the one that was used longest ago first. The list of all objects always has a place: there is one for each view
+/// of the configuration, and readers who ask for ever other objects must not take it from all others.
 #[derive(Default)]
 pub(super) struct Places(Vec<Place>);
 
@@ -35,7 +36,9 @@ impl Places {
         let place = match self.position(scope) {
             Some(at) => Place { used: now, ..self.0.remove(at) },
             None => {
-                self.make_room(now)?;
+                if scope.has_objects() {
+                    self.make_room(now)?;
+                }
                 Place { scope: scope.clone(), lists: Arc::default(), used: now, is_finished: false }
             }
         };
@@ -56,8 +59,12 @@ impl Places {
     }
 
     fn make_room(&mut self, now: Instant) -> Option<()> {
-        if self.0.len() >= MAX_SCOPES {
-            let gives_up = |place: &Place| place.is_finished || now.duration_since(place.used) >= ABANDONED_AFTER;
+        let of_objects = self.0.iter().filter(|place| place.scope.has_objects());
+        if of_objects.count() >= MAX_SCOPES {
+            let is_abandoned = |place: &Place| {
+                Arc::strong_count(&place.lists) == 1 && now.duration_since(place.used) >= ABANDONED_AFTER
+            };
+            let gives_up = |place: &Place| place.scope.has_objects() && (place.is_finished || is_abandoned(place));
             let at = self.0.iter().position(gives_up)?;
             self.0.remove(at);
         }
@@ -81,6 +88,9 @@ mod tests {
         let get = |places: &mut Places, name: &str, seconds: u64| {
             places.get(&scope(name), now + Duration::from_secs(seconds)).is_some()
         };
+        let whole = Scope::parse("", &ReadPermit::whole()).unwrap();
+        let list_of_all = places.get(&whole, now).unwrap();
+        places.note(&whole, true);
         assert!((0..MAX_SCOPES).all(|number| get(&mut places, &number.to_string(), 0)));
         assert!(!get(&mut places, "other", 1), "all lists are being made");
         let same = |places: &mut Places| places.get(&scope("0"), now + Duration::from_secs(2)).unwrap();
@@ -89,8 +99,11 @@ mod tests {
         assert!(get(&mut places, "other", 3), "the list of 1 can be made again");
         assert!(!get(&mut places, "1", 4));
         let abandoned = ABANDONED_AFTER.as_secs() + 1;
-        assert!(get(&mut places, "1", abandoned), "nobody continues the list of 2");
+        let waiting = places.get(&scope("2"), now).unwrap();
+        assert!(get(&mut places, "1", abandoned), "nobody continues the list of 3");
+        assert!(std::sync::Arc::ptr_eq(&waiting, &places.get(&scope("2"), now).unwrap()), "a request waits for it");
         assert!(get(&mut places, "0", abandoned));
-        assert_eq!(places.0.len(), MAX_SCOPES);
+        assert_eq!(places.0.len(), MAX_SCOPES + 1);
+        assert!(std::sync::Arc::ptr_eq(&list_of_all, &places.get(&whole, now).unwrap()), "it keeps its place");
     }
 }

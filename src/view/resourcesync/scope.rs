@@ -46,6 +46,11 @@ impl Scope {
         Ok(Self { objects, view: permit.view().cloned() })
     }
 
+    /// Returns whether the scope has conditions on objects.
+    pub(super) fn has_objects(&self) -> bool {
+        !self.objects.is_empty()
+    }
+
     /// Returns the query of links between the documents, with its question mark; empty if there are no conditions.
     pub(super) fn query(&self) -> String {
         if self.objects.is_empty() {

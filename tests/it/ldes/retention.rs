@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{
     gateway::{Gateway, PATIENCE},
-    ldes_client::read,
+    ldes_client::{Following, read},
     subscription_fixture::{gateway, post},
 };
 
@@ -116,21 +116,28 @@ async fn client_comes_again_while_retention_removes() {
     assert_eq!(statuses, [200, 200, 410, 410], "it has read a page that is gone");
 }
 
-/// A client that has read what was left of a page does not ask for the page when it comes again.
+/// A client that follows the stream asks again for each document that may change, and ends if one is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_that_has_read_a_truncated_page_comes_again() {
-    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+async fn following_client_outlives_the_pages_that_it_has_read() {
+    let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), "[journal]\nkeep_changes = 300\n");
     post_all(&gateway, 1..=340).await;
     until_first(&gateway, 41).await;
-    assert_eq!(root(&gateway).await.2[0], "page-1.jsonld");
-    let url = format!("{}/ldes", gateway.url);
-    let first = read(&url, Some(state.path()), &[]);
-    assert!(first.succeeded, "{}", first.errors);
-    assert_eq!(first.numbers(), (41..=340).collect::<Vec<_>>());
+    let (url, _, linked) = root(&gateway).await;
+    assert_eq!(linked[0], "page-1.jsonld");
+    let client = Following::start(&format!("{}/ldes", gateway.url));
+    client.until(340).await;
     post_all(&gateway, 341..=510).await;
     until_first(&gateway, 211).await;
-    let second = read(&url, Some(state.path()), &[]);
-    assert!(second.succeeded, "{}", second.errors);
-    assert_eq!(second.numbers(), (341..=510).collect::<Vec<_>>());
+    for page in ["page-1.jsonld", "page-2.jsonld"] {
+        let gone = gateway.http.get(url.join(page).unwrap()).send().await.unwrap();
+        assert_eq!(gone.status(), 410, "{page}");
+    }
+    client.until(510).await;
+    // It has asked again since then.
+    for number in 511..=513 {
+        post(&gateway, number).await;
+        client.until(number).await;
+    }
+    assert_eq!(client.numbers(), (41..=513).collect::<Vec<_>>());
 }

@@ -1,6 +1,15 @@
 //! The reference client of LDES, npm `ldes-client`, which knows nothing of the gateway.
 
-use std::{path::Path, process::Command};
+use std::{
+    io::Read,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use crate::support::gateway::PATIENCE;
 
 /// Version of the client.
 const PACKAGE: &str = "ldes-client@0.3.0";
@@ -32,14 +41,67 @@ fn number(member: &str) -> Option<u64> {
 /// Reads a stream in order, page after page: with several requests at once the client emits members of a page before those of
 /// an earlier one that takes longer. With a folder `state`, the next run reads what is new alone.
 pub(crate) fn read(url: &str, state: Option<&Path>, more: &[&str]) -> ClientRun {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut client = Command::new(here.join("scripts/node"));
-    client.arg(PACKAGE).arg(here.join("tests/it/support/ldes_client.js")).arg(url);
-    client.args(["--ordered", "ascending", "--concurrent", "1"]).args(more);
+    let mut client = client(url);
+    client.args(more);
     client.args(state.iter().flat_map(|state| ["--save".as_ref(), state.as_os_str()]));
     let output = client.output().unwrap();
     let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     // A member is followed by an empty line, and each of its triples has a line of its own.
     let members = text.split("\n\n").filter(|member| number(member).is_some()).map(ToOwned::to_owned).collect();
     ClientRun { members, succeeded: output.status.success(), errors }
+}
+
+fn client(url: &str) -> Command {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut client = Command::new(here.join("scripts/node"));
+    client.arg(PACKAGE).arg(here.join("tests/it/support/ldes_client.js")).arg(url);
+    client.args(["--ordered", "ascending", "--concurrent", "1"]);
+    client
+}
+
+/// A client that follows a stream until it is dropped.
+pub(crate) struct Following {
+    client: Child,
+    /// Its output so far.
+    text: Arc<Mutex<String>>,
+}
+
+impl Following {
+    /// Starts a client that asks for news five times a second.
+    pub(crate) fn start(url: &str) -> Self {
+        let mut client = client(url);
+        client.args(["--follow", "--poll-interval", "200"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Node is a child of the script.
+        let mut client = client.process_group(0).spawn().unwrap();
+        let text = Arc::new(Mutex::new(String::new()));
+        let (mut output, read) = (client.stdout.take().unwrap(), Arc::clone(&text));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 65536];
+            while let Ok(length @ 1..) = output.read(&mut bytes) {
+                read.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..length]));
+            }
+        });
+        Self { client, text }
+    }
+
+    /// Returns the numbers of the members, in the order in which they came.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.text.lock().unwrap().split("\n\n").filter_map(number).collect()
+    }
+
+    /// Waits until the member with a number has come.
+    pub(crate) async fn until(&self, number: u64) {
+        let began = Instant::now();
+        while self.numbers().last() != Some(&number) {
+            assert!(began.elapsed() < PATIENCE, "{number} does not come after {:?}", self.numbers().last());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-9", "--", &format!("-{}", self.client.id())]).status();
+        let _ = self.client.wait();
+    }
 }
