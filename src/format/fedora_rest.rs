@@ -151,7 +151,8 @@ pub fn datastreams(body: &[u8], limits: Limits) -> Result<Vec<ListedDatastream>,
 }
 
 /// Parses RELS-EXT: RDF/XML with one `rdf:Description`, one level deep, as Fedora enforces. The values of `predicates` are
-/// dates of the object.
+/// dates of the object. Dates that RDF/XML writes in another form are unreadable, and so are those of a document that
+/// describes nothing.
 ///
 /// # Errors
 /// Rejects any other document.
@@ -164,22 +165,30 @@ pub fn relations(body: &[u8], predicates: &DatePredicates, limits: Limits) -> Re
     let mut relations = Relations::default();
     let mut closest = PARENT_RELATIONS.len();
     let mut models = HashSet::new();
+    let mut has_unknown_node = false;
+    let mut is_described = false;
     while let Some(description) = document.child()? {
+        // A property attribute of the date (RDF 1.1 XML Syntax section 2.5) is a date that the loop below does not see.
+        has_unknown_node |= own_attributes(&description).any(|name| predicates.has_local_name(name));
         if local_name(&description) != "Description" {
+            has_unknown_node = true;
             document.skip()?;
             continue;
         }
+        is_described = true;
         while let Some(relation) = document.child()? {
-            let resource = relation.attribute("rdf:resource");
             let name = local_name(&relation);
             let text = document.text()?;
             if let Some(role) = predicates.role(&format!("{}{name}", relation.namespace().unwrap_or_default())) {
-                match resource {
-                    Some(_) => relations.dates.add_unreadable(),
-                    None => relations.dates.add(role, &text),
+                // The other attributes make the value a resource or a structure.
+                match own_attributes(&relation).all(|name| name == "datatype") {
+                    true => relations.dates.add(role, &text),
+                    false => relations.dates.add_unreadable(),
                 }
                 continue;
             }
+            let resource = relation.attribute_names().find(|name| name.ends_with(":resource"));
+            let resource = resource.and_then(|name| relation.attribute(name));
             let Some(object) = resource.and_then(|object| Uri::parse(&object).ok()) else { continue };
             if relation.is(MODEL, name) && name == "hasModel" && models.insert(object.clone()) {
                 relations.models.push(object);
@@ -193,7 +202,19 @@ pub fn relations(body: &[u8], predicates: &DatePredicates, limits: Limits) -> Re
         }
     }
     document.finish()?;
+    if !predicates.is_empty() && (has_unknown_node || !is_described) {
+        relations.dates.add_unreadable();
+    }
     Ok(relations)
+}
+
+/// Returns the local names of the attributes, without those of XML itself.
+fn own_attributes<'a>(element: &Element<'a>) -> impl Iterator<Item = &'a str> {
+    element.attribute_names().filter_map(|name| match name.split_once(':') {
+        Some(("xml" | "xmlns", _)) => None,
+        Some((_, local)) => Some(local),
+        None => Some(name).filter(|name| *name != "xmlns"),
+    })
 }
 
 /// Parses the fields of a profile.
@@ -372,6 +393,37 @@ mod tests {
             expected.add(DateRole::From, value);
             assert_eq!((&read, read.has_unreadable()), (&expected, !readable), "{value}");
         }
+    }
+
+    /// Each of these is RDF/XML, and its dates are not where Fedora's validation puts them.
+    #[test]
+    fn dates_in_another_form_are_unreadable() {
+        let date = DatePredicates { from: vec![Uri::parse("http://h/until").unwrap()], until: Vec::new() };
+        let read = |nodes: &str, predicates: &DatePredicates| {
+            let rdf = format!(
+                r#"<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:h="http://h/"
+                xmlns:m="info:fedora/fedora-system:def/model#">{nodes}</r:RDF>"#
+            );
+            relations(rdf.as_bytes(), predicates, Limits::default()).unwrap()
+        };
+        for (nodes, is_readable) in [
+            (
+                r#"<r:Description r:about="a"><h:until xml:lang="en" r:datatype="d">2030</h:until></r:Description>"#,
+                true,
+            ),
+            (r#"<r:Description r:about="a" m:label="x"/>"#, true),
+            (r#"<r:Description r:about="a"><h:until r:resource="b"/></r:Description>"#, false),
+            (r#"<r:Description r:about="a"><h:until r:parseType="Resource"/></r:Description>"#, false),
+            (r#"<r:Description r:about="a" h:until="2030"/>"#, false),
+            (r#"<h:Thing r:about="a"><h:until>2030</h:until></h:Thing>"#, false),
+            ("", false),
+        ] {
+            assert_eq!(read(nodes, &date).dates.has_unreadable(), !is_readable, "{nodes}");
+            let without = read(nodes, &DatePredicates::default()).dates;
+            assert_eq!(without, DateStatements::default(), "no predicates are configured");
+        }
+        let model = r#"<r:Description r:about="a"><m:hasModel r:resource="info:fedora/m:1"/></r:Description>"#;
+        assert_eq!(read(model, &date).models.len(), 1, "the prefix of RDF is free");
     }
 
     /// The dates of an object are literals, so those of another resource stay unknown.

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::{
     Limits, Location, Rejection, json,
     stated_dates::{DatePredicates, DateRole, DateStatements},
+    uri_path::{Delimiters, encode_uri},
     utf8::utf8,
 };
 use crate::model::Uri;
@@ -39,11 +40,13 @@ struct Node<'t> {
     parents: Option<&'t RawValue>,
     #[serde(rename = "@graph", borrow, default)]
     graph: Option<&'t RawValue>,
+    #[serde(rename = "@context", borrow, default)]
+    context: Option<&'t RawValue>,
 }
 
 /// Parses a description in expanded JSON-LD, as Fedora writes it (`[{"@id": …, "@type": […], …}]`). Nodes of
 /// other resources are skipped. Of the types, at most one more than `limits.types` is returned. The values of `predicates`
-/// are dates of the resource.
+/// are dates of the resource. The names of compacted JSON-LD are not resolved, so its dates are unreadable.
 ///
 /// The memory does not grow with the number of nodes and members, because only the values in use are stored.
 ///
@@ -69,10 +72,13 @@ pub fn parse_description(
         Some(b'[') => each(text, add).map_err(malformed)?,
         Some(b'{') => {
             let document: &RawValue = serde_json::from_str(text).map_err(malformed)?;
-            let Node { graph, .. } = serde_json::from_str(text).map_err(malformed)?;
+            let Node { graph, context, .. } = serde_json::from_str(text).map_err(malformed)?;
             match graph.filter(|graph| is_list(graph)) {
                 Some(graph) => each(graph.get(), add).map_err(malformed)?,
                 None => add(document).map_err(malformed)?,
+            }
+            if context.is_some() && !predicates.is_empty() {
+                described.dates.add_unreadable();
             }
         }
         _ => {
@@ -93,7 +99,10 @@ impl ResourceDescription {
         limits: Limits,
     ) -> serde_json::Result<()> {
         let node: Node<'_> = serde_json::from_str(document.get())?;
-        let is_meant = |id: &str| id.trim_end_matches('/') == resource.trim_end_matches('/');
+        let is_same = |id: &str| id.trim_end_matches('/') == resource.trim_end_matches('/');
+        // Fedora writes the name of a resource as it is stored, and the gateway as the REST API spells it.
+        let is_meant =
+            |id: &str| is_same(id) || encode_uri(id, Delimiters::Meant).is_ok_and(|encoded| is_same(encoded.as_str()));
         if !node.id.and_then(text_of).is_some_and(|id| is_meant(&id)) {
             return Ok(());
         }
@@ -290,6 +299,23 @@ mod tests {
             assert!(dates.has_unreadable(), "{value}");
         }
         assert_eq!(described(body, "http://h/a").dates, DateStatements::default(), "no predicates are configured");
+        // The names of these are those of their context.
+        for compacted in [
+            r#"{"@context":{"from":"p:from"},"@id":"http://h/a","from":"2030"}"#,
+            r#"{"@context":"http://h/context","@graph":[{"@id":"http://h/a","from":"2030"}]}"#,
+        ] {
+            assert!(read(compacted).has_unreadable(), "{compacted}");
+            assert!(!described(compacted, "http://h/a").dates.has_unreadable(), "no predicates are configured");
+        }
+    }
+
+    #[test]
+    fn name_of_a_resource_has_two_spellings() {
+        for id in ["http://h/Sk\u{f8}yen 1", "http://h/Sk%c3%b8yen%201/", "http://h/Sk%C3%B8yen%201"] {
+            let body = format!(r#"[{{"@id":"{id}","@type":["http://h/T"]}}]"#);
+            assert!(described(&body, "http://h/Sk%C3%B8yen%201").is_found, "{id}");
+        }
+        assert!(!described(r#"[{"@id":"http://h/Skoyen"}]"#, "http://h/Sk%C3%B8yen").is_found);
     }
 
     #[test]

@@ -44,6 +44,11 @@ impl DatePredicates {
         self.from.is_empty() && self.until.is_empty()
     }
 
+    /// Returns whether the name of an element or attribute without its namespace can be that of a predicate.
+    pub(super) fn has_local_name(&self, local: &str) -> bool {
+        self.from.iter().chain(&self.until).any(|predicate| predicate.as_str().ends_with(local))
+    }
+
     /// Returns the role of a predicate; `None` for one that has no dates.
     #[must_use]
     pub fn role(&self, predicate: &str) -> Option<DateRole> {

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 pub use self::due::ReceiptClock;
 use self::object_facts::{carrier_item, has_new_object_facts};
+use self::restricted::has_partial_dates;
 use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
@@ -65,7 +66,10 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, clock: ReceiptClock, register
     let dated = draft.time.reported().is_some();
     let changes_object = has_new_object_facts(&draft, registered, order);
     let object_news = changes_object || draft.lookup.mark == Some(LookupMark::Gone);
-    let carrier = if changes_object { carrier_item(&draft.items, registered, order) } else { None };
+    // Only a change in the journal is looked up again, and an event without any other effect can be about the dates.
+    let lacks_dates = draft.lookup.mark == Some(LookupMark::Incomplete) && has_partial_dates(&draft.items);
+    let has_carrier = changes_object || lacks_dates;
+    let carrier = if has_carrier { carrier_item(&draft.items, registered, order) } else { None };
     let mut settler = DraftSettler {
         registered,
         order,

@@ -67,38 +67,22 @@ pub(super) async fn complete(
             draft.types.clone_from(&relations.models);
         }
     }
-    if let Ok(facts) = &items {
-        draft.lookup.mark = facts.mark;
-    }
-    items.map(|facts| {
-        if let Some(items) = facts.items {
-            draft.items = DraftItems::Listed(items);
+    // The dates count even if a request for the items failed: nothing may show an item that a known date hides.
+    let failed = match items {
+        Ok(ItemFacts { items, mark }) => {
+            draft.lookup.mark = mark;
+            if let Some(items) = items {
+                draft.items = DraftItems::Listed(items);
+            }
+            None
         }
-    })?;
-    let relations = relations?;
-    if requests.repository.settings().dates.is_empty() {
-        return Ok(());
-    }
-    let is_about_relations = repository.is_about_relations(draft);
-    let listed = match relations.is_none() || is_about_relations {
-        true => repository.datastreams().await?,
-        false => Some(Vec::new()),
+        Err(error) => Some(error),
     };
-    let Some(listed) = listed else {
-        draft.lookup.mark.get_or_insert(LookupMark::Gone);
-        return Ok(());
+    let with_dates = match relations {
+        Ok(relations) => repository.add_dates(draft, relations).await,
+        Err(error) => Err(error),
     };
-    let dates = match relations {
-        Some(relations) => relations.dates,
-        // The response says that there is no content, and not why. Only the list says that there is no RELS-EXT.
-        None if listed.iter().any(may_be_relations) => DateStatements::unreadable(),
-        None => DateStatements::default(),
-    };
-    if is_about_relations {
-        repository.add_other_items(draft, &listed);
-    }
-    restrict(draft, &dates);
-    Ok(())
+    failed.map_or(with_dates, Err)
 }
 
 /// Returns whether an entry of the list of datastreams may be RELS-EXT. A profile can lack its identifier.
@@ -122,6 +106,33 @@ impl Object<'_> {
         let predicates = self.requests.repository.settings().dates.clone();
         let read = move |body: &[u8], limits| relations(body, &predicates, limits);
         self.requests.read(&path, ANY, read).await
+    }
+
+    /// Adds the dates of RELS-EXT to the items of a draft. `relations` is `None` if the repository has no content of it.
+    async fn add_dates(&self, draft: &mut Draft, relations: Option<Relations>) -> Result<(), LookupError> {
+        if self.requests.repository.settings().dates.is_empty() {
+            return Ok(());
+        }
+        let is_about_relations = self.is_about_relations(draft);
+        let listed = match relations.is_none() || is_about_relations {
+            true => self.datastreams().await?,
+            false => Some(Vec::new()),
+        };
+        let Some(listed) = listed else {
+            draft.lookup.mark.get_or_insert(LookupMark::Gone);
+            return Ok(());
+        };
+        let dates = match relations {
+            Some(relations) => relations.dates,
+            // The response says that there is no content, and not why. Only the list says that there is no RELS-EXT.
+            None if listed.iter().any(may_be_relations) => DateStatements::unreadable(),
+            None => DateStatements::default(),
+        };
+        if is_about_relations {
+            self.add_other_items(draft, &listed);
+        }
+        restrict(draft, &dates);
+        Ok(())
     }
 
     /// Requests the list of datastreams; `None` if the repository has no such object.

@@ -12,7 +12,7 @@ use axum::http::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::{cached_requests::CachedRequests, client::Resource, error::LookupError, restrict};
+use super::{cached_requests::CachedRequests, client::Resource, error::LookupError, restrict, restrict_for_now};
 use crate::{
     format::{
         ldp::{ResourceDescription, parse_description},
@@ -113,11 +113,20 @@ async fn complete_object(
     let root = Uri::parse(&format!("{base}/")).ok();
     let mut parent = stated_parent;
     let mut types = Vec::new();
-    let has_dates = !requests.repository.settings().dates.is_empty();
+    // The description of a file is about the file, so it says nothing of itself.
+    let has_dates = !requests.repository.settings().dates.is_empty() && !path.ends_with(METADATA_SUFFIX);
     if draft.types.is_empty() || has_dates {
         let described = describe(requests, path, &resource.headers).await?;
         let dates = match &described {
-            Some(described) => dates_with_places(requests, described.dates.clone()).await?,
+            Some(described) => {
+                let mut dates = described.dates.clone();
+                if let Err(error) = add_dates_of_places(requests, &mut dates).await {
+                    dates.add_unreadable();
+                    restrict_for_now(draft, &dates);
+                    return Err(error);
+                }
+                dates
+            }
             // The repository has the resource, and its dates stay unknown.
             None => DateStatements::unreadable(),
         };
@@ -143,10 +152,10 @@ async fn complete_object(
 
 /// Adds the dates of the resources that have dates for others. A resource that cannot be read costs its dates, and not the
 /// event, because the next request would not read it either.
-async fn dates_with_places(
-    requests: &CachedRequests<'_>,
-    mut dates: DateStatements,
-) -> Result<DateStatements, LookupError> {
+///
+/// # Errors
+/// Returns an error if another attempt may read the resource.
+async fn add_dates_of_places(requests: &CachedRequests<'_>, dates: &mut DateStatements) -> Result<(), LookupError> {
     for place in dates.places().to_vec() {
         let described = match requests.repository.settings().path_of(place.as_str()) {
             Some(path) => match describe(requests, &path, &HeaderMap::new()).await {
@@ -160,7 +169,7 @@ async fn dates_with_places(
             None => dates.add_unreadable(),
         }
     }
-    Ok(dates)
+    Ok(())
 }
 
 /// Requests and parses the description of a resource; `None` if the repository has no document about it, or redirects to

@@ -180,6 +180,11 @@ fn restrict(draft: &mut Draft, dates: &DateStatements) {
     if dates.has_unreadable() {
         draft.reading.dropped.push(DroppedPart::VisibilityDate);
     }
+    restrict_for_now(draft, dates);
+}
+
+/// Adds the dates that are known so far. A later lookup reads the others.
+fn restrict_for_now(draft: &mut Draft, dates: &DateStatements) {
     if let DraftItems::Listed(items) = &draft.items {
         let stated = dates.dates();
         draft.items = DraftItems::Listed(items.clone().map(|item: DraftItem| item.restricted(stated)));

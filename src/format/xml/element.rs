@@ -54,6 +54,11 @@ impl<'a> Element<'a> {
         attribute.and_then(|attribute| attribute.value().ok())
     }
 
+    /// Returns the names of the attributes as written, with those of declarations of namespaces.
+    pub(in crate::format) fn attribute_names(&self) -> impl Iterator<Item = &'a str> {
+        TagAttributes::new(self.tag, self.name_len).flatten().map(|attribute| attribute.name)
+    }
+
     /// Returns the location of the element.
     pub(in crate::format) fn location(&self) -> Location {
         Location::in_text(self.text, self.offset)

@@ -17,11 +17,13 @@ impl DraftSettler<'_> {
         state: Option<State>,
     ) {
         let is_late = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
-        let is_outdated = is_late || reported.is_some_and(|reported| !self.still_says(&uri, reported));
+        let is_unsaid = reported.is_some_and(|reported| !self.still_says(&uri, reported));
+        let is_outdated = is_late || is_unsaid;
         let exists = self.registered.is_live(&uri);
         let is_same = change.content().is_none_or(|content| exists && self.has_content(&uri, content));
-        // The later event has a lookup of its own, which has read the dates of that time.
-        let state = state.filter(|_| !is_outdated);
+        // New content does not change the dates, and nobody else may have read them. An event without a time has no order
+        // among those that read them, so its dates count only while nothing else happened.
+        let state = state.filter(|_| !is_unsaid && (exists || !is_late));
         // A follow-up without a time is never late, so it would bring a deleted item back.
         if is_outdated && !is_late && !exists {
             return;

@@ -5,8 +5,8 @@
 
 use super::DraftSettler;
 use crate::model::{
-    Aspect, DraftChange, DraftItem, InvalidVisibilityDates, ItemChange, ItemId, ItemNotes, State, StatedDates, Uri,
-    VisibilityDates, is_public,
+    Aspect, DraftChange, DraftItem, DraftItems, InvalidVisibilityDates, ItemChange, ItemId, ItemNotes, State,
+    StatedDates, Uri, VisibilityDates, is_public,
 };
 
 impl DraftSettler<'_> {
@@ -81,6 +81,13 @@ impl DraftSettler<'_> {
     fn news_of_state(&self, uri: &Uri, state: Option<State>) -> Option<State> {
         state.filter(|state| self.has_other_dates(uri) || self.registered.state(uri) != Some(state))
     }
+}
+
+/// Returns whether some dates of an item are unknown.
+pub(super) fn has_partial_dates(items: &DraftItems) -> bool {
+    let is_partial =
+        |item: &DraftItem| matches!(item.change, DraftChange::Restricted { dates: StatedDates::Partial(_), .. });
+    items.listed().iter().any(is_partial)
 }
 
 /// Returns the change of a follow-up without its state, which the dates have decided.

@@ -78,7 +78,7 @@ fn each_status_is_classified() {
     ] {
         let error = interpreted(status, is_complete).unwrap_err();
         assert_eq!(error.is_transient(), is_transient, "{status}");
-        assert_eq!(error.is_host_failure(), is_transient || matches!(status, 401 | 403), "{status}");
+        assert_eq!(error.is_host_failure(), is_transient || status == 401, "{status}");
     }
     let (status, headers, body_start) = (StatusCode::OK, HeaderMap::new(), vec![b'x'; MAX_RESPONSE_BYTES].into());
     let endless =

@@ -110,10 +110,10 @@ async fn fedora_6_resource_appears_and_disappears_at_its_dates() {
     // The repository says the same again.
     let again = fixture.put(2, "Update", "/a", &statements).await;
     assert_eq!((again["items"][0].get("stateAfter"), again["items"][0].get("visibleFrom")), (None, None));
-    let soon = in_millis(4000);
+    let soon = in_millis(8000);
     fixture.put(3, "Update", "/a", &json!({ AVAILABLE: date(&soon), VALID: date(end) })).await;
     until("the first date has come", async || due_changes(&fixture.gateway).await.len() == 1).await;
-    fixture.put(4, "Update", "/a", &json!({ AVAILABLE: date(&soon), VALID: date(&in_millis(4000)) })).await;
+    fixture.put(4, "Update", "/a", &json!({ AVAILABLE: date(&soon), VALID: date(&in_millis(8000)) })).await;
     until("the second date has come", async || due_changes(&fixture.gateway).await.len() == 2).await;
     let moved = |before: &str, after: &str| (format!("{REST}/a"), before.to_owned(), after.to_owned());
     let expected = [moved("EMBARGOED", "ACTIVE"), moved("ACTIVE", "EXPIRED")];
@@ -141,6 +141,10 @@ async fn fedora_6_date_can_be_moved_lifted_and_unreadable() {
     let change = fixture.event(6, "Create", "/b/file").await;
     assert_eq!((&change["items"][0]["content"]["size"], &change["lookup"]), (&json!(7), &Value::Null));
     assert_eq!(announced(&fixture.gateway).await, at("/b/file", "2099-01-02T00:00:00.000Z"));
+    // The description as a resource has no dates of its own, so none is missing.
+    let change = fixture.event(7, "Update", "/b/file/fcr:metadata").await;
+    assert_eq!((change["items"][0].get("stateAfter"), &change["lookup"]), (None, &Value::Null));
+    until_unreadable(&fixture.gateway, 2).await;
 }
 
 /// Hyrax writes an embargo as a resource of its own, and removes its date when the embargo is lifted.

@@ -4,8 +4,8 @@ use super::{Draft, DraftTime, Life, at, dates, draft, from, item, uri};
 use crate::{
     journal::seed::RegistryDelta,
     model::{
-        ContentLocation, CrawledItem, CrawledObject, DraftChange, DraftItem, DraftItems, ItemChange, NonEmpty,
-        SourceName, State, StatedDates, VisibilityDates,
+        ContentLocation, CrawledItem, CrawledObject, DraftChange, DraftItem, DraftItems, DraftLookup, ItemChange,
+        LookupMark, NonEmpty, SourceName, State, StatedDates, VisibilityDates,
     },
 };
 
@@ -300,6 +300,48 @@ fn later_lookup_adds_the_dates() {
         life.now = 10;
         assert_eq!((life.run_due(), life.state()), (1, Some("ACTIVE")));
         assert_eq!(life.journal.last().unwrap().modification.time, at(10));
+        life.check_replay();
+    }
+}
+
+/// The other source has no lookups, so only the later lookup reads the dates.
+#[test]
+fn later_lookup_adds_the_dates_although_another_event_brought_new_content() {
+    let content = |name: &str| Some(ContentLocation::at(uri(name)));
+    let mut life = Life::new();
+    let added = ItemChange::Add { content: content("c"), after: None };
+    life.event(item("a", DraftChange::Reported(added.clone()))).unwrap();
+    life.now = 5;
+    let update = ItemChange::Update { content: content("d"), before: None, after: None };
+    life.event(item("a", DraftChange::Reported(update))).unwrap();
+    life.now = 6;
+    let follow_up = || restricted(DraftChange::FollowUp(added.clone()), until(10));
+    let (change, _) = life.settle(draft(0, follow_up())).unwrap();
+    assert_eq!(change.items[0].change, ItemChange::State { before: None, after: State::EMBARGOED });
+    assert_eq!((life.state(), life.schedule().dates), (Some("EMBARGOED"), from(10)));
+    assert!(life.settle(draft(0, follow_up())).is_none(), "it is known");
+    life.now = 7;
+    life.event(item("a", DraftChange::Reported(ItemChange::Delete { before: None, after: None }))).unwrap();
+    assert!(life.settle(draft(0, follow_up())).is_none(), "the item is deleted");
+    life.check_replay();
+}
+
+/// Only a change in the journal is looked up again. Without one, the new date of the item would never be read.
+#[test]
+fn event_whose_dates_are_unknown_makes_a_change_although_it_says_nothing_else() {
+    for (mark, stated, is_change) in [
+        (Some(LookupMark::Incomplete), PARTIAL, true),
+        (Some(LookupMark::Incomplete), until(10), false),
+        (None, PARTIAL, false),
+    ] {
+        let mut life = Life::new();
+        life.event(restricted(add(), until(10))).unwrap();
+        life.now = 1;
+        let said = DraftChange::Present { content: None, state: None };
+        let lookup = DraftLookup { mark, ..DraftLookup::default() };
+        let settled = life.settle(Draft { lookup, ..draft(1, restricted(said, stated)) });
+        assert_eq!(settled.is_some(), is_change, "{mark:?} {stated:?}");
+        assert_eq!((life.state(), life.schedule().dates), (Some("EMBARGOED"), from(10)));
         life.check_replay();
     }
 }
