@@ -23,10 +23,15 @@ pub(crate) async fn journal_of(draft: Value, changes: usize, in_memory: usize, f
     let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
     let tail = TailBounds { changes: in_memory, ..TailBounds::default() };
     let (journal, _threads) = Journal::start(store, JournalSettings { tail, ..JournalSettings::default() }).unwrap();
+    append(&journal, draft, changes).await;
+    journal
+}
+
+/// Appends `draft` as `changes` changes.
+pub(crate) async fn append(journal: &Journal, draft: Value, changes: usize) {
     let draft: Draft = serde_json::from_value(draft).unwrap();
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     let drafts = vec![(None, draft); changes];
     let submission = Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None };
     journal.append(submission).await.unwrap();
-    journal
 }

@@ -147,15 +147,14 @@ mod tests {
         view::{
             iiif_discovery::{IiifDiscovery, IiifDiscoverySettings, Wording},
             ldes::{Ldes, LdesSettings},
-            test_journal::{journal_of, small_draft},
+            test_journal::{append, journal_of, small_draft},
         },
         web::Spool,
     };
 
-    /// Returns the JSON of documents, and checks that each has the same bytes when it is written again.
-    async fn written<P: PageProtocol>(view: PagedView<P>, documents: &'static [DocumentName]) -> Vec<Value> {
-        let stream = view.stream(Filter::default());
-        let snapshot = StreamSnapshot::of(&view, &stream).await.unwrap();
+    /// Returns the bytes of documents as of now, and checks that each has the same ones when it is written again.
+    async fn written<P: PageProtocol>(view: &PagedView<P>, documents: &'static [DocumentName]) -> Vec<Vec<u8>> {
+        let snapshot = StreamSnapshot::of(view, &view.stream(Filter::default())).await.unwrap();
         let write = move || {
             let written = documents.iter().map(|document| {
                 assert!(matches!(snapshot.state(*document), PageState::Closed | PageState::Open), "{document:?}");
@@ -163,15 +162,19 @@ mod tests {
                 snapshot.write(*document, &mut first).unwrap();
                 snapshot.write(*document, &mut again).unwrap();
                 assert_eq!(first, again, "{document:?}");
-                serde_json::from_slice(&first).unwrap()
+                first
             });
             written.collect()
         };
         tokio::task::spawn_blocking(write).await.unwrap()
     }
 
+    fn parsed(documents: &[Vec<u8>]) -> Vec<Value> {
+        documents.iter().map(|document| serde_json::from_slice(document).unwrap()).collect()
+    }
+
     #[tokio::test]
-    async fn documents_have_the_same_bytes_each_time() {
+    async fn closed_documents_have_the_same_bytes_while_the_journal_grows() {
         use DocumentName::{Block, Entry, Page};
         let folder = tempfile::tempdir().unwrap();
         let journal = journal_of(small_draft(), 250, 10, folder.path()).await;
@@ -183,13 +186,26 @@ mod tests {
             has_retention: false,
         };
         let iiif = IiifDiscovery::new(journal.clone(), spool.clone(), "https://g", settings);
-        let iiif = written(iiif, &[Page(1), Page(2), Page(3), Entry]).await;
-        let items = iiif.iter().filter_map(|document| document["orderedItems"].as_array());
+        let of_iiif: &[DocumentName] = &[Page(1), Page(2), Page(3), Entry];
+        let iiif_before = written(&iiif, of_iiif).await;
+        let json = parsed(&iiif_before);
+        let items = json.iter().filter_map(|document| document["orderedItems"].as_array());
         assert_eq!(items.map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
         let settings = LdesSettings { title: "t".to_owned(), polling_seconds: 60, retention: Retention::default() };
-        let ldes = Ldes::new(journal, spool, "https://g", settings);
-        let ldes = written(ldes, &[Page(1), Page(2), Page(3), Block(1), Entry]).await;
-        let relations = |at: usize| ldes[at]["view"]["relation"].as_array().unwrap().len();
+        let ldes = Ldes::new(journal.clone(), spool, "https://g", settings);
+        let of_ldes: &[DocumentName] = &[Page(1), Page(2), Page(3), Block(1), Entry];
+        let ldes_before = written(&ldes, of_ldes).await;
+        let json = parsed(&ldes_before);
+        let relations = |at: usize| json[at]["view"]["relation"].as_array().unwrap().len();
         assert_eq!((relations(3), relations(4)), (5, 5));
+        append(&journal, small_draft(), 100).await;
+        for (name, before, after) in
+            [("IIIF", iiif_before, written(&iiif, of_iiif).await), ("LDES", ldes_before, written(&ldes, of_ldes).await)]
+        {
+            let same: Vec<_> = before.iter().zip(&after).map(|(before, after)| before == after).collect();
+            // The third page is full now, and a fourth one has begun.
+            assert_eq!(same[..3], [true, true, false], "{name}");
+            assert!(!same[3], "{name}");
+        }
     }
 }
