@@ -1,6 +1,6 @@
 //! The edition of a copy: what its documents depend on besides their faces.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -8,7 +8,9 @@ use uuid::Uuid;
 use super::{Face, PublicationSettings};
 use crate::model::{ReaderView, Seq};
 
-/// The journal at one moment, as the readers of the copy may see it.
+/// The journal when a run begins, as the readers of the copy may see it.
+///
+/// The head is a lower bound: the copy has all changes up to it. A face may show later changes that arrive during the run.
 #[derive(Clone, Debug)]
 pub struct Edition {
     /// Identity of the journal.
@@ -26,8 +28,9 @@ pub struct Edition {
     /// Folder of the closed documents, relative to the copy. Its name is a digest of everything except the changes that
     /// these documents depend on, so another view, title or journal makes other files and changes none.
     pub folder: String,
-    /// Number of the last closed document that the copy has. Open documents link to no later one.
-    pub closed_through: u64,
+    /// Paths of the fixed documents that the face has listed in this run. A list of documents that is rendered later names only
+    /// these.
+    pub fixed: Arc<BTreeSet<String>>,
 }
 
 /// Identity of a copy: the journal, the view and the URL.

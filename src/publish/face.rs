@@ -6,22 +6,31 @@ use crate::web::{Problem, Representation};
 /// Maximum number of closed documents that [`Face::closed`] lists at once.
 pub const LISTED: usize = 1000;
 
+/// Number of hexadecimal digits of a digest in the name of a file.
+const DIGEST_DIGITS: usize = 64;
+
 /// Name of a document, before it is rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentName {
     /// Path of the file, relative to the copy: names of letters, digits, `.`, `-` and `_`, separated by `/`.
     pub path: String,
-    /// Number of a closed document; `None` if the document is open.
+    /// Number of a closed document; `None` if the document is open or fixed.
     pub number: Option<u64>,
-    /// Whether the bytes at this path never change, although the document is not closed: it is rendered and written once.
+    /// Whether the bytes never change as long as the face lists the document so: it is rendered and written once.
     pub is_fixed: bool,
 }
 
 /// A face whose documents can be files.
 ///
-/// A *closed* document never changes. It has a number, which grows with the journal, and its path is [`Edition::folder`], an
-/// optional word with `-`, the number, and an extension: `feed/0123456789abcdef/7.atom`, `iiif/0123456789abcdef/page-7.json`.
-/// An *open* document changes with the journal. A document may have the same path while it is open and when it is closed.
+/// There are three kinds of documents:
+/// * A *closed* document never changes. It has a number, which grows with the journal. Its path is [`Edition::folder`], an
+///   optional word with `-`, the number, and an extension: `feed/0123456789abcdef/7.atom`,
+///   `iiif/0123456789abcdef/page-7.json`.
+/// * A *fixed* document never changes either, but leaves the copy when the face lists it no longer. Its path can have further
+///   numbers and a SHA-256 after the first number, each with a `-`: `segments/0123456789abcdef/1-….ndjson.zst`.
+/// * An *open* document changes with the journal.
+///
+/// A document may have the same path while it is open and when it is closed or fixed.
 ///
 /// The functions run on a blocking thread.
 pub trait Face: Send + Sync {
@@ -31,8 +40,13 @@ pub trait Face: Send + Sync {
     /// Returns a digest of the settings, and of the version of the rendering, that closed documents depend on.
     fn fingerprint(&self) -> String;
 
+    /// Returns whether rendering can read the whole registry. Such documents are rendered beside feeds, and delay none.
+    fn renders_lists(&self) -> bool {
+        false
+    }
+
     /// Returns the number of the first closed document that the edition has. Retention has removed the changes of those
-    /// before it.
+    /// before it. A run begins with this call.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
@@ -45,8 +59,10 @@ pub trait Face: Send + Sync {
     /// Fails if the journal cannot be read.
     fn closed(&self, edition: &Edition, after: u64) -> Result<Vec<DocumentName>, Problem>;
 
-    /// Lists the open documents, in the order in which they are written. They may link to all closed documents, and to the open
-    /// ones before them.
+    /// Lists the fixed and the open documents, once in a run.
+    ///
+    /// A run writes files that are not there before it replaces others, and both in the order of the lists. So a document may
+    /// link to closed ones, to those before it in the list, and to files that were not there before the run.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
@@ -73,30 +89,45 @@ impl DocumentName {
         Self { path: path.into(), number: None, is_fixed: false }
     }
 
-    /// Returns the name of an open document whose bytes never change. It is removed when it is no longer listed.
+    /// Returns the name of a fixed document. One that is no longer listed stays for one more run, for readers of the former
+    /// lists.
     #[must_use]
     pub fn fixed(path: impl Into<String>) -> Self {
         Self { path: path.into(), number: None, is_fixed: true }
     }
 }
 
-/// Returns the folder and the number of a closed document of a face, by the path of its file; `None` if no face has such
-/// documents. Only files with such paths are ever removed from the folder of a face.
-pub(super) fn closed_document(path: &str) -> Option<(&str, u64)> {
+/// A file in the folder of an edition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EditionFile<'p> {
+    /// Folder of the edition.
+    pub(super) folder: &'p str,
+    /// Number of the document; `None` if the name has further numbers or a digest, as only fixed documents have.
+    pub(super) number: Option<u64>,
+}
+
+/// Parses the path of a file in the folder of an edition; `None` if no face has such documents. The publisher removes only files
+/// with such paths, and documents that the index names.
+pub(super) fn edition_file(path: &str) -> Option<EditionFile<'_>> {
     let (folder, file) = path.rsplit_once('/')?;
-    let is_of_edition = folder.contains('/') && may_have_closed(folder);
     let (stem, extension) = file.split_once('.')?;
-    let number = stem.rsplit_once('-').map_or(stem, |(word, number)| if is_word(word) { number } else { stem });
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let is_own = is_of_edition && is_number && extension.split('.').all(is_word);
-    is_own.then_some(())?;
-    Some((folder, number.parse().ok()?))
+    let is_of_edition = folder.contains('/') && may_have_closed(folder);
+    (is_of_edition && extension.split('.').all(is_word)).then_some(())?;
+    let numbers = stem.split_once('-').map_or(stem, |(word, numbers)| if is_word(word) { numbers } else { stem });
+    let (number, more) = numbers.split_once('-').map_or((numbers, None), |(number, more)| (number, Some(more)));
+    let number = Some(number).filter(|number| is_number(number))?.parse().ok()?;
+    match more {
+        None => Some(EditionFile { folder, number: Some(number) }),
+        Some(more) => {
+            let is_own = more.split('-').all(|part| is_number(part) || (part.len() == DIGEST_DIGITS && is_hex(part)));
+            is_own.then_some(EditionFile { folder, number: None })
+        }
+    }
 }
 
 /// Returns whether a folder can be that of a face, or of one of its editions.
 pub(super) fn may_have_closed(folder: &str) -> bool {
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    let is_edition = |edition: &str| edition.len() == 16 && edition.bytes().all(is_digit);
+    let is_edition = |edition: &str| edition.len() == 16 && is_hex(edition);
     folder.split_once('/').map_or_else(|| is_word(folder), |(face, edition)| is_word(face) && is_edition(edition))
 }
 
@@ -105,23 +136,41 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::closed_document;
+    use super::{EditionFile, edition_file};
 
     #[test]
-    fn only_paths_of_closed_documents_are_recognized() {
+    fn only_paths_of_documents_of_an_edition_are_recognized() {
         let folder = "feed/0123456789abcdef";
-        for (file, number) in
-            [("7.atom", 7), ("10.atom.gz", 10), ("page-3.json", 3), ("00000000000000000001.ndjson.zst", 1)]
-        {
-            assert_eq!(closed_document(&format!("{folder}/{file}")), Some((folder, number)), "{file}");
+        let digest = "0123456789abcdef".repeat(4);
+        let segment = format!("00000000000000000001-{digest}.ndjson.zst");
+        for (file, number) in [
+            ("7.atom", Some(7)),
+            ("10.atom.gz", Some(10)),
+            ("page-3.json", Some(3)),
+            ("00000000000000000001.ndjson.zst", Some(1)),
+            ("resourcelist-1764000000000000-0000000000000007-0000000000000005-000000000006.xml", None),
+            (segment.as_str(), None),
+        ] {
+            let path = format!("{folder}/{file}");
+            let recognized = edition_file(&path).map(|file| (file.folder, file.number));
+            assert_eq!(recognized, Some((folder, number)), "{file}");
         }
         for path in [
             "feed/0123456789abcdef/notes.txt",
             "feed/0123456789abcdef/7",
             "feed/0123456789abcdef/7.ATOM",
             "feed/0123456789abcdef/7-a.atom",
+            "feed/0123456789abcdef/7-.atom",
             "feed/0123456789abcdef/my-page-7.atom",
             "feed/0123456789abcdef/more/7.atom",
             "feed/0123456789ABCDEF/7.atom",
@@ -129,7 +178,7 @@ mod tests {
             "0123456789abcdef/7.atom",
             "7.atom",
         ] {
-            assert_eq!(closed_document(path), None, "{path}");
+            assert_eq!(edition_file(path), None::<EditionFile<'_>>, "{path}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The index never promises more than the copy has. A run that is going to remove or to replace files first writes an index
 //! without them, so the next run repeats the work after a kill at any moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -21,7 +21,7 @@ pub(super) struct Index {
     pub(super) journal: Uuid,
     /// Number of the newest change that the copy goes up to. A reader of the copy continues after this change at the gateway.
     pub(super) head: Seq,
-    /// Time of the end of the last complete run; before the first one, of its start.
+    /// Time of the end of the last complete run that has changed the copy; before the first one, of its start.
     pub(super) published: Timestamp,
     /// Whether the last run has ended. Otherwise, a run goes on or was interrupted: files of former editions can be there, and
     /// open documents can be newer than the index says.
@@ -30,8 +30,14 @@ pub(super) struct Index {
     pub(super) view: Option<String>,
     /// The faces by their names.
     pub(super) faces: BTreeMap<String, FaceIndex>,
-    /// Entity tags of the open documents by their paths. A tag is empty if the file can have other content.
+    /// Entity tags of the open documents by their paths. A tag is empty if the file can have other content, or can be missing.
     pub(super) open: BTreeMap<String, String>,
+    /// Entity tags of the fixed documents by their paths. A tag is empty if the file can be missing.
+    #[serde(default)]
+    pub(super) fixed: BTreeMap<String, String>,
+    /// Paths of former fixed documents, which the next run removes.
+    #[serde(default)]
+    pub(super) former: BTreeSet<String>,
 }
 
 /// The closed documents that the copy has of a face.
@@ -56,7 +62,19 @@ impl Index {
             view: Some(identity.view.clone()),
             faces: BTreeMap::new(),
             open: BTreeMap::new(),
+            fixed: BTreeMap::new(),
+            former: BTreeSet::new(),
         }
+    }
+
+    /// Returns the entity tag of an open or a fixed document; `None` if the index does not name it.
+    pub(super) fn tag(&self, path: &str) -> Option<&String> {
+        self.fixed.get(path).or_else(|| self.open.get(path))
+    }
+
+    /// Returns whether another index differs from this one in more than its time.
+    pub(super) fn differs(&self, other: &Self) -> bool {
+        *self != Self { published: self.published, ..other.clone() }
     }
 
     /// Returns whether the closed documents of the index are of this identity, in these folders, and begin at these numbers.
@@ -79,6 +97,11 @@ impl Index {
             let known = self.faces.get(name).filter(|known| known.folder == planned.folder)?;
             Some((name.clone(), FaceIndex { last: known.last, ..planned.clone() }))
         };
+        // The documents of another view are removed.
+        let tags = |tags: &BTreeMap<String, String>| {
+            let known = |tag: &String| if has_same_view { tag.clone() } else { String::new() };
+            tags.iter().map(|(path, tag)| (path.clone(), known(tag))).collect()
+        };
         Self {
             journal: identity.journal,
             head: if is_same_stream { self.head } else { Seq::ZERO },
@@ -86,12 +109,9 @@ impl Index {
             complete: false,
             view: self.view.clone().filter(|_| has_same_view),
             faces: plan.iter().filter_map(kept).collect(),
-            // The documents of another view are removed.
-            open: self
-                .open
-                .iter()
-                .map(|(path, tag)| (path.clone(), if has_same_view { tag.clone() } else { String::new() }))
-                .collect(),
+            open: tags(&self.open),
+            fixed: tags(&self.fixed),
+            former: self.former.clone(),
         }
     }
 }
@@ -125,12 +145,13 @@ mod tests {
             complete: true,
             faces: BTreeMap::from([("feed".to_owned(), FaceIndex { last: 8, ..plan("feed/a", 1)["feed"].clone() })]),
             open: BTreeMap::from([("feed.atom".to_owned(), "tag".to_owned())]),
+            fixed: BTreeMap::from([("feed/a/1-2.atom".to_owned(), "tag".to_owned())]),
             ..Index::empty(&wide)
         };
         assert!(complete.continues(&wide, &plan("feed/a", 1)));
         let restarted = complete.restarted(&narrow, &plan("feed/b", 1));
         assert_eq!((restarted.head, restarted.view.as_ref(), restarted.faces.len()), (Seq(0), None, 0));
-        assert_eq!(restarted.open["feed.atom"], "");
+        assert_eq!([restarted.tag("feed.atom").unwrap(), restarted.tag("feed/a/1-2.atom").unwrap()], ["", ""]);
         assert!(!restarted.complete && !restarted.continues(&narrow, &plan("feed/b", 1)));
         // Back to the former view before the run has removed anything.
         let back = restarted.restarted(&wide, &plan("feed/a", 1));
@@ -140,8 +161,16 @@ mod tests {
         let shortened = complete.restarted(&wide, &plan("feed/a", 2));
         assert_eq!((shortened.head, shortened.faces["feed"].first, shortened.faces["feed"].last), (Seq(900), 2, 8));
         assert_eq!((shortened.view, shortened.open), (Some(wide.view.clone()), complete.open.clone()));
+        assert_eq!(shortened.fixed, complete.fixed);
         let titled = complete.restarted(&wide, &plan("feed/c", 1));
         assert_eq!((titled.view.is_some(), titled.faces.len()), (true, 0));
         assert!(!complete.continues(&identity(2, "{}"), &plan("feed/a", 1)));
+    }
+
+    #[test]
+    fn index_that_has_only_another_time_is_the_same() {
+        let index = Index::empty(&identity(1, "{}"));
+        assert!(!index.differs(&Index { published: crate::model::Timestamp::EPOCH, ..index.clone() }));
+        assert!(index.differs(&Index { head: Seq(1), ..index.clone() }));
     }
 }

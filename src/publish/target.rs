@@ -6,11 +6,11 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::{
     Attribute, Attributes, Error, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
-    WriteMultipart, path::Path,
+    WriteMultipart, local::LocalFileSystem, path::Path,
 };
 
 use super::{
-    face::{closed_document, may_have_closed},
+    face::{edition_file, may_have_closed},
     folder, index,
 };
 use crate::{
@@ -77,7 +77,14 @@ impl Target {
                 return Err(failed(foreign(&name)));
             }
         }
-        let objects = open_objects(location).map_err(failed)?;
+        let objects: Arc<dyn ObjectStore> = match location {
+            FileStoreLocation::Folder(root) => {
+                let objects = LocalFileSystem::new_with_prefix(root).map_err(|error| failed(error.to_string()))?;
+                // The folders of former editions go with their last files.
+                Arc::new(objects.with_automatic_cleanup(true))
+            }
+            FileStoreLocation::S3(_) => open_objects(location).map_err(failed)?,
+        };
         let target = Self { objects, location: Arc::new(location.clone()) };
         let index = target.index().await?;
         if matches!(index, StoredIndex::Absent)
@@ -195,16 +202,16 @@ impl Target {
         content.piece(at).await.map_err(|error| self.io_failed(&error))
     }
 
-    /// Removes the closed documents that `is_outdated` selects by the paths of their files, and returns the number of files. All
-    /// other files stay.
-    pub(super) async fn remove_closed(&self, is_outdated: impl Fn(&str) -> bool) -> Result<u64, TargetError> {
+    /// Removes the documents in the folders of editions that `is_outdated` selects by the paths of their files, and returns the
+    /// number of files. All other files stay.
+    pub(super) async fn remove_of_editions(&self, is_outdated: impl Fn(&str) -> bool) -> Result<u64, TargetError> {
         let mut removed = 0;
         for face in self.folders(None).await? {
             for edition in self.folders(Some(&face)).await? {
                 let mut listed = self.objects.list(Some(&edition));
                 while let Some(object) = listed.try_next().await.map_err(|error| self.failed(&error))? {
                     let path = object.location.as_ref();
-                    if closed_document(path).is_some() && is_outdated(path) {
+                    if edition_file(path).is_some() && is_outdated(path) {
                         self.delete(&object.location).await?;
                         removed += 1;
                     }
@@ -225,18 +232,22 @@ impl Target {
         let mut removed = 0;
         for path in paths {
             for path in [path.clone(), gzip_beside(path)] {
-                let path = Path::from(path);
-                match self.objects.head(&path).await {
-                    Ok(_) => {
-                        self.delete(&path).await?;
-                        removed += 1;
-                    }
-                    Err(Error::NotFound { .. }) => {}
-                    Err(error) => return Err(self.failed(&error)),
+                if self.has(&path).await? {
+                    self.delete(&Path::from(path)).await?;
+                    removed += 1;
                 }
             }
         }
         Ok(removed)
+    }
+
+    /// Returns whether there is a file.
+    pub(super) async fn has(&self, path: &str) -> Result<bool, TargetError> {
+        match self.objects.head(&Path::from(path)).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(self.failed(&error)),
+        }
     }
 
     async fn delete(&self, path: &Path) -> Result<(), TargetError> {

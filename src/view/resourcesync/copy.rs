@@ -1,11 +1,14 @@
 //! The documents as files, which a plain web server serves at another URL.
 //!
-//! The copy is complete at one moment, and its links lead to its own files. A closed change list never changes, so its file is
-//! written once. The resource list is that of the first change of the open change list: it is exact with the changes since then,
-//! and its files stay as long as this list is open. Each division of the registry has a folder of its own, because the parts of
-//! two divisions do not add up to the registry.
+//! All documents of a copy are of one division of the journal and of the registry, and their links lead to its own files. A closed
+//! change list never changes, so its file is written once. The resource list is that of the first change of the open change list:
+//! it is exact with the changes since then, and its files stay as long as this list is open. The parts of each division of the
+//! registry have names of their own, because the parts of two divisions do not add up to the registry.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
 
 use tokio_util::sync::CancellationToken;
 
@@ -55,8 +58,13 @@ impl CopyDocument {
     }
 }
 
-/// The documents at one moment.
+/// The documents of one division of the journal and of the registry.
 pub(super) struct ResourceSyncCopy {
+    /// The documents in the order in which they must be rendered and written. Each one has links down only to documents before
+    /// it. A file that is not in the list can be removed afterwards.
+    documents: Vec<CopyDocument>,
+    /// Positions of the documents by their paths.
+    positions: BTreeMap<String, usize>,
     source: Arc<Source>,
     scope: Scope,
     urls: CopyUrls,
@@ -77,19 +85,22 @@ pub(super) struct CopyUrls {
 const OPEN_FOLDER: &str = "resourcesync";
 
 impl ResourceSync {
-    /// Returns the documents for a copy as of now. It must run on a blocking thread, and can read the registry.
+    /// Returns the documents for a copy as of now. It must run on a blocking thread. It can read the registry, and after a start
+    /// the whole journal.
     ///
     /// # Errors
-    /// `forbidden` if the readers of the copy may see only some sources; `unavailable` if the journal cannot be read, or is being
-    /// read for the first time, or the copy has `ended`.
+    /// `forbidden` if the readers of the copy may see only some sources; `unavailable` if the journal cannot be read, or the copy
+    /// has `ended`.
     pub(super) fn copy(&self, site: CopySite, ended: &CancellationToken) -> Result<ResourceSyncCopy, Problem> {
         let source = Arc::clone(&self.0);
         let scope = Scope::parse("", &ReadPermit::of_view(site.view.clone()))?;
-        let changes = block_on(source.changes())?;
+        let changes = block_on(source.division.all_lists(&source.spool, ended))?;
         let resources = source.resources_for_copy(&scope, &changes, ended)?;
         let open = changes.lists.last().map_or(changes.head.next(), |list| list.first);
         let urls = CopyUrls { site, open, divided: resources.begun.millis() };
-        Ok(ResourceSyncCopy { source, scope, urls, changes, resources })
+        let documents = documents(&urls, &changes, &resources);
+        let positions = documents.iter().enumerate().map(|(at, document)| (document.path.clone(), at)).collect();
+        Ok(ResourceSyncCopy { documents, positions, source, scope, urls, changes, resources })
     }
 }
 
@@ -110,7 +121,7 @@ impl Source {
         }
         let order = block_on(self.journal.order_time(head)).map_err(journal_problem)?;
         let at = changes.loss.time(head, order);
-        let list = ResourceList::divide(&self.journal, scope, (head, at), state, ended)?;
+        let list = ResourceList::divide((&self.journal, &self.spool), scope, (head, at), state, ended)?;
         *copied = Some((scope.clone(), list.clone()));
         Ok(list)
     }
@@ -122,31 +133,19 @@ impl ResourceSyncCopy {
         self.changes.lists.first().map_or(self.changes.head.next(), |list| list.first)
     }
 
-    /// Returns the documents in the order in which they must be rendered and written. Each one has links down only to documents
-    /// before it. A file that is not in the list can be removed afterwards.
-    pub(super) fn documents(&self) -> Vec<CopyDocument> {
-        let (open, closed) =
-            self.changes.lists.split_last().map_or((None, &[][..]), |(open, closed)| (Some(open), closed));
-        let position =
-            |after: &_| DocumentName::ResourceList(PartPosition { head: self.resources.head, after: *after });
-        let parts = self.resources.parts.iter().map(position);
-        let fixed = closed.iter().map(|list| DocumentName::ChangeList(list.first)).chain(parts);
-        let open = open.map(|list| DocumentName::ChangeList(list.first));
-        let indexes = [DocumentName::ChangeLists, DocumentName::ResourceLists, DocumentName::CapabilityList];
-        let document = |name, is_closed| CopyDocument { path: self.urls.path(name), is_closed, name: Some(name) };
-        let description = DESCRIPTION_PATH.trim_start_matches('/').to_owned();
-        let fixed = fixed.map(|name| document(name, true));
-        let changing = open.into_iter().chain(indexes).map(|name| document(name, false));
-        let description = CopyDocument { path: description, is_closed: false, name: None };
-        fixed.chain(changing).chain([description]).collect()
+    /// Returns the documents in the order in which they must be rendered and written.
+    pub(super) fn documents(&self) -> &[CopyDocument] {
+        &self.documents
     }
 
-    /// Renders a document. It must run on a blocking thread.
+    /// Renders the document with a path. It must run on a blocking thread.
     ///
     /// # Errors
     /// `gone` if retention has removed the changes that the document needs: make the copy again; fails if the journal or the disk
     /// does, or the copy has `ended`.
-    pub(super) fn render(&self, document: &CopyDocument, ended: &CancellationToken) -> Result<Representation, Problem> {
+    pub(super) fn render(&self, path: &str, ended: &CancellationToken) -> Result<Representation, Problem> {
+        let document = self.positions.get(path).and_then(|at| self.documents.get(*at));
+        let document = document.ok_or_else(|| Problem::internal(format!("a copy has no document {path}")))?;
         let documents = Documents { source: &self.source, scope: &self.scope, copy: Some(&self.urls) };
         let Some(name) = document.name else { return documents.description() };
         match name {
@@ -160,6 +159,22 @@ impl ResourceSyncCopy {
             DocumentName::Notifications => Err(Problem::internal("a copy has no notifications")),
         }
     }
+}
+
+/// Lists the documents: the closed change lists, the parts of the resource list, and the documents that change.
+fn documents(urls: &CopyUrls, changes: &ChangeLists, resources: &ResourceList) -> Vec<CopyDocument> {
+    let (open, closed) = changes.lists.split_last().map_or((None, &[][..]), |(open, closed)| (Some(open), closed));
+    let position = |after: &_| DocumentName::ResourceList(PartPosition { head: resources.head, after: *after });
+    let parts = resources.parts.iter().map(position);
+    let fixed = closed.iter().map(|list| DocumentName::ChangeList(list.first)).chain(parts);
+    let open = open.map(|list| DocumentName::ChangeList(list.first));
+    let indexes = [DocumentName::ChangeLists, DocumentName::ResourceLists, DocumentName::CapabilityList];
+    let document = |name, is_closed| CopyDocument { path: urls.path(name), is_closed, name: Some(name) };
+    let description = DESCRIPTION_PATH.trim_start_matches('/').to_owned();
+    let fixed = fixed.map(|name| document(name, true));
+    let changing = open.into_iter().chain(indexes).map(|name| document(name, false));
+    let description = CopyDocument { path: description, is_closed: false, name: None };
+    fixed.chain(changing).chain([description]).collect()
 }
 
 impl CopyUrls {
@@ -177,85 +192,13 @@ impl CopyUrls {
         let folder = &self.site.folder;
         match name {
             DocumentName::ChangeList(first) if first != self.open => format!("{folder}/{name}"),
-            DocumentName::ResourceList(_) => format!("{folder}/{:016}/{name}", self.divided),
+            DocumentName::ResourceList(part) => {
+                format!("{folder}/resourcelist-{:016}-{}.xml", self.divided, part.numbers())
+            }
             _ => format!("{OPEN_FOLDER}/{name}"),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::{Arc, CancellationToken, CopySite, ReaderView, ResourceSync};
-    use crate::{
-        journal::Journal,
-        view::test_journal::{journal_of, small_draft},
-        web::{Content, Spool},
-    };
-
-    const URL: &str = "http://copy.example/changes";
-
-    /// Writes a copy as a publisher does, and returns its files.
-    fn publish(view: &ResourceSync, files: &mut BTreeMap<String, String>) {
-        let public = ReaderView { public: true, ..ReaderView::default() };
-        let site =
-            CopySite { url: URL.to_owned(), folder: "resourcesync/0123".to_owned(), view: Some(Arc::new(public)) };
-        let ended = CancellationToken::new();
-        let copy = view.copy(site, &ended).unwrap();
-        let documents = copy.documents();
-        for document in &documents {
-            let content = copy.render(document, &ended).unwrap();
-            let Content::Memory(bytes) = content.body else { panic!("{document:?} is large") };
-            let text = String::from_utf8(bytes.to_vec()).unwrap();
-            // Links down lead to files that are there already.
-            for link in text.split("<loc>").skip(1).filter_map(|rest| rest.split("</loc>").next()) {
-                let path = link.strip_prefix(URL).map(|path| path.trim_start_matches('/'));
-                assert!(path.is_none_or(|path| files.contains_key(path)), "{document:?} links to {link}");
-            }
-            let before = files.insert(document.path.clone(), text.clone());
-            assert!(!document.is_closed || before.is_none_or(|before| before == text), "{document:?} has changed");
-        }
-        files.retain(|path, _| documents.iter().any(|document| document.path == *path));
-        // Other links lead to files too, of which none is at the gateway.
-        for (path, text) in files.iter() {
-            for link in text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
-                let target = link.strip_prefix(URL).unwrap_or_else(|| panic!("{path} links to {link}"));
-                assert!(files.contains_key(target.trim_start_matches('/')), "{path} links to {link}");
-            }
-        }
-    }
-
-    async fn files(journal: &Journal, folder: &std::path::Path, times: usize) -> BTreeMap<String, String> {
-        let view = ResourceSync::new(journal.clone(), "http://gateway.example", Spool::new(folder, 1 << 20), None);
-        let publishing = tokio::task::spawn_blocking(move || {
-            let mut files = BTreeMap::new();
-            (0..times).for_each(|_| publish(&view, &mut files));
-            files
-        });
-        publishing.await.unwrap()
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn copy_has_all_documents_and_links_only_to_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = journal_of(small_draft(), 9, 1, folder.path()).await;
-        let files = files(&journal, folder.path(), 2).await;
-        let names: Vec<_> = files.keys().map(|path| path.rsplit('/').next().unwrap()).collect();
-        assert_eq!(names.len(), 6, "{names:?}");
-        for name in ["resourcesync", "capabilitylist.xml", "changelist.xml", "resourcelist.xml"] {
-            assert!(names.contains(&name), "{names:?}");
-        }
-        let open = &files["resourcesync/changelist-0000000000000001.xml"];
-        assert!(open.contains("change=\"created\"") && !open.contains("until="), "{open}");
-        let part = files.iter().find(|(path, _)| path.contains("/resourcelist-")).unwrap();
-        assert!(part.0.starts_with("resourcesync/0123/") && part.1.contains("<loc>http://h/1</loc>"), "{part:?}");
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn copy_of_an_empty_journal_has_all_documents() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = journal_of(small_draft(), 0, 1, folder.path()).await;
-        assert_eq!(files(&journal, folder.path(), 2).await.len(), 6);
-    }
-}
+mod tests;

@@ -119,20 +119,46 @@ impl Division {
     /// # Errors
     /// `unavailable` if the journal is so long that its first division takes longer than a request; fails if the journal does.
     pub(super) async fn lists(&self, spool: &Spool) -> Result<ChangeLists, Problem> {
+        self.read(spool, &CancellationToken::new()).await?.ok_or_else(unfinished)
+    }
+
+    /// Returns the change lists as [`Self::lists`] does, however long the first division takes. Requests get their lists
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// `unavailable` if `ended` is cancelled; fails if the journal does.
+    pub(super) async fn all_lists(&self, spool: &Spool, ended: &CancellationToken) -> Result<ChangeLists, Problem> {
+        loop {
+            if let Some(lists) = self.read(spool, ended).await? {
+                return Ok(lists);
+            }
+            if ended.is_cancelled() {
+                return Err(unfinished());
+            }
+        }
+    }
+
+    /// Returns the change lists; `None` if [`PATIENCE`] or the reader has ended before the end of the journal.
+    async fn read(&self, spool: &Spool, ended: &CancellationToken) -> Result<Option<ChangeLists>, Problem> {
         let journal = self.journal.clone();
         let mut read = Arc::clone(&self.read).lock_owned().await;
         if read.is_current(&journal) {
-            return Ok(read.lists(journal.first()));
+            return Ok(Some(read.lists(journal.first())));
         }
-        let ended = CancellationToken::new();
+        let ended = ended.child_token();
         let _guard = ended.clone().drop_guard();
         let permit = spool.list_permit().await;
         Spool::blocking(permit, move || {
-            read.extend(&journal, &ended)?;
-            Ok(read.lists(journal.first()))
+            let is_whole = read.extend(&journal, &ended)?;
+            Ok(is_whole.then(|| read.lists(journal.first())))
         })
         .await
     }
+}
+
+fn unfinished() -> Problem {
+    let detail = "The journal is being read for the first time since the start. Try again in a moment.";
+    Problem::new(ProblemCode::Unavailable, detail).retry_after(RETRY_AFTER)
 }
 
 impl DivisionState {
@@ -148,16 +174,15 @@ impl DivisionState {
         Ok(Self { journal: identity, loss, last, time, ..Self::default() })
     }
 
-    /// Reads the changes up to the head. The call blocks.
-    fn extend(&mut self, journal: &Journal, ended: &CancellationToken) -> Result<(), Problem> {
+    /// Reads the changes up to the head. Returns whether it has come to the end; the next call continues. The call blocks.
+    fn extend(&mut self, journal: &Journal, ended: &CancellationToken) -> Result<bool, Problem> {
         if self.journal != journal.identity() || self.loss != Loss::of(journal) {
             *self = Self::before_oldest(journal)?;
         }
         let (head, begun) = (journal.head(), Instant::now());
         while self.last < head {
             if ended.is_cancelled() || begun.elapsed() > PATIENCE {
-                let detail = "The journal is being read for the first time since the start. Try again in a moment.";
-                return Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(RETRY_AFTER));
+                return Ok(false);
             }
             match block_on(journal.after_within(self.last, READ_CHANGES, PIECE_BYTES)) {
                 Ok(changes) if changes.is_empty() => break,
@@ -167,7 +192,7 @@ impl DivisionState {
                 Err(error) => return Err(journal_problem(error)),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn add(&mut self, change: &Arc<RecordedChange>, journal: &Journal) -> Result<(), Problem> {

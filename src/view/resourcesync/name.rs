@@ -41,6 +41,15 @@ pub struct PartPosition {
 /// Number of the row in a position that is after all objects of its time.
 pub(super) const AFTER_ALL: i64 = i64::MAX;
 
+impl PartPosition {
+    /// Returns the numbers in the name of the part.
+    pub(super) fn numbers(&self) -> String {
+        let Self { head, after: AcceptedPosition { time, object } } = self;
+        let of_time = format!("{:016}-{:016}", head.0, time.0);
+        if *object == AFTER_ALL { of_time } else { format!("{of_time}-{object:012}") }
+    }
+}
+
 impl DocumentName {
     /// Parses a name; `None` if there is no such document.
     #[must_use]
@@ -78,13 +87,7 @@ impl fmt::Display for DocumentName {
         match self {
             Self::CapabilityList => f.write_str("capabilitylist.xml"),
             Self::ResourceLists => f.write_str("resourcelist.xml"),
-            Self::ResourceList(PartPosition { head, after: AcceptedPosition { time, object } }) => {
-                write!(f, "resourcelist-{:016}-{:016}", head.0, time.0)?;
-                if *object != AFTER_ALL {
-                    write!(f, "-{object:012}")?;
-                }
-                f.write_str(".xml")
-            }
+            Self::ResourceList(part) => write!(f, "resourcelist-{}.xml", part.numbers()),
             Self::ChangeLists => f.write_str("changelist.xml"),
             Self::ChangeList(first) => write!(f, "changelist-{:016}.xml", first.0),
             Self::Notifications => f.write_str("notifications.xml"),

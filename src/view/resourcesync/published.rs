@@ -1,23 +1,25 @@
 //! The documents of ResourceSync as files of a published copy.
 //!
-//! A run of the publisher has the documents of one moment. The parts of the resource list are in folders of their own division,
-//! so each is written once, and removed with its list.
+//! A run has the documents of one division of the journal and of the registry. Its head can be later than that of the edition. The
+//! parts of a resource list have the time of their division in their names, so each is written once, and removed with its list.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{
     ResourceSync,
     copy::{CopyDocument, CopySite, ResourceSyncCopy},
 };
 use crate::{
+    model::Seq,
     publish::{DocumentName, Edition, Face, LISTED},
     web::{Problem, Representation},
 };
 
-/// Version of the documents.
-const RENDERING: &str = "1";
+/// Version of the documents and of their paths.
+const RENDERING: &str = "2";
 
 /// ResourceSync as a face of a published copy.
 pub struct PublishedResourceSync {
@@ -25,7 +27,14 @@ pub struct PublishedResourceSync {
     /// Ends a pass over the registry.
     ended: CancellationToken,
     /// The documents of the present run.
-    copy: Mutex<Option<Arc<ResourceSyncCopy>>>,
+    copy: Mutex<Option<RunCopy>>,
+}
+
+/// The documents of a run.
+struct RunCopy {
+    /// Identity of the journal, and the head and the folder of the edition.
+    edition: (Uuid, Seq, String),
+    copy: Arc<ResourceSyncCopy>,
 }
 
 impl PublishedResourceSync {
@@ -37,17 +46,25 @@ impl PublishedResourceSync {
 
     /// Returns the documents of the run that has this edition.
     fn copy(&self, edition: &Edition) -> Result<Arc<ResourceSyncCopy>, Problem> {
-        let copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        copy.map_or_else(|| self.begin(edition), Ok)
+        let known = {
+            let copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner);
+            copy.as_ref().filter(|run| run.edition == key(edition)).map(|run| Arc::clone(&run.copy))
+        };
+        known.map_or_else(|| self.begin(edition), Ok)
     }
 
     fn begin(&self, edition: &Edition) -> Result<Arc<ResourceSyncCopy>, Problem> {
         let Edition { url, folder, view, .. } = edition;
         let site = CopySite { url: url.clone(), folder: folder.clone(), view: view.clone() };
         let copy = Arc::new(self.view.copy(site, &self.ended)?);
-        *self.copy.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&copy));
+        let run = RunCopy { edition: key(edition), copy: Arc::clone(&copy) };
+        *self.copy.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
         Ok(copy)
     }
+}
+
+fn key(edition: &Edition) -> (Uuid, Seq, String) {
+    (edition.journal, edition.head, edition.folder.clone())
 }
 
 impl Face for PublishedResourceSync {
@@ -59,22 +76,27 @@ impl Face for PublishedResourceSync {
         RENDERING.to_owned()
     }
 
+    fn renders_lists(&self) -> bool {
+        true
+    }
+
     fn first(&self, edition: &Edition) -> Result<u64, Problem> {
-        // A run begins with this call.
         Ok(self.begin(edition)?.first_list().0)
     }
 
     fn closed(&self, edition: &Edition, after: u64) -> Result<Vec<DocumentName>, Problem> {
-        let closed = self.copy(edition)?.documents().into_iter().filter_map(|document| {
+        let copy = self.copy(edition)?;
+        let closed = copy.documents().iter().filter_map(|document| {
             let number = document.closed_list()?.0;
-            (number > after).then(|| DocumentName::closed(document.path, number))
+            (number > after).then(|| DocumentName::closed(document.path.clone(), number))
         });
         Ok(closed.take(LISTED).collect())
     }
 
     fn open(&self, edition: &Edition) -> Result<Vec<DocumentName>, Problem> {
-        let open = self.copy(edition)?.documents().into_iter().filter(|document| document.closed_list().is_none());
-        let name = |CopyDocument { path, is_closed, .. }| match is_closed {
+        let copy = self.copy(edition)?;
+        let open = copy.documents().iter().filter(|document| document.closed_list().is_none());
+        let name = |CopyDocument { path, is_closed, .. }: &CopyDocument| match is_closed {
             true => DocumentName::fixed(path),
             false => DocumentName::open(path),
         };
@@ -82,9 +104,6 @@ impl Face for PublishedResourceSync {
     }
 
     fn render(&self, edition: &Edition, document: &DocumentName) -> Result<Representation, Problem> {
-        let copy = self.copy(edition)?;
-        let listed = copy.documents().into_iter().find(|listed| listed.path == document.path);
-        let listed = listed.ok_or_else(|| Problem::internal(format!("a copy has no document {}", document.path)))?;
-        copy.render(&listed, &self.ended)
+        self.copy(edition)?.render(&document.path, &self.ended)
     }
 }

@@ -166,24 +166,27 @@ fn unfinished() -> Problem {
 
 impl ResourceList {
     /// Divides the registry for a list that was begun when the change `head` was the newest one, at the time `at`. The call
-    /// blocks.
+    /// blocks. It needs the permit of a list for some seconds at a time, so that readers of the gateway get their lists, too.
     ///
     /// # Errors
     /// `unavailable` if nobody waits any more; fails if the journal does.
     pub(super) fn divide(
-        journal: &Journal,
+        (journal, spool): (&Journal, &Spool),
         scope: &Scope,
         (head, at): (Seq, Timestamp),
         state: (Uuid, u64),
         ended: &CancellationToken,
     ) -> Result<Self, Problem> {
         let mut next = Unfinished::begin(head, at, state);
-        while !next.read(journal, scope, ended)? {
+        loop {
+            let _permit = block_on(spool.list_permit());
+            if next.read(journal, scope, ended)? {
+                return Ok(next.list);
+            }
             if ended.is_cancelled() {
                 return Err(unfinished());
             }
         }
-        Ok(next.list)
     }
 
     /// Returns whether the list was begun at a head, and in a state of the journal.

@@ -1,22 +1,23 @@
 //! The sealed segments as files of a published copy, and `segments.json`, the list of them.
 //!
-//! The number of a segment is that of the first change of its span. Its file has the bytes of the store.
+//! The file of a segment has the bytes of the store. Its name has the number of the first change of the span, and the digest of the
+//! bytes, so a segment that was sealed again is another file. The files are fixed documents, and there are no closed ones.
 
 use std::io::Write;
 
 use futures_util::TryStreamExt;
 use serde::Serialize;
 
-use super::{super::block_on, ListedSegment, MEDIA_TYPE, segment_problem};
+use super::{super::block_on, ListedSegment, MEDIA_TYPE, name, parse_name, segment_problem};
 use crate::{
     model::Seq,
-    publish::{DocumentName, Edition, Face, LISTED},
+    publish::{DocumentName, Edition, Face},
     segments::{SegmentError, Segments, manifest::Manifest},
     web::{CachePolicy, DocumentWriter, Problem, ProblemCode, Representation, Spool, spool_problem},
 };
 
-/// Version of the files and of the list.
-const RENDERING: &str = "1";
+/// Version of the files, of their names and of the list.
+const RENDERING: &str = "2";
 
 /// Path of the list.
 const LIST: &str = "segments.json";
@@ -33,39 +34,47 @@ pub struct PublishedSegments {
 }
 
 impl PublishedSegments {
-    /// Returns manifests of the edition whose spans begin after a number, up to `limit` or 4 MiB.
-    fn after(&self, edition: &Edition, after: u64, limit: usize) -> Result<Vec<Manifest>, Problem> {
-        // The list begins with the segment that ends after this number.
-        let mut found = block_on(self.segments.list(Seq(after), limit + 1)).map_err(segment_problem)?;
-        found.retain(|segment| segment.first.0 > after && segment.last <= edition.head);
-        found.truncate(limit);
-        Ok(found)
+    /// Calls `each` with the manifests of the segments whose changes the edition has, oldest first.
+    fn manifests(
+        &self,
+        edition: &Edition,
+        mut each: impl FnMut(Manifest) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let mut reached = Seq::ZERO;
+        loop {
+            let found = block_on(self.segments.list(reached, READ_MANIFESTS)).map_err(segment_problem)?;
+            let Some(newest) = found.last() else { return Ok(()) };
+            reached = newest.last;
+            found.into_iter().filter(|segment| segment.last <= edition.head).try_for_each(&mut each)?;
+        }
     }
 
     fn render_list(&self, edition: &Edition) -> Result<Representation, Problem> {
         let mut out = DocumentWriter::new(&self.spool);
-        let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(spool_problem);
-        write(b"{\"segments\":[")?;
-        let (mut reached, mut next) = (0, Seq::ZERO);
-        while reached < edition.closed_through {
-            let segments = self.after(edition, reached, READ_MANIFESTS)?;
-            let Some(last) = segments.last() else { break };
-            let end = last.first.0;
-            for manifest in segments.into_iter().filter(|segment| segment.first.0 <= edition.closed_through) {
-                write(if next == Seq::ZERO { b"" } else { b"," })?;
-                next = manifest.last_change;
-                let url = format!("{}/{}", edition.url, path(edition, manifest.first.0));
-                write(&json(&ListedSegment { url, manifest }))?;
+        let mut next = Seq::ZERO;
+        out.write_all(b"{\"segments\":[").map_err(spool_problem)?;
+        self.manifests(edition, |manifest| {
+            let path = path(edition, &manifest);
+            // One that was sealed during the run has no file yet.
+            if !edition.fixed.contains(&path) {
+                return Ok(());
             }
-            reached = end;
-        }
-        write(format!("],\"next\":{next},\"journal\":\"{}\"}}", edition.journal).as_bytes())?;
+            let separator: &[u8] = if next == Seq::ZERO { b"" } else { b"," };
+            next = manifest.last_change;
+            let segment = json(&ListedSegment { url: format!("{}/{path}", edition.url), manifest });
+            out.write_all(&[separator, &segment].concat()).map_err(spool_problem)
+        })?;
+        write!(out, "],\"next\":{next},\"journal\":\"{}\"}}", edition.journal).map_err(spool_problem)?;
         out.finish("application/json", CachePolicy::Revalidate).map_err(spool_problem)
     }
 
-    fn render_file(&self, first: u64) -> Result<Representation, Problem> {
-        let segment = block_on(self.segments.beginning_with(Seq(first))).map_err(segment_problem)?;
-        let removed = || Problem::new(ProblemCode::Gone, format!("The segment of change {first} has been removed."));
+    fn render_file(&self, name: &str) -> Result<Representation, Problem> {
+        let no_segment = || Problem::internal(format!("a copy has no document {name}"));
+        let (first, digest) = parse_name(name).ok_or_else(no_segment)?;
+        let segment = block_on(self.segments.beginning_with(first)).map_err(segment_problem)?;
+        let segment = segment.filter(|segment| segment.file == digest);
+        let removed =
+            || Problem::new(ProblemCode::Gone, format!("The segment {name} has been removed or sealed again."));
         let Manifest { first, file, .. } = segment.ok_or_else(removed)?;
         let content = block_on(async { Ok::<_, SegmentError>(self.segments.files().await?.read(file, None).await?) });
         let content = content.map_err(segment_problem)?;
@@ -94,29 +103,35 @@ impl Face for PublishedSegments {
         RENDERING.to_owned()
     }
 
-    fn first(&self, edition: &Edition) -> Result<u64, Problem> {
-        let oldest = self.after(edition, 0, 1)?;
-        Ok(oldest.first().map_or(edition.first, |segment| segment.first).0)
+    fn first(&self, _: &Edition) -> Result<u64, Problem> {
+        Ok(1)
     }
 
-    fn closed(&self, edition: &Edition, after: u64) -> Result<Vec<DocumentName>, Problem> {
-        let segments = self.after(edition, after, LISTED)?;
-        let name = |segment: &Manifest| DocumentName::closed(path(edition, segment.first.0), segment.first.0);
-        Ok(segments.iter().map(name).collect())
+    fn closed(&self, _: &Edition, _: u64) -> Result<Vec<DocumentName>, Problem> {
+        Ok(Vec::new())
     }
 
-    fn open(&self, _: &Edition) -> Result<Vec<DocumentName>, Problem> {
-        Ok(vec![DocumentName::open(LIST)])
+    fn open(&self, edition: &Edition) -> Result<Vec<DocumentName>, Problem> {
+        let mut documents = Vec::new();
+        self.manifests(edition, |manifest| {
+            documents.push(DocumentName::fixed(path(edition, &manifest)));
+            Ok(())
+        })?;
+        documents.push(DocumentName::open(LIST));
+        Ok(documents)
     }
 
     fn render(&self, edition: &Edition, document: &DocumentName) -> Result<Representation, Problem> {
-        document.number.map_or_else(|| self.render_list(edition), |first| self.render_file(first))
+        match document.path.rsplit_once('/') {
+            Some((_, name)) => self.render_file(name),
+            None => self.render_list(edition),
+        }
     }
 }
 
 /// Returns the path of the file of a segment. The paths are in the order of the numbers.
-fn path(edition: &Edition, first: u64) -> String {
-    format!("{}/{first:020}.ndjson.zst", edition.folder)
+fn path(edition: &Edition, segment: &Manifest) -> String {
+    format!("{}/{}", edition.folder, name(segment))
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {

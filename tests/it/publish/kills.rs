@@ -3,13 +3,36 @@
 use std::time::Duration;
 
 use super::{WebServer, post, publish, seen};
-use crate::support::{gateway::Gateway, views_fixture::ViewedGateway};
+use crate::support::{
+    gateway::{Gateway, client},
+    views_fixture::ViewedGateway,
+};
+
+/// Follows the links of the IIIF documents forwards and backwards. Each must lead to a document. Returns the number of pages.
+async fn walk_iiif(server: &WebServer) -> usize {
+    let mut pages = 0;
+    for (begin, link) in [("first", "next"), ("last", "prev")] {
+        pages = 0;
+        let get = async |url: String| -> serde_json::Value {
+            let response = client().get(&url).send().await.unwrap();
+            assert_eq!(response.status(), 200, "{url}");
+            response.json().await.unwrap()
+        };
+        let collection = get(format!("{}/iiif/collection.json", server.url)).await;
+        let mut next = collection[begin]["id"].as_str().map(str::to_owned);
+        while let Some(url) = next {
+            pages += 1;
+            next = get(url).await[link]["id"].as_str().map(str::to_owned);
+        }
+    }
+    pages
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_find_each_document_while_the_gateway_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let server = WebServer::start(folder.path());
-    let lines = server.lines("[publish.view]\npublic = false\n");
+    let lines = server.lines("documents = [\"feed\", \"iiif\"]\n[publish.view]\npublic = false\n");
     let mut gateway = ViewedGateway::start(&lines);
     let mut number = 0;
     let mut before = 0;
@@ -29,6 +52,9 @@ async fn readers_find_each_document_while_the_gateway_is_killed() {
             assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "the copy has no gap");
             assert!(numbers.len() >= before, "the copy went back");
         }
+        if server.folder.join("iiif/collection.json").exists() {
+            walk_iiif(&server).await;
+        }
         let ViewedGateway { config, folder, .. } = gateway;
         let started = Gateway::start_with(&folder.path().join("data"), &["--config", config.to_str().unwrap()]);
         gateway = ViewedGateway { gateway: started, config, folder };
@@ -36,6 +62,7 @@ async fn readers_find_each_document_while_the_gateway_is_killed() {
         assert_eq!(code, 0, "{stderr}");
         let (found, _) = server.walk().await;
         assert_eq!(found, seen(&gateway, "reader").await);
+        assert_eq!(walk_iiif(&server).await, found.len().div_ceil(100));
         before = found.len();
     }
 }
