@@ -12,6 +12,7 @@ pub mod download;
 mod fedora_apim;
 mod fedora_events;
 pub mod fedora_objects;
+pub mod fedora_relations;
 pub mod fedora_rest;
 pub mod feed;
 pub mod fileset;

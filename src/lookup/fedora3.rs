@@ -11,10 +11,8 @@ use futures_util::future::join_all;
 use super::{cached_requests::CachedRequests, error::LookupError, restrict};
 use crate::{
     format::{
-        fedora_rest::{
-            DatastreamVersion, ListedDatastream, Relations, datastream_history, datastream_profile, datastreams,
-            relations,
-        },
+        fedora_relations::{Relations, relations},
+        fedora_rest::{DatastreamVersion, ListedDatastream, datastream_history, datastream_profile, datastreams},
         stated_dates::DateStatements,
     },
     model::{

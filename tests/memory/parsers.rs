@@ -3,7 +3,7 @@
 use tidings::{
     filesets::readers,
     format::{
-        Limits, fedora_objects, fedora_rest, ldp,
+        Limits, fedora_objects, fedora_relations, fedora_rest, ldp,
         stated_dates::{DatePredicates, DateStatements},
         web_links,
     },
@@ -113,7 +113,7 @@ fn check_repository(body: &[u8]) {
     let from = Uri::parse("http://purl.org/dc/terms/available").into_iter().collect();
     let predicates = DatePredicates { from, until: Vec::new() };
     let places = |dates: &DateStatements| dates.places().len();
-    check(&|| fedora_rest::relations(body, &predicates, limits).map(|read| places(&read.dates)).map_err(text));
+    check(&|| fedora_relations::relations(body, &predicates, limits).map(|read| places(&read.dates)).map_err(text));
     // Only the size of the response limits a page of objects.
     check(&|| fedora_objects::object_profile(body, limits).map(|_| 1).map_err(text));
     check(&|| fedora_objects::object_page(body, limits).map(|_| 1).map_err(text));

@@ -14,7 +14,8 @@ use crate::{
     format::{
         Limits, Rejection, RestUris,
         fedora_objects::{ListedObject, object_page, object_profile},
-        fedora_rest::{DatastreamVersion, ListedDatastream, Relations, datastream_profile, datastreams, relations},
+        fedora_relations::{Relations, relations},
+        fedora_rest::{DatastreamVersion, ListedDatastream, datastream_profile, datastreams},
         stated_dates::DatePredicates,
     },
     lookup::{LookupError, Resource},

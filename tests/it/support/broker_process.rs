@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time limit for any operation of a broker. A broker starts in a few seconds on an idle machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Time limit for any operation of a broker. A broker starts in a few seconds on an idle machine, and in minutes beside builds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Starts the broker on request, and cleans up when the test process has gone.
 const WATCHER: &str = r#"

@@ -49,7 +49,6 @@ async fn metrics_count_events() {
         ("tidings_append_transaction_duration_seconds_count", 2.0),
         ("tidings_append_batch_events_sum", 2.0),
         ("tidings_journal_head", 1.0),
-        (r#"tidings_tail_reads_total{result="hit"}"#, 1.0),
         (r#"tidings_http_requests_total{method="POST",route="/hooks/{source}",status="201"}"#, 1.0),
         (r#"tidings_http_requests_total{method="GET",route="/changes/{id}",status="404"}"#, 1.0),
         (r#"tidings_http_requests_total{method="GET",route="none",status="404"}"#, 1.0),
@@ -58,6 +57,8 @@ async fn metrics_count_events() {
     ] {
         assert_eq!(value(&metrics, series), Some(expected), "{series} in\n{metrics}");
     }
+    // Workers of the gateway may have read the change, too.
+    assert!(value(&metrics, r#"tidings_tail_reads_total{result="hit"}"#) >= Some(1.0), "{metrics}");
     assert!(!metrics.to_lowercase().replace('-', "").contains("madeup"), "{metrics}");
 
     // The response is sent before the metric of its size is updated.

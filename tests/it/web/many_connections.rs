@@ -3,7 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{fedora3_messages::Call, gateway::client, resource_watch::WatchedGateway};
+use crate::support::{
+    fedora3_messages::Call,
+    gateway::{PATIENCE, client},
+    resource_watch::WatchedGateway,
+};
 
 const CLIENTS: u64 = 1000;
 
@@ -20,8 +24,9 @@ async fn thousand_connections_lose_no_acknowledged_event() {
                 let call = Call { number, method: "addDatastream", pid: &pid, parameters, returned: Some("DC") };
                 // Each client keeps its own connection open.
                 let http = client();
-                let answer =
-                    http.post(url).header("content-type", "text/xml").body(call.message()).send().await.unwrap();
+                // The clients share two processors with the gateway and with other tests.
+                let request = http.post(url).timeout(4 * PATIENCE).header("content-type", "text/xml");
+                let answer = request.body(call.message()).send().await.unwrap();
                 let status = answer.status().as_u16();
                 let answer: serde_json::Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
                 (call.id(), status, answer, http)
