@@ -262,7 +262,7 @@ impl World for DataPlatform {
     }
 
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
-        self.note_restarts(false, rig);
+        self.note_restarts(true, rig);
         // Restricted datasets open again, so that what was archived of them in between does not matter.
         self.with(|platform| {
             (platform.filtered, platform.busy, platform.broken) = (0, 0, 0);
@@ -300,8 +300,6 @@ impl World for DataPlatform {
                 }
             }
         }
-        // The attempts after a broken download are most often made only now.
-        self.note_restarts(true, rig);
         let changes = rig.gateway().changes().await;
         self.check_words(&changes)?;
         self.check_history(&changes)?;
