@@ -1,6 +1,7 @@
 //! The differences between a repository and the registry in an object, as a draft that corrects the registry.
 //!
-//! A fact that only one side has is no difference: a message of Fedora 3 has no size, and a list no parent. So the facts
+//! A fact that only one side has is no difference: a message of Fedora 3 has no size, and a list no parent. A state that hides
+//! an item is one, because an item without a state is public. So the facts
 //! that both sides have are compared, and the date of the content if the repository's is newer. Content with the same digest
 //! or version is the same nevertheless. A registry without a date, because the messages have none, says nothing about dates.
 //! Parents and types are not compared, because messages and repositories report different ones.
@@ -40,7 +41,11 @@ pub(super) fn draft_of_present(audit: Uuid, object: CrawledObject, registered: &
 
 /// Returns the draft that deletes all items of an object that the repository does not have; `None` if the registry has none.
 pub(super) fn draft_of_absent(audit: Uuid, object: &Uri, registered: &ObjectState) -> Option<Draft> {
-    let items = NonEmpty::try_from(absent(registered).collect::<Vec<_>>()).ok()?;
+    let mut items: Vec<_> = absent(registered).collect();
+    if !items.is_empty() && registered.is_gone(object) {
+        items.push(DraftItem::new(object.clone(), DraftChange::Absent));
+    }
+    let items = NonEmpty::try_from(items).ok()?;
     Some(draft(audit, object.clone(), DraftTime::Arrival, items))
 }
 
@@ -60,7 +65,12 @@ fn present(item: CrawledItem, registered: &ObjectState) -> Option<DraftItem> {
         // A list has no dates, so it says that an item is active before they come, and after they end.
         let is_of_dates = registered.is_decided_by_dates(&uri);
         let is_other = |state: &State, known: &State| known != state && !(is_of_dates && is_public(Some(state)));
-        let state = state.filter(|state| registered.state(&uri).is_some_and(|known| is_other(state, known)));
+        // Without a state, an item is public.
+        let differs = |state: &State| match registered.state(&uri) {
+            Some(known) => is_other(state, known),
+            None => !is_public(Some(state)),
+        };
+        let state = state.filter(differs);
         // The content is newer, although the registry has the same facts about it.
         let is_known = |content: &ContentLocation| known.as_ref().is_some_and(|known| says_all_of(known, content));
         let change = match (content, state) {
@@ -201,4 +211,46 @@ fn differing_members(known: Option<&ContentLocation>, found: &ContentLocation) -
     ];
     let members: Vec<_> = members.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect();
     if members.is_empty() { vec!["content"] } else { members }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        CrawledItem, DraftChange, DraftItem, DraftTime, ItemChange, NonEmpty, ObjectState, State, Uri, Uuid, draft,
+        present,
+    };
+    use crate::{
+        journal::settle::{ReceiptClock, SourcePolicy, settle},
+        model::{SourceName, Timestamp},
+    };
+
+    /// A message about a new object of Fedora 3 has no state, and a message about another state can be lost.
+    #[test]
+    fn state_that_hides_an_item_without_a_state_is_a_difference() {
+        let uri = Uri::parse("http://h/a").unwrap();
+        let [first, second] = [1, 2].map(|second| Timestamp::from_millis(second * 1000).unwrap());
+        let policy = SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false };
+        let mut registered = ObjectState::default();
+        let add = DraftChange::Reported(ItemChange::Add { content: None, after: None });
+        let items = NonEmpty::one(DraftItem::new(uri.clone(), add));
+        let added = draft(Uuid::nil(), uri.clone(), DraftTime::Reported(first), items);
+        let settled = settle(added, &policy, ReceiptClock::at(second), &registered);
+        let (modification, settlement) = settled.change.unwrap();
+        registered.apply(settled.ordering_time, &modification, &settlement);
+        for (state, is_difference) in [(State::ACTIVE, false), (State::INACTIVE, true), (State::DELETED, true)] {
+            let found = CrawledItem { uri: uri.clone(), at: first, content: None, state: Some(state.clone()) };
+            let expected = DraftChange::Present { content: None, state: Some(state) };
+            let expected = is_difference.then(|| DraftItem::new(uri.clone(), expected));
+            assert_eq!(present(found.clone(), &registered), expected);
+            let Some(correction) = expected else { continue };
+            // The correction ends the difference.
+            let mut corrected = registered.clone();
+            let items = NonEmpty::one(correction);
+            let correction = draft(Uuid::nil(), uri.clone(), DraftTime::Observed(first), items);
+            let settled = settle(correction, &policy, ReceiptClock::at(second), &corrected);
+            let (modification, settlement) = settled.change.unwrap();
+            corrected.apply(settled.ordering_time, &modification, &settlement);
+            assert_eq!(present(found, &corrected), None);
+        }
+    }
 }

@@ -30,8 +30,7 @@ const RELATIONS: &str = "info:fedora/fedora-system:def/relations-external#";
 const MODEL: &str = "info:fedora/fedora-system:def/model#";
 
 /// Parses RELS-EXT: RDF/XML with one `rdf:Description`, one level deep, as Fedora enforces. The values of `predicates` are
-/// dates of the object. Dates that RDF/XML writes in another form are unreadable, and so are those of a document that
-/// describes nothing.
+/// dates of the object. Dates that RDF/XML writes as attributes or as descriptions of another type are unreadable.
 ///
 /// # Errors
 /// Rejects any other document.
@@ -44,17 +43,15 @@ pub fn relations(body: &[u8], predicates: &DatePredicates, limits: Limits) -> Re
     let mut relations = Relations::default();
     let mut closest = PARENT_RELATIONS.len();
     let mut models = HashSet::new();
-    let mut has_unknown_node = false;
-    let mut is_described = false;
+    let mut has_other_form = false;
     while let Some(description) = document.child()? {
         // A property attribute of the date (RDF 1.1 XML Syntax section 2.5) is a date that the loop below does not see.
-        has_unknown_node |= own_attributes(&description).any(|name| predicates.has_local_name(name));
+        has_other_form |= own_attributes(&description).any(|name| predicates.may_end_with(name));
         if local_name(&description) != "Description" {
-            has_unknown_node = true;
+            has_other_form = true;
             document.skip()?;
             continue;
         }
-        is_described = true;
         while let Some(relation) = document.child()? {
             let name = local_name(&relation);
             let text = document.text()?;
@@ -81,7 +78,7 @@ pub fn relations(body: &[u8], predicates: &DatePredicates, limits: Limits) -> Re
         }
     }
     document.finish()?;
-    if !predicates.is_empty() && (has_unknown_node || !is_described) {
+    if !predicates.is_empty() && has_other_form {
         relations.dates.add_unreadable();
     }
     Ok(relations)
@@ -161,12 +158,13 @@ mod tests {
                 r#"<r:Description r:about="a"><h:until xml:lang="en" r:datatype="d">2030</h:until></r:Description>"#,
                 true,
             ),
-            (r#"<r:Description r:about="a" m:label="x"/>"#, true),
+            (r#"<r:Description r:about="a" m:label="x" m:til="2030"/>"#, true),
             (r#"<r:Description r:about="a"><h:until r:resource="b"/></r:Description>"#, false),
             (r#"<r:Description r:about="a"><h:until r:parseType="Resource"/></r:Description>"#, false),
             (r#"<r:Description r:about="a" h:until="2030"/>"#, false),
             (r#"<h:Thing r:about="a"><h:until>2030</h:until></h:Thing>"#, false),
-            ("", false),
+            // The last relationship has been purged.
+            ("", true),
         ] {
             assert_eq!(read(nodes, &date).dates.has_unreadable(), !is_readable, "{nodes}");
             let without = read(nodes, &DatePredicates::default()).dates;

@@ -107,6 +107,9 @@ impl ResourceDescription {
             return Ok(());
         }
         self.is_found = true;
+        if node.context.is_some() && !predicates.is_empty() {
+            self.dates.add_unreadable();
+        }
         each_or_only(node.types, |name| {
             let name = text_of(name).filter(|_| self.types.len() <= limits.types);
             self.types.extend(name.and_then(|name| Uri::parse(&name).ok()));
@@ -303,6 +306,7 @@ mod tests {
         for compacted in [
             r#"{"@context":{"from":"p:from"},"@id":"http://h/a","from":"2030"}"#,
             r#"{"@context":"http://h/context","@graph":[{"@id":"http://h/a","from":"2030"}]}"#,
+            r#"[{"@context":{"from":"p:from"},"@id":"http://h/a","from":"2030"}]"#,
         ] {
             assert!(read(compacted).has_unreadable(), "{compacted}");
             assert!(!described(compacted, "http://h/a").dates.has_unreadable(), "no predicates are configured");

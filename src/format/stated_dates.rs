@@ -44,9 +44,14 @@ impl DatePredicates {
         self.from.is_empty() && self.until.is_empty()
     }
 
-    /// Returns whether the name of an element or attribute without its namespace can be that of a predicate.
-    pub(super) fn has_local_name(&self, local: &str) -> bool {
-        self.from.iter().chain(&self.until).any(|predicate| predicate.as_str().ends_with(local))
+    /// Returns whether the name of an attribute, without its namespace, can be that of a predicate. Namespaces seldom end with a
+    /// letter or a digit.
+    pub(super) fn may_end_with(&self, local: &str) -> bool {
+        let has_name = |predicate: &Uri| {
+            let namespace = predicate.as_str().strip_suffix(local);
+            namespace.is_some_and(|namespace| !namespace.ends_with(char::is_alphanumeric))
+        };
+        self.from.iter().chain(&self.until).any(has_name)
     }
 
     /// Returns the role of a predicate; `None` for one that has no dates.
@@ -142,9 +147,18 @@ pub(super) fn first_day(date: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::{
+        DatePredicates,
         DateRole::{From, Until},
         DateStatements, MAX_PLACES, StatedDates, Timestamp, Uri, VisibilityDates,
     };
+
+    #[test]
+    fn names_of_attributes_are_compared_as_a_whole() {
+        let predicate = |uri: &str| DatePredicates { from: Vec::new(), until: vec![Uri::parse(uri).unwrap()] };
+        for uri in ["http://h/until", "http://h#until", "urn:x:until", "http://h/x-until", "http://h/x_until"] {
+            assert!(predicate(uri).may_end_with("until") && !predicate(uri).may_end_with("til"), "{uri}");
+        }
+    }
 
     #[test]
     fn shortest_time_counts() {

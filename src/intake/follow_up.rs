@@ -17,7 +17,7 @@ use crate::{
     lookup::LookupError,
     model::{
         Aspect, Change, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, Reading, Seq,
-        State,
+        State, StatedDates, VisibilityDates,
     },
     retry::Backoff,
 };
@@ -45,7 +45,7 @@ pub struct FollowUp {
 enum Round {
     /// No incomplete change is left.
     Done,
-    /// Some changes are left. `any_answered` is true if at least one was completed.
+    /// Some changes are left. `any_answered` is true if at least one was completed, and no request was denied access.
     Remaining { any_answered: bool },
 }
 
@@ -100,6 +100,8 @@ impl FollowUp {
                     if any_answered {
                         backoff.reset();
                     }
+                    // A moment at least, because requests for new messages can show all the time that the repository answers.
+                    sleep(SHORTEST_WAIT).await;
                     tokio::select! {
                         () = sleep(backoff.next_wait()) => {}
                         () = enricher.lookup.repository().wait_for_recovery() => {}
@@ -112,7 +114,7 @@ impl FollowUp {
     /// Looks up every incomplete change once, or stops as soon as the circuit is open.
     async fn round(&self, enricher: &Enricher) -> Result<Round, JournalError> {
         let mut after = Seq::ZERO;
-        let (mut answered, mut is_circuit_open) = (0, false);
+        let (mut answered, mut is_circuit_open, mut is_denied) = (0, false, false);
         while !is_circuit_open {
             let page = self.journal.incomplete(self.source.name().clone(), after, PAGE).await?;
             let Some(last) = page.last() else { break };
@@ -120,13 +122,12 @@ impl FollowUp {
             let since = Instant::now();
             let lookups = join_all(page.iter().map(|incomplete| self.look_up(enricher, incomplete, since))).await;
             let mut submissions = Vec::new();
-            for lookup in lookups {
-                match lookup {
-                    Ok(submission) => submissions.push(submission),
-                    Err(error) => is_circuit_open |= matches!(error, LookupError::CircuitOpen { .. }),
-                }
+            for FollowUpLookup { submission, error } in lookups {
+                is_circuit_open |= matches!(error, Some(LookupError::CircuitOpen { .. }));
+                is_denied |= matches!(error, Some(LookupError::AccessDenied(_)));
+                answered += usize::from(error.is_none());
+                submissions.extend(submission);
             }
-            answered += submissions.len();
             if !submissions.is_empty() {
                 let outcomes = self.journal.append_all(submissions).await?;
                 if outcomes.iter().flatten().any(DraftOutcome::is_refusal) {
@@ -136,11 +137,16 @@ impl FollowUp {
                 }
             }
         }
+        if !is_circuit_open {
+            // What the requests of this round have shown is no reason for another one.
+            enricher.lookup.repository().forget_recovery();
+        }
         let left = self.count(enricher).await?;
         if answered > 0 {
             tracing::info!(source = %self.source.name(), answered, left, "incomplete changes were completed from the repository");
         }
-        Ok(if left == 0 { Round::Done } else { Round::Remaining { any_answered: answered > 0 } })
+        // While the repository denies access, the wait grows, although it answers for other objects.
+        Ok(if left == 0 { Round::Done } else { Round::Remaining { any_answered: answered > 0 && !is_denied } })
     }
 
     async fn count(&self, enricher: &Enricher) -> Result<u64, JournalError> {
@@ -150,14 +156,11 @@ impl FollowUp {
         Ok(left)
     }
 
-    /// Looks up an incomplete change again and builds the submission that completes it.
-    async fn look_up(
-        &self,
-        enricher: &Enricher,
-        incomplete: &IncompleteChange,
-        since: Instant,
-    ) -> Result<Submission, LookupError> {
+    /// Looks up an incomplete change again and builds the submission that completes it. If a request fails, the submission has
+    /// the dates that were read and nothing else, and the change stays incomplete.
+    async fn look_up(&self, enricher: &Enricher, incomplete: &IncompleteChange, since: Instant) -> FollowUpLookup {
         let mut drafts = Vec::new();
+        let mut failed = None;
         // A stored change that cannot be deserialized is a bug. Asking again would not help, so it is settled
         // without a draft.
         if let Ok(change) = serde_json::from_slice::<Change>(&incomplete.json) {
@@ -165,15 +168,24 @@ impl FollowUp {
             let key = event_key(self.source.name(), EventIdentity::Id(&event_id), 0);
             let mut draft = draft_of(change, incomplete);
             let reported = draft.items.clone();
-            enricher.lookup.complete(&mut draft, since).await?;
-            enricher.lookup.keep_unread_dates(&mut draft);
-            self.source.note_dropped_parts_from(&draft, 0);
-            draft.items = mark_as_completions(draft.items);
+            failed = enricher.lookup.complete(&mut draft, since).await.err();
+            if failed.is_some() {
+                let Some(items) = read_dates(draft.items) else {
+                    return FollowUpLookup { submission: None, error: failed };
+                };
+                // The other facts come with the lookup that completes the change.
+                (draft.items, draft.parent, draft.types) = (items, None, Vec::new());
+                draft.lookup = DraftLookup::default();
+            } else {
+                enricher.lookup.keep_unread_dates(&mut draft);
+                self.source.note_dropped_parts_from(&draft, 0);
+                draft.items = mark_as_completions(draft.items);
+                draft.lookup = DraftLookup { mark: draft.lookup.mark, ..DraftLookup::default() };
+            }
             if draft.time == DraftTime::Arrival {
                 draft.items = compare_with(&reported, draft.items);
             }
-            draft.lookup = DraftLookup { mark: draft.lookup.mark, ..DraftLookup::default() };
-            drafts.push((Some(key), draft));
+            drafts.push((failed.is_none().then_some(key), draft));
             if let Err(rejection) = self.source.check(&drafts) {
                 // A repeated lookup would return the same facts.
                 let change = incomplete.seq.0;
@@ -182,13 +194,35 @@ impl FollowUp {
             }
         }
         let policy = Arc::clone(&self.source.policy);
-        Ok(Submission {
-            policy,
-            drafts,
-            duplicate_policy: DuplicatePolicy::RememberChanges,
-            completes: Some(incomplete.seq),
-        })
+        let completes = failed.is_none().then_some(incomplete.seq);
+        let duplicate_policy = DuplicatePolicy::RememberChanges;
+        let submission = Submission { policy, drafts, duplicate_policy, completes };
+        FollowUpLookup { submission: Some(submission), error: failed }
     }
+}
+
+/// Result of a repeated lookup.
+struct FollowUpLookup {
+    submission: Option<Submission>,
+    error: Option<LookupError>,
+}
+
+/// Returns the dates that a lookup has read, as completions without any other fact; `None` if it has read none.
+fn read_dates(items: DraftItems) -> Option<DraftItems> {
+    let DraftItems::Listed(items) = items else { return None };
+    let dates_of = |item: DraftItem| match item.change {
+        DraftChange::Restricted { change, dates } if dates != StatedDates::Partial(VisibilityDates::NONE) => {
+            let nothing_else = match *change {
+                // Settling ignores an item of the object that the registry lacks.
+                unnamed @ DraftChange::Present { content: None, state: None } => unnamed,
+                _ => DraftChange::FollowUp(ItemChange::Update { content: None, before: None, after: None }),
+            };
+            Some(DraftItem::new(item.uri, nothing_else).restricted(dates))
+        }
+        _ => None,
+    };
+    let dates: Vec<_> = items.into_vec().into_iter().filter_map(dates_of).collect();
+    dates.try_into().ok().map(DraftItems::Listed)
 }
 
 /// Rebuilds the draft as the source reported it, without the facts that the registry and the dates added.

@@ -12,8 +12,10 @@ mod restricted;
 use std::collections::BTreeSet;
 
 pub use self::due::ReceiptClock;
-use self::object_facts::{carrier_item, has_new_object_facts};
-use self::restricted::has_partial_dates;
+use self::{
+    object_facts::{carrier_item, has_new_object_facts, known_deletion},
+    restricted::has_partial_dates,
+};
 use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
@@ -68,8 +70,9 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, clock: ReceiptClock, register
     let object_news = changes_object || draft.lookup.mark == Some(LookupMark::Gone);
     // Only a change in the journal is looked up again, and an event without any other effect can be about the dates.
     let lacks_dates = draft.lookup.mark == Some(LookupMark::Incomplete) && has_partial_dates(&draft.items);
-    let has_carrier = changes_object || lacks_dates;
-    let carrier = if has_carrier { carrier_item(&draft.items, registered, order) } else { None };
+    let needs_carrier = changes_object || lacks_dates;
+    let carrier = if needs_carrier { carrier_item(&draft.items, registered, order) } else { None };
+    let deletion = known_deletion(&draft.object, &draft.items, registered, order);
     let mut settler = DraftSettler {
         registered,
         order,
@@ -78,11 +81,13 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, clock: ReceiptClock, register
         dated,
         object_news,
         dates: VisibilityDates::NONE,
+        is_outdated: false,
         policy,
         confirmations: Confirmations::default(),
         items: Vec::new(),
         notes: Vec::new(),
     };
+    settler.is_outdated = settler.completes_earlier_event(&draft.items);
     match draft.items {
         DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settler.item(item)),
         DraftItems::Complete(items) => settler.complete(items),
@@ -93,6 +98,11 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, clock: ReceiptClock, register
         && let Some((uri, change)) = carrier
     {
         settler.push(None, uri, change, ItemNotes::default());
+    }
+    if settler.only_deletes_others(&draft.object)
+        && let Some((id, change)) = deletion
+    {
+        settler.push(id, draft.object.clone(), change, ItemNotes::default());
     }
     let DraftSettler { confirmations, items, notes, .. } = settler;
     let Ok(items) = NonEmpty::try_from(items) else {
@@ -160,6 +170,8 @@ struct DraftSettler<'a> {
     object_news: bool,
     /// Dates to come that the item of the draft has together with its state.
     dates: VisibilityDates,
+    /// Whether the draft has the result of a later lookup for an event, and another event came after that one.
+    is_outdated: bool,
     policy: &'a SourcePolicy,
     confirmations: Confirmations,
     items: Vec<ContentItemModification>,

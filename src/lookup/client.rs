@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use chrono::Utc;
+use futures_util::FutureExt;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
@@ -189,6 +190,11 @@ impl Repository {
         self.0.recovered.notified().await;
     }
 
+    /// Forgets that the repository has responded again before now: the requests of the caller may have shown that.
+    pub fn forget_recovery(&self) {
+        let _ = self.0.recovered.notified().now_or_never();
+    }
+
     /// Sends a request and waits for the response.
     ///
     /// The request runs in a task of its own, which ends by the request timeout. A caller that gives up
@@ -260,7 +266,9 @@ impl Repository {
         failed.increment(1);
         if !error.is_host_failure() {
             // The repository works; only this request failed.
-            permit.succeeded();
+            if permit.succeeded() {
+                recovered.notify_one();
+            }
         } else if permit.failed(Instant::now(), wait) {
             tracing::warn!(repository = %settings.url, %error, "the repository failed too often; the circuit is open");
         }

@@ -50,8 +50,8 @@ pub enum LookupError {
 }
 
 impl LookupError {
-    /// True if other requests to the repository would fail now as well. A status of 403 is about one resource, such as an
-    /// embargo that only administrators may read.
+    /// True if other requests to the repository would fail now as well. A status of 403 is about one resource, such as one that
+    /// holds an embargo, which only administrators may read.
     pub(super) fn is_host_failure(&self) -> bool {
         matches!(self, Self::NoResponse(_) | Self::AccessDenied(StatusCode::UNAUTHORIZED))
             || (matches!(self, Self::Status(_)) && self.is_transient())

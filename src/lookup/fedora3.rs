@@ -8,7 +8,7 @@
 
 use futures_util::future::join_all;
 
-use super::{cached_requests::CachedRequests, error::LookupError, restrict};
+use super::{cached_requests::CachedRequests, error::LookupError, note_unreadable, restrict};
 use crate::{
     format::{
         fedora_relations::{Relations, relations},
@@ -77,7 +77,7 @@ pub(super) async fn complete(
         Err(error) => Some(error),
     };
     let with_dates = match relations {
-        Ok(relations) => repository.add_dates(draft, relations).await,
+        Ok(relations) => repository.add_dates(draft, relations, failed.is_some()).await,
         Err(error) => Err(error),
     };
     failed.map_or(with_dates, Err)
@@ -107,15 +107,26 @@ impl Object<'_> {
     }
 
     /// Adds the dates of RELS-EXT to the items of a draft. `relations` is `None` if the repository has no content of it.
-    async fn add_dates(&self, draft: &mut Draft, relations: Option<Relations>) -> Result<(), LookupError> {
+    /// `is_repeated` says that another lookup follows, which counts the dates that cannot be read.
+    async fn add_dates(
+        &self,
+        draft: &mut Draft,
+        relations: Option<Relations>,
+        is_repeated: bool,
+    ) -> Result<(), LookupError> {
         if self.requests.repository.settings().dates.is_empty() {
             return Ok(());
         }
         let is_about_relations = self.is_about_relations(draft);
         let listed = match relations.is_none() || is_about_relations {
-            true => self.datastreams().await?,
-            false => Some(Vec::new()),
+            true => self.datastreams().await,
+            false => Ok(Some(Vec::new())),
         };
+        let listed = listed.inspect_err(|_| {
+            if let Some(relations) = &relations {
+                restrict(draft, &relations.dates);
+            }
+        })?;
         let Some(listed) = listed else {
             draft.lookup.mark.get_or_insert(LookupMark::Gone);
             return Ok(());
@@ -130,6 +141,9 @@ impl Object<'_> {
             self.add_other_items(draft, &listed);
         }
         restrict(draft, &dates);
+        if !is_repeated {
+            note_unreadable(draft, &dates);
+        }
         Ok(())
     }
 

@@ -11,8 +11,9 @@ use axum::http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, LINK},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
+use futures_util::future::join_all;
 
-use super::{cached_requests::CachedRequests, client::Resource, error::LookupError, restrict, restrict_for_now};
+use super::{cached_requests::CachedRequests, client::Resource, error::LookupError, note_unreadable, restrict};
 use crate::{
     format::{
         ldp::{ResourceDescription, parse_description},
@@ -56,6 +57,11 @@ pub(super) async fn complete(
 ) -> Result<(), LookupError> {
     if draft.lookup.missing == MissingFacts::Nothing {
         return Ok(());
+    }
+    // Events of Fedora 5 and 6 also name the repository root, which contains every resource.
+    if let Some(path) = object {
+        let base = base_of(requests, &draft.object, path);
+        draft.parent = draft.parent.take().filter(|parent| !is_same_place(parent.as_str(), &base));
     }
     let time = draft.time.reported();
     let mut first = None;
@@ -105,14 +111,11 @@ async fn complete_object(
     resource: &Resource,
     draft: &mut Draft,
 ) -> Result<(), LookupError> {
-    let object_uri = draft.object.as_str();
-    let base = object_uri.strip_suffix(path).unwrap_or(requests.repository.settings().url.as_str()).to_owned();
-    // Events of Fedora 5 and 6 also name the repository root, which contains every resource.
-    let is_root = |uri: &Uri| uri.as_str().trim_end_matches('/') == base.trim_end_matches('/');
-    let stated_parent = draft.parent.take().filter(|parent| !is_root(parent));
+    let base = base_of(requests, &draft.object, path);
     let root = Uri::parse(&format!("{base}/")).ok();
-    let mut parent = stated_parent;
+    let mut parent = draft.parent.clone();
     let mut types = Vec::new();
+    let mut stated = None;
     // The description of a file is about the file, so it says nothing of itself.
     let has_dates = !requests.repository.settings().dates.is_empty() && !path.ends_with(METADATA_SUFFIX);
     if draft.types.is_empty() || has_dates {
@@ -121,8 +124,7 @@ async fn complete_object(
             Some(described) => {
                 let mut dates = described.dates.clone();
                 if let Err(error) = add_dates_of_places(requests, &mut dates).await {
-                    dates.add_unreadable();
-                    restrict_for_now(draft, &dates);
+                    restrict(draft, &dates);
                     return Err(error);
                 }
                 dates
@@ -136,6 +138,7 @@ async fn complete_object(
         }
         if has_dates {
             restrict(draft, &dates);
+            stated = Some(dates);
         }
     }
     types.extend(link_targets(&resource.headers, "type").into_iter().filter_map(|name| Uri::parse(&name).ok()));
@@ -145,31 +148,50 @@ async fn complete_object(
         Some(parent) => Some(parent),
         None => container(requests, path, &base).await?.or(root),
     };
-    draft.parent =
-        parent.filter(|parent| parent.as_str().trim_end_matches('/') != draft.object.as_str().trim_end_matches('/'));
+    draft.parent = parent.filter(|parent| !is_same_place(parent.as_str(), draft.object.as_str()));
+    if let Some(dates) = stated {
+        note_unreadable(draft, &dates);
+    }
     Ok(())
 }
 
-/// Adds the dates of the resources that have dates for others. A resource that cannot be read costs its dates, and not the
-/// event, because the next request would not read it either.
+/// Returns the URL of the repository in the URI of an object whose path below it is known.
+fn base_of(requests: &CachedRequests<'_>, object: &Uri, path: &str) -> String {
+    object.as_str().strip_suffix(path).unwrap_or(requests.repository.settings().url.as_str()).to_owned()
+}
+
+/// Returns whether two URLs differ in nothing but a slash at their ends.
+fn is_same_place(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
+}
+
+/// Adds the dates of the resources that have dates for others, at most four. A resource that cannot be read costs its dates, and
+/// not the event, because the next request would not read it either.
 ///
 /// # Errors
-/// Returns an error if another attempt may read the resource.
+/// Returns the first error after which another attempt may read the resource. The dates of the others are added.
 async fn add_dates_of_places(requests: &CachedRequests<'_>, dates: &mut DateStatements) -> Result<(), LookupError> {
-    for place in dates.places().to_vec() {
-        let described = match requests.repository.settings().path_of(place.as_str()) {
-            Some(path) => match describe(requests, &path, &HeaderMap::new()).await {
-                Err(error) if error.is_transient() => return Err(error),
-                described => described.ok().flatten(),
-            },
-            None => None,
-        };
+    let mut failed = Ok(());
+    let places = dates.places().to_vec();
+    // At the same time, so that a message waits for the slowest request, and not for all in turn.
+    let described =
+        join_all(places.iter().map(async |place| match requests.repository.settings().path_of(place.as_str()) {
+            Some(path) => describe(requests, &path, &HeaderMap::new()).await,
+            None => Ok(None),
+        }));
+    for described in described.await {
+        let described = described.unwrap_or_else(|error| {
+            if error.is_transient() && failed.is_ok() {
+                failed = Err(error);
+            }
+            None
+        });
         match described {
             Some(described) => dates.add_all(&described.dates),
             None => dates.add_unreadable(),
         }
     }
-    Ok(())
+    failed
 }
 
 /// Requests and parses the description of a resource; `None` if the repository has no document about it, or redirects to

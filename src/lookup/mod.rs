@@ -175,16 +175,15 @@ impl Lookup {
     }
 }
 
-/// Adds the dates that the repository states for a resource to all items of a draft, and notes unreadable ones.
-fn restrict(draft: &mut Draft, dates: &DateStatements) {
+/// Notes that dates cannot be read. A lookup that fails does not, because it is repeated.
+fn note_unreadable(draft: &mut Draft, dates: &DateStatements) {
     if dates.has_unreadable() {
         draft.reading.dropped.push(DroppedPart::VisibilityDate);
     }
-    restrict_for_now(draft, dates);
 }
 
-/// Adds the dates that are known so far. A later lookup reads the others.
-fn restrict_for_now(draft: &mut Draft, dates: &DateStatements) {
+/// Adds the dates that the repository states for a resource to all items of a draft.
+fn restrict(draft: &mut Draft, dates: &DateStatements) {
     if let DraftItems::Listed(items) = &draft.items {
         let stated = dates.dates();
         draft.items = DraftItems::Listed(items.clone().map(|item: DraftItem| item.restricted(stated)));

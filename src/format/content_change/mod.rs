@@ -25,6 +25,9 @@ use crate::{
     suggestion::nearest_name,
 };
 
+/// Maximum number of unknown members of a message that are compared with the known ones.
+const MAX_COMPARED: usize = 100;
+
 /// Namespace that the page declares in every message.
 const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
 /// Namespace of the message.
@@ -154,7 +157,7 @@ fn name_misspelt_member(mut rejection: Rejection, body: &[u8]) -> Rejection {
     let change = utf8(body).ok().filter(|_| is_about_change).and_then(|text| serde_json::from_str(text).ok());
     let change: Map<String, Value> = change.unwrap_or_default();
     let members = Change::member_names();
-    let unknown = change.keys().filter(|name| !members.contains(name));
+    let unknown = change.keys().filter(|name| !members.contains(name)).take(MAX_COMPARED);
     let free = || members.iter().map(String::as_str).filter(|member| !change.contains_key(*member));
     let misspelt = unknown.filter_map(|name| Some((name, nearest_name(name, free())?)));
     for (name, member) in misspelt.take(1) {

@@ -1,7 +1,9 @@
 //! Results of later lookups for events that the journal has already.
 
 use super::DraftSettler;
-use crate::model::{Aspect, ContentLocation, ItemChange, ItemId, ItemNotes, State, Uri};
+use crate::model::{
+    Aspect, ContentLocation, DraftChange, DraftItem, DraftItems, ItemChange, ItemId, ItemNotes, State, Uri,
+};
 
 impl DraftSettler<'_> {
     /// Drops facts that the registry has already, or has newer. If only facts about the object are left, the first
@@ -16,16 +18,16 @@ impl DraftSettler<'_> {
         reported: Option<&ItemChange>,
         state: Option<State>,
     ) {
-        let is_late = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
-        let is_unsaid = reported.is_some_and(|reported| !self.still_says(&uri, reported));
-        let is_outdated = is_late || is_unsaid;
+        let is_late = self.has_later_event(&uri);
+        let is_contradicted = reported.is_some_and(|reported| !self.still_says(&uri, reported));
+        let is_outdated = is_late || is_contradicted;
         let exists = self.registered.is_live(&uri);
         let is_same = change.content().is_none_or(|content| exists && self.has_content(&uri, content));
-        // New content does not change the dates, and nobody else may have read them. An event without a time has no order
-        // among those that read them, so its dates count only while nothing else happened.
-        let state = state.filter(|_| !is_unsaid && (exists || !is_late));
-        // A follow-up without a time is never late, so it would bring a deleted item back.
-        if is_outdated && !is_late && !exists {
+        // New content does not change the dates, and possibly nobody else has read them. An event without a time has no order
+        // among those that read them.
+        let state = state.filter(|_| !is_contradicted && (exists || !is_late));
+        // A follow-up without a time, or of the second of the deletion, is not late. It would bring a deleted item back.
+        if !is_late && !exists && (is_outdated || self.registered.is_gone(&uri)) {
             return;
         }
         let change = match change {
@@ -50,6 +52,20 @@ impl DraftSettler<'_> {
         };
         self.object_news = false;
         self.push(id, uri, change, ItemNotes::default());
+    }
+
+    /// Returns whether a draft completes an event of whose items one has a later event. It says nothing certain about dates then,
+    /// also of the items that the event does not name.
+    pub(super) fn completes_earlier_event(&self, items: &DraftItems) -> bool {
+        let is_follow_up = |item: &DraftItem| {
+            matches!(item.change.undated(), DraftChange::FollowUp(_) | DraftChange::FollowUpTo { .. })
+        };
+        items.listed().iter().any(|item| is_follow_up(item) && self.has_later_event(&item.uri))
+    }
+
+    /// Returns whether a later event has created or deleted the item, or brought content.
+    pub(super) fn has_later_event(&self, uri: &Uri) -> bool {
+        self.is_late(uri, Aspect::Existence) || self.is_late(uri, Aspect::Content)
     }
 
     /// Returns whether the registry still has what an event said about an item.

@@ -1,9 +1,11 @@
-//! Facts of a draft about its object: news of its parent and types, and the item that carries them.
+//! Facts of a draft about its object: news of its parent and types, the item that carries them, and that it is deleted.
 
 use std::collections::BTreeSet;
 
-use super::super::registry::ObjectState;
-use crate::model::{Aspect, Draft, DraftChange, DraftItem, DraftItems, ItemChange, Timestamp, Uri};
+use super::{super::registry::ObjectState, DraftSettler};
+use crate::model::{
+    Aspect, ContentItemModification, Draft, DraftChange, DraftItem, DraftItems, ItemChange, ItemId, Timestamp, Uri,
+};
 
 /// Returns whether a draft reports a parent or types that the registry lacks and that are not late.
 pub(super) fn has_new_object_facts(draft: &Draft, registered: &ObjectState, order: Timestamp) -> bool {
@@ -43,4 +45,38 @@ pub(super) fn carrier_item(
         }
         _ => None,
     })
+}
+
+impl DraftSettler<'_> {
+    /// Returns whether each item of the change is a deletion, none is that of the object, and at least one is not late.
+    pub(super) fn only_deletes_others(&self, object: &Uri) -> bool {
+        let deletes = |item: &ContentItemModification| matches!(item.change, ItemChange::Delete { .. });
+        self.items.iter().all(|item| deletes(item) && item.uri != *object)
+            && self.notes.iter().any(|notes| !notes.late.contains(Aspect::Existence))
+    }
+}
+
+/// Returns the deletion of the object itself that a draft reports although the registry has it. A change that deletes further
+/// items has it nevertheless: without it, readers who know objects alone would see an update of an object that is gone.
+pub(super) fn known_deletion(
+    object: &Uri,
+    items: &DraftItems,
+    registered: &ObjectState,
+    order: Timestamp,
+) -> Option<(Option<ItemId>, ItemChange)> {
+    if !registered.is_gone(object) || registered.is_late(object, Aspect::Existence, order) {
+        return None;
+    }
+    let deletion = |after| ItemChange::Delete { before: None, after };
+    let items = match items {
+        DraftItems::Listed(items) => items,
+        DraftItems::Complete(items) if items.is_empty() => return Some((None, deletion(None))),
+        DraftItems::Complete(_) | DraftItems::Purge | DraftItems::Relayed { .. } => return None,
+    };
+    let itself = items.iter().rev().find(|item| item.uri == *object)?;
+    match itself.change.undated() {
+        DraftChange::Reported(ItemChange::Delete { after, .. }) => Some((itself.id, deletion(after.clone()))),
+        DraftChange::Absent => Some((itself.id, deletion(None))),
+        _ => None,
+    }
 }

@@ -23,6 +23,11 @@ impl DraftSettler<'_> {
             }
             return;
         }
+        // The lookup of a later event may have read other dates, so those of an earlier one can only hide the item longer.
+        let stated = match stated {
+            StatedDates::All(dates) if self.is_outdated => StatedDates::Partial(dates),
+            stated => stated,
+        };
         let (dates, state) = match stated {
             StatedDates::All(dates) => {
                 let state = dates.state_at(self.now, reported);
@@ -83,10 +88,13 @@ impl DraftSettler<'_> {
     }
 }
 
-/// Returns whether some dates of an item are unknown.
+/// Returns whether some dates of an item are unknown. A deleted item has no dates.
 pub(super) fn has_partial_dates(items: &DraftItems) -> bool {
-    let is_partial =
-        |item: &DraftItem| matches!(item.change, DraftChange::Restricted { dates: StatedDates::Partial(_), .. });
+    let is_deleted =
+        |item: &DraftItem| matches!(item.change.undated(), DraftChange::Reported(ItemChange::Delete { .. }));
+    let is_partial = |item: &DraftItem| {
+        matches!(item.change, DraftChange::Restricted { dates: StatedDates::Partial(_), .. }) && !is_deleted(item)
+    };
     items.listed().iter().any(is_partial)
 }
 

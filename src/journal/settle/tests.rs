@@ -201,6 +201,55 @@ fn drafts_without_effect_make_no_change() {
     assert!(fixture.settle_items(8, DraftItems::Purge).is_none());
 }
 
+/// Readers who know objects alone would take the deletion of an unknown part for an update, and the object for alive.
+#[test]
+fn deletion_of_an_object_that_is_gone_stays_beside_that_of_an_unknown_part() {
+    let delete = || DraftChange::Reported(ItemChange::Delete { before: None, after: None });
+    let add = || DraftChange::Reported(ItemChange::Add { content: None, after: None });
+    let both = |part| {
+        let items = NonEmpty::try_from(vec![DraftItem::new(uri("a"), delete()), DraftItem::new(uri("a/part"), part)]);
+        DraftItems::Listed(items.unwrap())
+    };
+    for (first, part, expected) in [
+        (delete(), delete(), vec!["a/part", "a"]),
+        (delete(), add(), vec!["a/part"]),
+        (add(), delete(), vec!["a", "a/part"]),
+    ] {
+        let mut fixture = Fixture::new(false);
+        fixture.settle_draft(Draft { object: uri("a"), ..draft(2, item("a", first.clone())) }).unwrap();
+        let settled = |fixture: &mut Fixture, second, part| {
+            let settled = fixture.settle_draft(Draft { object: uri("a"), ..draft(second, both(part)) });
+            settled.map(|(change, _)| change.items.into_vec().into_iter().map(|item| item.uri).collect::<Vec<_>>())
+        };
+        let expected: Vec<_> = expected.into_iter().map(uri).collect();
+        assert_eq!(settled(&mut fixture, 3, part.clone()), Some(expected), "{first:?} {part:?}");
+        if part == delete() {
+            assert_eq!(settled(&mut fixture, 4, part), None, "the registry has both");
+        }
+    }
+}
+
+/// The same for sources that list what they have.
+#[test]
+fn absence_of_an_object_that_is_gone_stays_beside_that_of_its_last_part() {
+    let both = [uri("a"), uri("a/part")].map(|uri| DraftItem::new(uri, DraftChange::Absent));
+    let both = DraftItems::Listed(NonEmpty::try_from(both.to_vec()).unwrap());
+    let delete = || DraftChange::Reported(ItemChange::Delete { before: None, after: None });
+    for absent in [both, DraftItems::Complete(Vec::new())] {
+        let mut fixture = Fixture::new(false);
+        let mut settled = |second, items| {
+            fixture.settle_draft(Draft { object: uri("a"), ..draft(second, items) }).map(|(change, _)| change)
+        };
+        settled(1, item("a", delete())).unwrap();
+        settled(2, add("a/part", State::ACTIVE)).unwrap();
+        let items = settled(3, absent.clone()).unwrap().items.into_vec();
+        let deleted: Vec<_> =
+            items.into_iter().map(|item| (item.uri, item.change.change_type().unwrap().as_str())).collect();
+        assert_eq!(deleted, [(uri("a/part"), "DELETE"), (uri("a"), "DELETE")]);
+        assert!(settled(4, absent).is_none());
+    }
+}
+
 #[test]
 fn items_that_a_complete_draft_lacks_are_deleted() {
     let mut fixture = Fixture::new(false);

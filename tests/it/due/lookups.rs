@@ -1,5 +1,7 @@
 //! Dates of visibility that a lookup finds in the repository, because its messages have none.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -249,12 +251,43 @@ async fn dates_that_a_later_lookup_finds_hide_the_resource() {
     assert_eq!(announced(&fixture.gateway).await, [(format!("{REST}/a"), "2098-01-02T00:00:00.000Z".to_owned())]);
 }
 
+/// The resource of the embargo does not answer, and the date of the work itself does.
+#[tokio::test]
+async fn fedora_6_date_counts_although_another_one_is_not_known_yet() {
+    let fixture = Fedora6Fixture::new("best-effort").await;
+    fixture.repository.api.container("/embargo", 1);
+    fixture.repository.api.refuse("/embargo", 503);
+    let statements = json!({ AVAILABLE: date("2098-01-02"), HAS_EMBARGO: [{ "@id": format!("{REST}/embargo") }] });
+    let change = fixture.put(2, "Create", "/work", &statements).await;
+    assert_eq!((&change["lookup"], &change["items"][0]["stateAfter"]), (&json!("incomplete"), &json!("EMBARGOED")));
+    assert_eq!(announced(&fixture.gateway).await, [(format!("{REST}/work"), "2098-01-02T00:00:00.000Z".to_owned())]);
+}
+
+/// The first resource does not answer, and the second one has the date. The message also names the repository root, which is no
+/// parent for a resource with a container.
+#[tokio::test]
+async fn fedora_6_date_of_a_second_resource_counts_and_the_root_is_no_parent() {
+    let fixture = Fedora6Fixture::new("best-effort").await;
+    for path in ["/first", "/second", "/shelf"] {
+        fixture.repository.api.container(path, 1);
+    }
+    fixture.repository.api.describe("/second", &json!({ RELEASE_DATE: date("2099-01-02") }));
+    fixture.repository.api.refuse("/first", 503);
+    let place = |path: &str| json!({ "@id": format!("{REST}{path}") });
+    let statements = json!({ HAS_EMBARGO: [place("/first"), place("/second")] });
+    let change = fixture.put(2, "Create", "/shelf/work", &statements).await;
+    assert_eq!((&change["lookup"], &change["items"][0]["stateAfter"]), (&json!("incomplete"), &json!("EMBARGOED")));
+    assert_eq!(change.get("parent"), None);
+    let at = [(format!("{REST}/shelf/work"), "2099-01-02T00:00:00.000Z".to_owned())];
+    assert_eq!(announced(&fixture.gateway).await, at);
+}
+
 impl Fedora3Fixture {
-    async fn new() -> Self {
+    async fn new(mode: &str) -> Self {
         let (folder, repository) = (tempfile::tempdir().unwrap(), FakeRepository::start(Fedora3::default()).await);
         let url = format!("{}{}", repository.url(), fake_fedora3::PATH);
         let lines = format!("visible_from = [\"{EMBARGO_UNTIL}\"]");
-        let config = configuration(folder.path(), &fedora3::repository_config("required", &url, &lines));
+        let config = configuration(folder.path(), &fedora3::repository_config(mode, &url, &lines));
         let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
         Self { _folder: folder, repository, gateway }
     }
@@ -286,7 +319,7 @@ impl Fedora3Fixture {
 /// The embargo of an object concerns all of its datastreams, and its message only names RELS-EXT.
 #[tokio::test]
 async fn fedora_3_embargo_concerns_all_datastreams_of_its_object() {
-    let fixture = Fedora3Fixture::new().await;
+    let fixture = Fedora3Fixture::new("required").await;
     fixture.repository.api.ingest("demo:1");
     for id in ["DC", "OBJ", "RELS-EXT"] {
         fixture.repository.api.write("demo:1", id, "text/xml", 1);
@@ -317,7 +350,7 @@ async fn fedora_3_embargo_concerns_all_datastreams_of_its_object() {
 /// Only the list of datastreams says that an object has no RELS-EXT, and so no embargo.
 #[tokio::test]
 async fn fedora_3_embargo_ends_only_if_the_object_has_no_relations() {
-    let fixture = Fedora3Fixture::new().await;
+    let fixture = Fedora3Fixture::new("required").await;
     let api = &fixture.repository.api;
     api.ingest("demo:1");
     for id in ["OBJ", "RELS-EXT"] {
@@ -350,7 +383,7 @@ async fn fedora_3_embargo_ends_only_if_the_object_has_no_relations() {
 /// The list of its datastreams is gone as well, so nothing is known about its dates.
 #[tokio::test]
 async fn fedora_3_object_that_is_gone_keeps_its_embargo() {
-    let fixture = Fedora3Fixture::new().await;
+    let fixture = Fedora3Fixture::new("required").await;
     fixture.repository.api.ingest("demo:1");
     for id in ["OBJ", "RELS-EXT"] {
         fixture.repository.api.write("demo:1", id, "text/xml", 1);
@@ -362,4 +395,76 @@ async fn fedora_3_object_that_is_gone_keeps_its_embargo() {
     fixture.event(4, "modifyDatastreamByValue", &[("dsID", "OBJ"), ("dsContent", "[OMITTED]")], None).await;
     assert_eq!(fixture.states().await, states);
     assert_eq!(fixture.gateway.changes().await.pop().unwrap()["lookup"], "gone");
+}
+
+/// RELS-EXT answers, and the profile of the new datastream does not.
+#[tokio::test]
+async fn fedora_3_embargo_counts_although_the_content_is_not_known_yet() {
+    let fixture = Fedora3Fixture::new("best-effort").await;
+    let api = &fixture.repository.api;
+    api.ingest("demo:1");
+    api.write("demo:1", "OBJ", "text/xml", 1);
+    api.embargo("demo:1", Some("2098-01-02T00:00:00Z"), 1);
+    api.refuse("/datastreams/OBJ");
+    fixture.event(2, "addDatastream", &[("dsID", "OBJ"), ("dsState", "A")], Some("OBJ")).await;
+    let change = fixture.gateway.changes().await.pop().unwrap();
+    assert_eq!((&change["lookup"], &change["items"][0]["stateAfter"]), (&json!("incomplete"), &json!("EMBARGOED")));
+    assert_eq!(fixture.states().await, [("OBJ".to_owned(), json!("EMBARGOED"))]);
+}
+
+/// The repository is back, and one of its requests fails for good. The date that another request reads counts.
+#[tokio::test]
+async fn fedora_3_embargo_of_a_repeated_lookup_counts_although_the_content_stays_unknown() {
+    let fixture = Fedora3Fixture::new("best-effort").await;
+    let api = &fixture.repository.api;
+    api.ingest("demo:1");
+    api.write("demo:1", "OBJ", "text/xml", 1);
+    api.embargo("demo:1", Some("2098-01-02T00:00:00Z"), 1);
+    fixture.repository.set_behaviour(Behaviour::Status(503));
+    fixture.event(2, "addDatastream", &[("dsID", "OBJ"), ("dsState", "A")], Some("OBJ")).await;
+    assert_eq!(fixture.states().await, [("OBJ".to_owned(), json!("ACTIVE"))]);
+    api.refuse("/datastreams/OBJ");
+    fixture.repository.set_behaviour(Behaviour::Normal);
+    let hidden = [("OBJ".to_owned(), json!("EMBARGOED"))];
+    until("the lookup is repeated", async || fixture.states().await == hidden).await;
+    // Further attempts say nothing new, and wait for one another.
+    let changes = fixture.gateway.changes().await.len();
+    let (began, requests) = (Instant::now(), fixture.repository.requests().len());
+    until("the lookup is repeated again", async || fixture.repository.requests().len() > requests + 6).await;
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!((fixture.gateway.changes().await.len(), changes), (2, 2));
+    // A lifted embargo counts as well.
+    api.embargo("demo:1", None, 3);
+    until("the embargo is lifted", async || fixture.states().await == [("OBJ".to_owned(), json!("ACTIVE"))]).await;
+}
+
+/// The embargo moves with an event about RELS-EXT, and the list of the datastreams does not answer.
+#[tokio::test]
+async fn fedora_3_embargo_counts_although_the_list_of_datastreams_is_not_known_yet() {
+    let fixture = Fedora3Fixture::new("best-effort").await;
+    let api = &fixture.repository.api;
+    api.ingest("demo:1");
+    api.write("demo:1", "RELS-EXT", "text/xml", 1);
+    api.refuse("/datastreams");
+    fixture.embargo(2, Some("2098-01-02T00:00:00Z")).await;
+    let change = fixture.gateway.changes().await.pop().unwrap();
+    assert_eq!((&change["lookup"], &change["items"][0]["stateAfter"]), (&json!("incomplete"), &json!("EMBARGOED")));
+}
+
+/// The same with a profile that does not answer. The list names a datastream that the registry has never had.
+#[tokio::test]
+async fn fedora_3_embargo_of_a_repeated_lookup_makes_no_item() {
+    let fixture = Fedora3Fixture::new("best-effort").await;
+    let api = &fixture.repository.api;
+    api.ingest("demo:1");
+    api.write("demo:1", "OBJ", "text/xml", 1);
+    api.write("demo:1", "RELS-EXT", "text/xml", 1);
+    fixture.repository.set_behaviour(Behaviour::Status(503));
+    fixture.embargo(2, Some("2098-01-02T00:00:00Z")).await;
+    api.refuse("/datastreams/RELS-EXT");
+    fixture.repository.set_behaviour(Behaviour::Normal);
+    let hidden = [("RELS-EXT".to_owned(), json!("EMBARGOED"))];
+    until("the lookup is repeated", async || fixture.states().await == hidden).await;
+    let items = fixture.gateway.changes().await.pop().unwrap()["items"].clone();
+    assert_eq!(items.as_array().unwrap().len(), 1, "{items}");
 }

@@ -53,6 +53,8 @@ pub(crate) struct Fedora3 {
     is_old: bool,
     /// True if the content of RELS-EXT has been lost.
     has_lost_relations: AtomicBool,
+    /// End of the paths for which requests fail.
+    refused: Mutex<Option<&'static str>>,
 }
 
 /// Running fake Fedora 3.
@@ -75,6 +77,11 @@ impl Fedora3 {
     /// Makes the content of RELS-EXT be lost or there from now on. The datastream is there in any case.
     pub(crate) fn lose_relations(&self, has_lost_relations: bool) {
         self.has_lost_relations.store(has_lost_relations, Ordering::Relaxed);
+    }
+
+    /// Makes requests fail from now on whose path ends like this.
+    pub(crate) fn refuse(&self, ending: &'static str) {
+        *self.refused.lock().unwrap() = Some(ending);
     }
 
     pub(crate) fn ingest(&self, pid: &str) {
@@ -160,6 +167,9 @@ impl Datastream {
 
 impl RepositoryApi for Fedora3 {
     fn answer(&self, _: &str, path: &str, query: &[(String, String)]) -> ResponseTemplate {
+        if self.refused.lock().unwrap().is_some_and(|ending| path.ends_with(ending)) {
+            return ResponseTemplate::new(503);
+        }
         let parameter = |name: &str| query.iter().find(|(held, _)| held == name).map(|(_, value)| value.as_str());
         let found = path.strip_prefix(PATH).and_then(|path| self.found(path, &parameter));
         match found {

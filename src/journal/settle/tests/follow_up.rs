@@ -43,6 +43,17 @@ fn a_follow_up_makes_one_change_and_none_if_it_is_outdated() {
     assert_eq!(settled_change(&mut fixture, content_found(1, "y")), None, "the item is deleted");
 }
 
+/// Many sources have times in whole seconds.
+#[test]
+fn a_follow_up_of_the_second_of_the_deletion_brings_nothing_back() {
+    let mut fixture = Fixture::new(false);
+    fixture.settle_items(1, add("a", State::ACTIVE));
+    fixture.settle_items(2, update("a"));
+    fixture.settle_items(2, item("a", DraftChange::Reported(ItemChange::Delete { before: None, after: None })));
+    assert_eq!(settled_change(&mut fixture, content_found(2, "x")), None);
+    assert!(fixture.registered.is_gone(&uri("a")));
+}
+
 #[test]
 fn an_add_of_an_existing_item_is_an_update() {
     let mut fixture = Fixture::new(false);

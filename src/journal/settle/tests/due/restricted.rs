@@ -326,6 +326,74 @@ fn later_lookup_adds_the_dates_although_another_event_brought_new_content() {
     life.check_replay();
 }
 
+/// The date was moved and moved back. The lookup of the later event has read it again, which is no news, and the lookup that was
+/// repeated for the earlier event had read another one, or none.
+#[test]
+fn later_lookup_for_an_earlier_event_shows_no_item() {
+    for earlier in [NONE, until(10)] {
+        let mut life = moved_back();
+        life.settle(draft(1, restricted(DraftChange::FollowUp(content_of("c")), earlier)));
+        assert_eq!((life.state(), life.schedule().dates), (Some("EMBARGOED"), from(30)));
+        life.check_replay();
+    }
+}
+
+/// RELS-EXT dates all items of an object. The lookup of the later event has read the same date again, which is no news for those
+/// that it does not name.
+#[test]
+fn later_lookup_for_an_earlier_event_shows_no_item_that_the_event_does_not_name() {
+    let event = |change: DraftChange, stated: StatedDates| {
+        let unnamed = DraftChange::Present { content: None, state: None };
+        let items = [DraftItem::new(uri("rels"), change), DraftItem::new(uri("a"), unnamed)];
+        DraftItems::Listed(NonEmpty::try_from(items.map(|item| item.restricted(stated)).to_vec()).unwrap())
+    };
+    let reported = |name: &str| DraftChange::Reported(content_of(name));
+    let mut life = Life::new();
+    life.event(item("a", add())).unwrap();
+    life.now = 1;
+    life.event(event(reported("r"), until(30))).unwrap();
+    life.now = 2;
+    life.event(event(reported("s"), PARTIAL)).unwrap();
+    life.now = 3;
+    life.event(event(reported("t"), until(30))).unwrap();
+    life.now = 4;
+    life.settle(draft(2, event(DraftChange::FollowUp(content_of("s")), NONE)));
+    assert_eq!((life.state(), life.schedule().dates), (Some("EMBARGOED"), from(30)));
+    life.check_replay();
+}
+
+/// Nobody else has read the end of the visibility.
+#[test]
+fn later_lookup_for_an_earlier_event_adds_an_end() {
+    let mut life = Life::new();
+    life.event(item("a", DraftChange::Reported(content_of("c")))).unwrap();
+    life.now = 5;
+    life.event(item("a", DraftChange::Reported(content_of("d")))).unwrap();
+    life.now = 6;
+    let end = StatedDates::All(dates(None, Some(20)));
+    life.settle(draft(0, restricted(DraftChange::FollowUp(content_of("c")), end)));
+    assert_eq!((life.state(), life.schedule().dates), (Some("ACTIVE"), dates(None, Some(20))));
+    life.now = 20;
+    assert_eq!((life.run_due(), life.state()), (1, Some("EXPIRED")));
+    life.check_replay();
+}
+
+fn content_of(name: &str) -> ItemChange {
+    ItemChange::Update { content: Some(ContentLocation::at(uri(name))), before: None, after: None }
+}
+
+/// An item whose date is the same again after an event whose lookup has failed.
+fn moved_back() -> Life {
+    let mut life = Life::new();
+    life.event(restricted(add(), until(30))).unwrap();
+    life.now = 1;
+    life.event(restricted(DraftChange::Reported(content_of("c")), PARTIAL)).unwrap();
+    life.now = 2;
+    life.event(restricted(DraftChange::Reported(content_of("d")), until(30))).unwrap();
+    life.now = 3;
+    life
+}
+
 /// Only a change in the journal is looked up again. Without one, the new date of the item would never be read.
 #[test]
 fn event_whose_dates_are_unknown_makes_a_change_although_it_says_nothing_else() {
@@ -342,6 +410,14 @@ fn event_whose_dates_are_unknown_makes_a_change_although_it_says_nothing_else() 
         let settled = life.settle(Draft { lookup, ..draft(1, restricted(said, stated)) });
         assert_eq!(settled.is_some(), is_change, "{mark:?} {stated:?}");
         assert_eq!((life.state(), life.schedule().dates), (Some("EMBARGOED"), from(10)));
+        // A deletion that the registry has already is no news, and has no dates.
+        life.now = 2;
+        let delete = || DraftChange::Reported(ItemChange::Delete { before: None, after: None });
+        life.event(item("a", delete())).unwrap();
+        life.now = 3;
+        let again =
+            Draft { lookup: DraftLookup { mark, ..DraftLookup::default() }, ..draft(3, restricted(delete(), stated)) };
+        assert!(life.settle(again).is_none(), "{mark:?} {stated:?}");
         life.check_replay();
     }
 }
