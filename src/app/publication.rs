@@ -42,6 +42,7 @@ impl PublishedFaces<'_> {
                 Arc::new(PublishedResourceSync::new(self.resourcesync.clone(), stop.clone()))
             }
         };
+        debug_assert_eq!(face.name(), documents.name(), "the folder of a face has its name");
         Some(face)
     }
 }
@@ -59,4 +60,16 @@ pub(super) fn open(
     let faces = faces.filter_map(|face| published.face(face, spool, stop)).collect();
     let SharedJournal { journal, cluster } = shared.clone();
     Some(PublicationRunner::new(settings, faces, (journal, cluster), spool.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PublishedDocuments;
+    use crate::publish::FACES;
+
+    /// Another list would leave documents of a former view.
+    #[test]
+    fn publisher_knows_the_names_of_all_faces() {
+        assert_eq!(PublishedDocuments::ALL.map(PublishedDocuments::name), FACES);
+    }
 }

@@ -178,6 +178,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
     let kept = (files.store.clone(), Arc::new(kept) as ListKeptRecords);
     let oai_pmh =
         oai_pmh.map(|settings| OaiPmh::new((journal.clone(), readers.spool().clone()), kept, public_url, settings));
+    let segments = SegmentsView { journal: journal.clone(), segments, spool: readers.spool().clone() };
     Surfaces {
         reload,
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
@@ -186,7 +187,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         changes: Changes {
             journal: journal.clone(),
             readers: readers.clone(),
-            segments: segments.clone(),
+            segments: segments.segments.clone(),
             max_page: config.limits.page,
         },
         feed,
@@ -209,7 +210,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         audits,
         publication,
         files,
-        segments: SegmentsView { journal: journal.clone(), segments },
+        segments,
         filesets: Filesets { journal: journal.clone(), monitor: ingests },
         hub,
         crawlers,

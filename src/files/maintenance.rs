@@ -69,8 +69,8 @@ impl FileStore {
             };
             referenced.remove(&digest);
             let mut hash = Sha256::default();
-            let mut pieces = self.objects.get(&location).await.map_err(failed)?.into_stream();
-            while let Some(piece) = pieces.try_next().await.map_err(failed)? {
+            let mut pieces = self.pieces(self.objects.get(&location).await.map_err(failed)?);
+            while let Some(piece) = pieces.try_next().await? {
                 hash.update(&piece);
             }
             if FileDigest::new(hash.finalize().into()) != digest {

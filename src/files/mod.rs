@@ -3,7 +3,8 @@
 //! A file is written under a temporary name and hashed on the way ([`NewFile`]); its digest is known at the end and
 //! becomes its name. So a file is stored once, however many items have it, and a stored file never changes.
 //!
-//! * `digest` is the name of a file, `facts` reads its bytes, `new_file` writes one, `reader` reads one at any position;
+//! * `digest` is the name of a file, `facts` reads its bytes, `new_file` writes one, `pieces` reads one from its beginning, and
+//!   `reader` at any position;
 //! * `workspace` has the unfinished files of a job, which `part_file` writes in a folder;
 //! * `item_folder` has the readable names of the files of an item;
 //! * `location` is a folder or a bucket, `s3` opens a bucket;
@@ -16,6 +17,7 @@ mod location;
 pub mod maintenance;
 mod new_file;
 mod part_file;
+mod pieces;
 mod reader;
 mod s3;
 mod workspace;
@@ -23,7 +25,7 @@ mod workspace;
 use std::{collections::HashSet, fmt, ops::Range, path::Path as FilePath, sync::Arc};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
+use futures_util::{TryStreamExt, stream::BoxStream};
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
 use uuid::Uuid;
 
@@ -251,9 +253,8 @@ impl FileStore {
     ) -> Result<Option<FileContent>, FileStoreError> {
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
         let Some(content) = self.found(self.objects.get_opts(&digest.path(), options).await)? else { return Ok(None) };
-        let (size, range, store) = (content.meta.size, content.range.clone(), self.clone());
-        let pieces = content.into_stream().map_err(move |error| store.failed(&error)).boxed();
-        Ok(Some(FileContent { size, range, pieces }))
+        let (size, range) = (content.meta.size, content.range.clone());
+        Ok(Some(FileContent { size, range, pieces: self.pieces(content) }))
     }
 
     /// Removes a file. It may be missing already.

@@ -49,6 +49,23 @@ async fn file_is_stored_once_under_its_digest() {
     assert_eq!(store(&files, &[b"<!DOCTYPE html><html></html>"]).await.media_type, None);
 }
 
+#[tokio::test]
+async fn file_of_several_pieces_is_read_whole_and_in_ranges() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = open(folder.path());
+    let bytes: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    let stored = store(&files, &[&bytes]).await;
+    assert!(content(&files, stored.digest, None).await == bytes);
+    for range in [0..65_536, 65_535..65_537, 65_536..131_072, 70_000..500_000, 799_999..900_000] {
+        let end = bytes.len().min(range.end);
+        let expected = &bytes[range.start..end];
+        assert!(
+            content(&files, stored.digest, Some(range.start as u64..range.end as u64)).await == expected,
+            "{range:?}"
+        );
+    }
+}
+
 #[test]
 fn names_have_one_spelling() {
     assert!(FileDigest::parse(HELLO).is_some());

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     DocumentName, Edition,
     edition::Identity,
-    face::edition_file,
+    face::{FACES, edition_file, is_entry},
     index::{FaceIndex, Index},
     planned_face::PlannedFace,
     run::{RunError, Work, Written},
@@ -23,6 +23,9 @@ use crate::{
 
 /// Number of documents after which the index notes them.
 const NOTE_EVERY: u64 = 100;
+
+/// Time for which a fixed document that is no longer listed stays for readers of the former lists, in milliseconds.
+const FORMER_MILLIS: i64 = 60 * 60 * 1000;
 
 /// The run of an edition.
 pub(super) struct EditionRun<'r> {
@@ -41,6 +44,14 @@ pub(super) struct EditionRun<'r> {
     pub(super) unnoted: u64,
     /// Whether the index names all documents that the faces have listed.
     pub(super) names_all: bool,
+}
+
+/// Returns the error about a document whose path does not show to which documents it belongs. The gateway would remove it too
+/// early, or never.
+fn misnamed(document: &DocumentName) -> RunError {
+    let reason =
+        "this is an error of the gateway, which would not know when to remove a document with this name".to_owned();
+    RunError::Render { subject: document.path.clone(), reason }
 }
 
 /// A document that a face has listed.
@@ -81,6 +92,13 @@ impl EditionRun<'_> {
         let mut all = Vec::new();
         for (face, planned) in self.faces.iter_mut().enumerate() {
             let names = planned.list(self.stop, |face, edition| face.open(edition)).await?;
+            let is_of_face = |name: &DocumentName| {
+                let face = planned.face.name();
+                name.path.split_once('/').is_some_and(|(folder, _)| folder == face) || is_entry(&name.path, face)
+            };
+            if let Some(other) = names.iter().find(|name| !is_of_face(name)) {
+                return Err(misnamed(other));
+            }
             let fixed = names.iter().filter(|name| name.is_fixed).map(|name| name.path.clone()).collect();
             planned.edition = Arc::new(Edition { fixed: Arc::new(fixed), ..(*planned.edition).clone() });
             all.extend(names.into_iter().map(|name| ListedDocument { face, name }));
@@ -88,14 +106,22 @@ impl EditionRun<'_> {
         Ok(all)
     }
 
-    /// Removes all documents of a former view: first those that the index names, which link to the others.
+    /// Removes all documents of a former view: first those that the index names, which link to the others. Then everything in
+    /// the folders of all faces, because an index that cannot be read names nothing, and a former configuration may have had
+    /// other faces.
     async fn remove_former_view(&mut self, listed: &[ListedDocument]) -> Result<(), RunError> {
         let Index { open, fixed, former, .. } = &mut self.index;
-        let mut paths = std::mem::take(former);
+        let mut paths: BTreeSet<_> = std::mem::take(former).into_keys().collect();
         paths.extend(std::mem::take(open).into_keys().chain(std::mem::take(fixed).into_keys()));
         paths.extend(listed.iter().map(|document| document.name.path.clone()));
+        let faces: BTreeSet<_> = self.faces.iter().map(|planned| planned.face.name()).chain(FACES).collect();
+        let entries = self.target.entries().await?.into_iter();
+        paths.extend(entries.filter(|path| faces.iter().any(|face| is_entry(path, face))));
         self.written.removed += self.target.remove(&paths).await?;
-        self.remove_outdated().await?;
+        for face in faces {
+            self.written.removed += self.target.remove_folder(face, self.stop).await.ok_or(RunError::Stopped)??;
+        }
+        self.target.sync_removals().await?;
         self.index.view = Some(self.identity.view.clone());
         self.put_index().await
     }
@@ -136,9 +162,7 @@ impl EditionRun<'_> {
     fn unreplaced(&self, listed: &[ListedDocument]) -> Vec<ListedDocument> {
         let listed: BTreeSet<&str> = listed.iter().map(|document| document.name.path.as_str()).collect();
         let unreplaced = |path: &String| {
-            let file = edition_file(path).filter(|_| !listed.contains(path.as_str()))?;
-            let number = file.number?;
-            let face = self.faces.iter().position(|planned| planned.edition.folder == file.folder)?;
+            let (face, number) = self.closed(path).filter(|_| !listed.contains(path.as_str()))?;
             let closed = self.index.faces.get(self.faces[face].face.name())?;
             let is_closed = (closed.first..=closed.last).contains(&number);
             is_closed.then(|| ListedDocument { face, name: DocumentName::closed(path.clone(), number) })
@@ -168,17 +192,35 @@ impl EditionRun<'_> {
             tags.insert(&document.name.path, self.write_changed(document, listed, &known).await?);
         }
         let is_left = |path: &String| !tags.contains_key(path) && !self.has_closed(path);
-        let (former, mut outdated): (BTreeSet<_>, BTreeSet<_>) =
-            known.fixed.into_keys().filter(is_left).partition(|path| self.is_of_edition(path));
-        outdated.extend(known.open.into_keys().chain(known.former).filter(is_left));
-        outdated.retain(|path| !former.contains(path));
-        self.written.removed += self.target.remove(&outdated).await?;
+        let (mut former, mut outdated) = (BTreeMap::new(), BTreeSet::new());
+        let now = Timestamp::now();
+        let left = known.fixed.into_keys().map(|path| (path, now));
+        for (path, since) in known.former.into_iter().chain(left).filter(|(path, _)| is_left(path)) {
+            // The clock may have been set back.
+            let since = since.min(now);
+            let is_young = now.millis() - since.millis() < FORMER_MILLIS;
+            if is_young && self.is_of_edition(&path) {
+                former.insert(path, since);
+            } else {
+                outdated.insert(path);
+            }
+        }
+        outdated.extend(known.open.into_keys().filter(is_left));
+        outdated.retain(|path| !former.contains_key(path));
         let tags = listed.iter().filter_map(|document| Some((document, tags.remove(&document.name.path)?)));
         let (fixed, open): (Vec<_>, Vec<_>) = tags.partition(|(document, _)| document.name.is_fixed);
         let by_path = |tags: Vec<(&ListedDocument, String)>| {
             tags.into_iter().map(|(document, tag)| (document.name.path.clone(), tag)).collect()
         };
-        (self.index.open, self.index.fixed, self.index.former) = (by_path(open), by_path(fixed), former);
+        (self.index.open, self.index.fixed, self.index.former) = (by_path(open), by_path(fixed), former.clone());
+        if !outdated.is_empty() {
+            // The index promises none of them, and names them, so the next run removes those that a kill leaves.
+            self.index.former.extend(outdated.iter().map(|path| (path.clone(), Timestamp::EPOCH)));
+            self.index.complete = false;
+            self.put_index().await?;
+            self.written.removed += self.target.remove(&outdated).await?;
+            self.index.former = former;
+        }
         Ok(())
     }
 
@@ -244,7 +286,7 @@ impl EditionRun<'_> {
 
     /// Removes the documents of former editions, and those whose changes retention has removed.
     async fn remove_outdated(&mut self) -> Result<(), RunError> {
-        let is_named = |path: &str| self.index.tag(path).is_some() || self.index.former.contains(path);
+        let is_named = |path: &str| self.index.tag(path).is_some() || self.index.former.contains_key(path);
         let is_kept = |path: &str| is_named(path.strip_suffix(".gz").unwrap_or(path)) || self.has_closed(path);
         let removed = self.target.remove_of_editions(|path| !is_kept(path)).await?;
         self.written.removed += removed;
@@ -253,11 +295,16 @@ impl EditionRun<'_> {
 
     /// Returns whether the file, or the document that it is beside, is a closed document of this edition.
     fn has_closed(&self, path: &str) -> bool {
-        edition_file(path).is_some_and(|file| {
-            let mut faces = self.index.faces.values().filter(|face| face.folder == file.folder);
-            // A document after the last one that is noted may be there, too, and is written again.
-            faces.any(|face| file.number.is_some_and(|number| number >= face.first))
-        })
+        // A document after the last one that is noted may be there, too, and is written again.
+        self.closed(path).is_some_and(|(face, number)| number >= self.faces[face].first)
+    }
+
+    /// Returns the face in whose folder a file can be a closed document, and the number of the document.
+    fn closed(&self, path: &str) -> Option<(usize, u64)> {
+        let file = edition_file(path)?;
+        let is_of =
+            |planned: &PlannedFace| planned.edition.folder == file.folder && planned.face.closed_word() == file.word;
+        self.faces.iter().position(is_of).zip(file.number)
     }
 
     /// Returns whether a file is in the folder of a face of this run.
@@ -279,7 +326,14 @@ impl EditionRun<'_> {
     async fn next_closed(&self, face: usize) -> Result<Vec<DocumentName>, RunError> {
         let planned = &self.faces[face];
         let last = self.index.faces.get(planned.face.name()).map_or(0, |face| face.last);
-        planned.list(self.stop, move |face, edition| face.closed(edition, last)).await
+        let names = planned.list(self.stop, move |face, edition| face.closed(edition, last)).await?;
+        // Otherwise, a later step would take the documents for outdated ones.
+        let is_misnamed =
+            |name: &&DocumentName| name.number.is_none_or(|number| self.closed(&name.path) != Some((face, number)));
+        match names.iter().find(is_misnamed) {
+            Some(other) => Err(misnamed(other)),
+            None => Ok(names),
+        }
     }
 
     async fn render(&self, face: usize, document: &DocumentName) -> Result<Representation, RunError> {

@@ -20,6 +20,18 @@ pub struct DocumentName {
     pub is_fixed: bool,
 }
 
+/// Names of all faces that a copy can have. Each has a folder of this name.
+pub(crate) const FACES: [&str; 5] = ["feed", "segments", "iiif", "ldes", "resourcesync"];
+
+/// Folder of documents that readers find without a link (RFC 8615).
+pub(super) const WELL_KNOWN: &str = ".well-known";
+
+/// Returns whether a path is that of a document of a face beside its folder: `FACE.EXTENSION` or `.well-known/FACE`.
+pub(super) fn is_entry(path: &str, face: &str) -> bool {
+    let name = path.strip_prefix(WELL_KNOWN).and_then(|path| path.strip_prefix('/'));
+    name == Some(face) || path.split_once('.').is_some_and(|(stem, extension)| stem == face && !extension.contains('/'))
+}
+
 /// A face whose documents can be files.
 ///
 /// There are three kinds of documents:
@@ -36,6 +48,10 @@ pub struct DocumentName {
 pub trait Face: Send + Sync {
     /// Returns the name: the first folder of the closed documents, in small letters. No two faces have the same.
     fn name(&self) -> &'static str;
+
+    /// Returns the word before the numbers of closed documents; empty if there is none. Documents in the same folder that never
+    /// become closed have another word.
+    fn closed_word(&self) -> &'static str;
 
     /// Returns a digest of the settings, and of the version of the rendering, that closed documents depend on.
     fn fingerprint(&self) -> String;
@@ -89,8 +105,7 @@ impl DocumentName {
         Self { path: path.into(), number: None, is_fixed: false }
     }
 
-    /// Returns the name of a fixed document. One that is no longer listed stays for one more run, for readers of the former
-    /// lists.
+    /// Returns the name of a fixed document. One that is no longer listed stays for an hour, for readers of the former lists.
     #[must_use]
     pub fn fixed(path: impl Into<String>) -> Self {
         Self { path: path.into(), number: None, is_fixed: true }
@@ -102,6 +117,8 @@ impl DocumentName {
 pub(super) struct EditionFile<'p> {
     /// Folder of the edition.
     pub(super) folder: &'p str,
+    /// Word before the first number; empty if there is none.
+    pub(super) word: &'p str,
     /// Number of the document; `None` if the name has further numbers or a digest, as only fixed documents have.
     pub(super) number: Option<u64>,
 }
@@ -113,14 +130,14 @@ pub(super) fn edition_file(path: &str) -> Option<EditionFile<'_>> {
     let (stem, extension) = file.split_once('.')?;
     let is_of_edition = folder.contains('/') && may_have_closed(folder);
     (is_of_edition && extension.split('.').all(is_word)).then_some(())?;
-    let numbers = stem.split_once('-').map_or(stem, |(word, numbers)| if is_word(word) { numbers } else { stem });
+    let (word, numbers) = stem.split_once('-').filter(|(word, _)| is_word(word)).unwrap_or(("", stem));
     let (number, more) = numbers.split_once('-').map_or((numbers, None), |(number, more)| (number, Some(more)));
     let number = Some(number).filter(|number| is_number(number))?.parse().ok()?;
     match more {
-        None => Some(EditionFile { folder, number: Some(number) }),
+        None => Some(EditionFile { folder, word, number: Some(number) }),
         Some(more) => {
             let is_own = more.split('-').all(|part| is_number(part) || (part.len() == DIGEST_DIGITS && is_hex(part)));
-            is_own.then_some(EditionFile { folder, number: None })
+            is_own.then_some(EditionFile { folder, word, number: None })
         }
     }
 }
@@ -146,24 +163,41 @@ fn is_hex(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{EditionFile, edition_file};
+    use super::{EditionFile, edition_file, is_entry};
+
+    #[test]
+    fn documents_beside_the_folder_of_a_face_have_its_name() {
+        for path in ["feed.atom", "feed.css", ".well-known/feed"] {
+            assert!(is_entry(path, "feed"), "{path}");
+        }
+        for path in [
+            "feeds.atom",
+            "feed",
+            "robots.txt",
+            "publication.json",
+            "feed.d/notes",
+            ".well-known/feed/a",
+            "well-known/feed",
+        ] {
+            assert!(!is_entry(path, "feed"), "{path}");
+        }
+    }
 
     #[test]
     fn only_paths_of_documents_of_an_edition_are_recognized() {
         let folder = "feed/0123456789abcdef";
         let digest = "0123456789abcdef".repeat(4);
         let segment = format!("00000000000000000001-{digest}.ndjson.zst");
-        for (file, number) in [
-            ("7.atom", Some(7)),
-            ("10.atom.gz", Some(10)),
-            ("page-3.json", Some(3)),
-            ("00000000000000000001.ndjson.zst", Some(1)),
-            ("resourcelist-1764000000000000-0000000000000007-0000000000000005-000000000006.xml", None),
-            (segment.as_str(), None),
+        for (file, word, number) in [
+            ("7.atom", "", Some(7)),
+            ("10.atom.gz", "", Some(10)),
+            ("page-3.json", "page", Some(3)),
+            ("00000000000000000001.ndjson.zst", "", Some(1)),
+            ("resourcelist-1764000000000000-0000000000000007-0000000000000005-000000000006.xml", "resourcelist", None),
+            (segment.as_str(), "", None),
         ] {
             let path = format!("{folder}/{file}");
-            let recognized = edition_file(&path).map(|file| (file.folder, file.number));
-            assert_eq!(recognized, Some((folder, number)), "{file}");
+            assert_eq!(edition_file(&path), Some(EditionFile { folder, word, number }), "{file}");
         }
         for path in [
             "feed/0123456789abcdef/notes.txt",

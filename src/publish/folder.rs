@@ -9,6 +9,8 @@ use std::{
     path::Path,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::web::Content;
 
 /// Folder of unfinished files. Each run removes the files that a crash has left in it.
@@ -55,6 +57,35 @@ pub(super) fn write(root: &Path, name: &str, content: &Content) -> io::Result<u6
     Ok(bytes)
 }
 
+/// Removes a file, or a folder with everything in it, until `stop` is cancelled, and returns the number of files. A link is
+/// removed, and not the place that it leads to.
+pub(super) fn remove(path: &Path, stop: &CancellationToken) -> io::Result<u64> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+        Ok(found) if found.is_dir() => {
+            let mut number = 0;
+            for entry in fs::read_dir(path)? {
+                if stop.is_cancelled() {
+                    return Ok(number);
+                }
+                number += remove(&entry?.path(), stop)?;
+            }
+            fs::remove_dir(path).map(|()| number)
+        }
+        Ok(_) => fs::remove_file(path).map(|()| 1),
+    }
+}
+
+/// Makes removals in the folder itself, and in a folder of it, outlive a crash of the machine.
+pub(super) fn sync_removals(root: &Path, inner: &str) -> io::Result<()> {
+    match File::open(root.join(inner)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        inner => inner?.sync_all()?,
+    }
+    File::open(root)?.sync_all()
+}
+
 /// Makes a folder, and those that it is in.
 fn make_folders(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
@@ -85,7 +116,27 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::{Content, UNFINISHED, prepare, write};
+    use super::{CancellationToken, Content, UNFINISHED, prepare, remove, write};
+
+    #[test]
+    fn removal_follows_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (copy, other) = (folder.path().join("iiif"), folder.path().join("other"));
+        for file in [other.join("mine"), copy.join("edition/page-1.json")] {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "text").unwrap();
+        }
+        std::os::unix::fs::symlink(&other, copy.join("images")).unwrap();
+        let stop = CancellationToken::new();
+        assert_eq!(remove(&copy, &stop).unwrap(), 2);
+        std::os::unix::fs::symlink(&other, &copy).unwrap();
+        assert_eq!(remove(&copy, &stop).unwrap(), 1);
+        assert_eq!(remove(&copy, &stop).unwrap(), 0);
+        assert!(!copy.exists() && other.join("mine").exists());
+        stop.cancel();
+        assert_eq!(remove(&other, &stop).unwrap(), 0);
+        assert!(other.join("mine").exists(), "nobody waits");
+    }
 
     #[test]
     fn files_are_replaced_and_everybody_may_read_them() {

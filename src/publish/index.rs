@@ -3,9 +3,9 @@
 //! The index never promises more than the copy has. A run that is going to remove or to replace files first writes an index
 //! without them, so the next run repeats the work after a kill at any moment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use super::edition::Identity;
@@ -35,9 +35,9 @@ pub(super) struct Index {
     /// Entity tags of the fixed documents by their paths. A tag is empty if the file can be missing.
     #[serde(default)]
     pub(super) fixed: BTreeMap<String, String>,
-    /// Paths of former fixed documents, which the next run removes.
-    #[serde(default)]
-    pub(super) former: BTreeSet<String>,
+    /// Paths of fixed documents that are no longer listed, with the time since then.
+    #[serde(default, deserialize_with = "former")]
+    pub(super) former: BTreeMap<String, Timestamp>,
 }
 
 /// The closed documents that the copy has of a face.
@@ -49,6 +49,20 @@ pub(super) struct FaceIndex {
     pub(super) first: u64,
     /// Number of the last closed document; less than `first` if there is none.
     pub(super) last: u64,
+}
+
+/// Reads the former documents. Those of a version that noted no times are removed by the next run.
+fn former<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Timestamp>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Former {
+        Since(BTreeMap<String, Timestamp>),
+        Paths(Vec<String>),
+    }
+    Ok(match Former::deserialize(deserializer)? {
+        Former::Since(since) => since,
+        Former::Paths(paths) => paths.into_iter().map(|path| (path, Timestamp::EPOCH)).collect(),
+    })
 }
 
 impl Index {
@@ -63,7 +77,7 @@ impl Index {
             faces: BTreeMap::new(),
             open: BTreeMap::new(),
             fixed: BTreeMap::new(),
-            former: BTreeSet::new(),
+            former: BTreeMap::new(),
         }
     }
 
@@ -122,7 +136,7 @@ mod tests {
 
     use uuid::Uuid;
 
-    use super::{FaceIndex, Identity, Index, Seq};
+    use super::{FaceIndex, Identity, Index, Seq, Timestamp};
     use crate::{files::FileStoreLocation, publish::PublicationSettings};
 
     fn identity(journal: u128, view: &str) -> Identity {
@@ -167,10 +181,22 @@ mod tests {
         assert!(!complete.continues(&identity(2, "{}"), &plan("feed/a", 1)));
     }
 
+    /// Otherwise, a new version would make the whole copy again.
+    #[test]
+    fn index_with_members_of_another_version_is_readable() {
+        let index = Index::empty(&identity(1, "{}"));
+        let mut json = serde_json::to_value(&index).unwrap();
+        json["former"] = serde_json::json!(["a"]);
+        let read: Index = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(read, Index { former: [("a".to_owned(), Timestamp::EPOCH)].into(), ..index.clone() });
+        json.as_object_mut().unwrap().remove("former");
+        assert_eq!(serde_json::from_value::<Index>(json).unwrap(), index);
+    }
+
     #[test]
     fn index_that_has_only_another_time_is_the_same() {
         let index = Index::empty(&identity(1, "{}"));
-        assert!(!index.differs(&Index { published: crate::model::Timestamp::EPOCH, ..index.clone() }));
+        assert!(!index.differs(&Index { published: Timestamp::EPOCH, ..index.clone() }));
         assert!(index.differs(&Index { head: Seq(1), ..index.clone() }));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A face has closed documents, which never change again, fixed ones, which leave the copy one day, and open ones, which change
 //! with the journal. A run writes new files before it replaces others, so no reader finds a link to a file that is not there.
-//! The index `publication.json` is the last one; the next run continues after the documents that it lists.
+//! The index `publication.json` never promises more than there is; the next run continues after the documents that it lists.
 //!
 //! * `edition` is what the documents of a copy depend on, and its digest;
 //! * `face` says what a face must offer, and `planned_face` calls it;
@@ -25,6 +25,8 @@ pub(crate) mod test_copy;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use self::face::FACES;
 pub use self::{
     edition::Edition,
     face::{DocumentName, Face, LISTED},

@@ -10,12 +10,15 @@
 //! 4. Then the fixed and the open documents whose files are not there, after an index that names them.
 //! 5. Files that are there are replaced: an open document by a closed one at the same path, and changed open documents. Readers
 //!    find the new files through these alone, so they never find a link to a file that is not there.
-//! 6. Outdated documents are removed. Fixed documents that are no longer listed stay until the next run.
+//! 6. Outdated documents are removed. Fixed documents that are no longer listed stay for an hour.
 //! 7. The index is written as complete, if something besides its time differs.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -144,6 +147,7 @@ impl Work {
         };
         let continues = is_written && known.continues(&identity, &plan);
         let stored = if continues { known } else { known.restarted(&identity, &plan) };
+        self.has_only_this_view.store(stored.view.as_ref() == Some(&identity.view), Ordering::Relaxed);
         let (index, written) = (stored.clone(), Written { head: head.0, ..Written::default() });
         let (unnoted, names_all) = (0, false);
         let mut run =

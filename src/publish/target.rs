@@ -8,9 +8,10 @@ use object_store::{
     Attribute, Attributes, Error, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
     WriteMultipart, local::LocalFileSystem, path::Path,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    face::{edition_file, may_have_closed},
+    face::{WELL_KNOWN, edition_file, may_have_closed},
     folder, index,
 };
 use crate::{
@@ -219,6 +220,49 @@ impl Target {
             }
         }
         Ok(removed)
+    }
+
+    /// Returns the paths of the documents beside the folders of the faces, and of everything else there.
+    pub(super) async fn entries(&self) -> Result<Vec<String>, TargetError> {
+        let mut paths = Vec::new();
+        for folder in [None, Some(Path::from(WELL_KNOWN))] {
+            let listed =
+                self.objects.list_with_delimiter(folder.as_ref()).await.map_err(|error| self.failed(&error))?;
+            paths.extend(listed.objects.into_iter().map(|object| object.location.to_string()));
+        }
+        Ok(paths)
+    }
+
+    /// Removes the folder of a face with all files in it, and returns their number; `None` if `stop` is cancelled before the end.
+    pub(super) async fn remove_folder(&self, face: &str, stop: &CancellationToken) -> Option<Result<u64, TargetError>> {
+        if let FileStoreLocation::Folder(root) = &*self.location {
+            let folder = root.join(face);
+            // Nobody removes files of a copy that another node may write now.
+            let ended = stop.child_token();
+            let _guard = ended.clone().drop_guard();
+            let is_stopped = ended.clone();
+            let removed = tokio::task::spawn_blocking(move || folder::remove(&folder, &ended)).await;
+            let removed = removed.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            return (!is_stopped.is_cancelled()).then(|| removed.map_err(|error| self.io_failed(&error)));
+        }
+        stop.run_until_cancelled(async {
+            let mut removed = 0;
+            let mut listed = self.objects.list(Some(&Path::from(face)));
+            while let Some(object) = listed.try_next().await.map_err(|error| self.failed(&error))? {
+                self.delete(&object.location).await?;
+                removed += 1;
+            }
+            Ok(removed)
+        })
+        .await
+    }
+
+    /// Makes the removals so far outlive a crash of the machine. A bucket does that by itself.
+    pub(super) async fn sync_removals(&self) -> Result<(), TargetError> {
+        let FileStoreLocation::Folder(root) = &*self.location else { return Ok(()) };
+        let root = root.clone();
+        let synced = tokio::task::spawn_blocking(move || folder::sync_removals(&root, WELL_KNOWN)).await;
+        synced.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(|error| self.io_failed(&error))
     }
 
     /// Returns the folders in a folder that a face or an edition can have.

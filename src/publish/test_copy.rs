@@ -14,11 +14,15 @@ use std::{
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::{DocumentName, Edition, Face, PublicationSettings, index, run::Work};
+use super::{
+    DocumentName, Edition, Face, PublicationSettings,
+    index::{self, Index},
+    run::Work,
+};
 use crate::{
     files::FileStoreLocation,
     journal::Journal,
-    model::ReaderView,
+    model::{ReaderView, Timestamp},
     web::{Problem, Representation, Spool},
 };
 
@@ -65,10 +69,25 @@ impl TestCopy {
         fs::write(self.root.join(index::NAME), "damaged").unwrap();
     }
 
+    /// Lets an hour pass.
+    pub(crate) fn age(&self) {
+        age(&self.root);
+    }
+
     /// Returns the texts of all documents by their paths.
     pub(crate) fn files(&self) -> BTreeMap<String, String> {
         files(&self.root)
     }
+}
+
+/// Lets an hour pass for the documents that a copy lists no longer.
+pub(super) fn age(root: &Path) {
+    let path = root.join(index::NAME);
+    let mut index: Index = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for since in index.former.values_mut() {
+        *since = Timestamp::from_millis(since.millis() - 60 * 60 * 1000).unwrap();
+    }
+    fs::write(path, serde_json::to_vec(&index).unwrap()).unwrap();
 }
 
 /// A face whose documents are checked when they are rendered.
@@ -83,6 +102,10 @@ struct CheckedFace {
 impl Face for CheckedFace {
     fn name(&self) -> &'static str {
         self.face.name()
+    }
+
+    fn closed_word(&self) -> &'static str {
+        self.face.closed_word()
     }
 
     fn fingerprint(&self) -> String {

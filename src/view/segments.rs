@@ -1,14 +1,15 @@
-//! `GET /segments`, the list of the sealed segments, and `GET /segments/{name}`, the file of one.
+//! `GET /segments`, the list of the sealed segments, and `GET /segments/{name}`, the file of one or its lines.
 //!
 //! The name of a file contains its digest, so the bytes at a URL never change, and every cache may keep them. Only readers
 //! who may see the whole journal get segments, because a segment has everything.
 
+mod lines;
 mod published;
 
 use axum::{
     Json,
     extract::State,
-    http::{HeaderMap, HeaderValue, header::CACHE_CONTROL},
+    http::{HeaderMap, HeaderValue, Method, header::CACHE_CONTROL},
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ use crate::{
     journal::Journal,
     model::Seq,
     segments::{SegmentError, Segments, manifest::Manifest},
-    web::{Path, Problem, ProblemCode, Query, problems},
+    web::{Path, Problem, ProblemCode, Query, Spool, problems},
 };
 
 /// Media type of the files (RFC 8878). It is no content encoding, because the file itself has this format.
@@ -33,6 +34,9 @@ const MEDIA_TYPE: &str = "application/zstd";
 
 /// Ending of the names of the files.
 const ENDING: &str = ".ndjson.zst";
+
+/// Ending of the names of the lines without the compression of the file.
+const LINES_ENDING: &str = ".ndjson";
 
 /// Default and maximum number of segments in a list.
 const DEFAULT_LIMIT: usize = 100;
@@ -45,6 +49,8 @@ pub struct SegmentsView {
     pub journal: Journal,
     /// Its segments; `None` if it is not sealed.
     pub segments: Option<Segments>,
+    /// Space for lines that are being sent.
+    pub spool: Spool,
 }
 
 /// The query of `GET /segments`.
@@ -118,7 +124,8 @@ pub async fn list(State(view): State<SegmentsView>, Query(query): Query<ListQuer
 
 problems!(FileProblems: NotFound, RangeNotSatisfiable, Unavailable);
 
-/// The file of a segment. Supports ranges of bytes and conditional requests.
+/// The file of a segment. Supports ranges of bytes and conditional requests. Without `.zst` at the end of the name, the lines of
+/// the file in an encoding that the client accepts.
 ///
 /// # Errors
 /// `not-found` if there is no such segment (any more); `range-not-satisfiable`; `unavailable` if the files cannot be read.
@@ -129,7 +136,9 @@ problems!(FileProblems: NotFound, RangeNotSatisfiable, Unavailable);
     tag = "out",
     params(("name" = String, Path, description = "Name of the file, from the list.")),
     responses(
-        (status = 200, description = "The file.", content_type = "application/zstd"),
+        (status = 200, description = "The file, or its lines.", content(
+            (String = "application/zstd"), (String = "application/x-ndjson"),
+        )),
         (status = 206, description = "The range of the file.", content_type = "application/zstd"),
         (status = 304, description = "The client has the file already."),
         FileProblems
@@ -138,6 +147,7 @@ problems!(FileProblems: NotFound, RangeNotSatisfiable, Unavailable);
 pub async fn one(
     State(view): State<SegmentsView>,
     Path(name): Path<String>,
+    method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let absent = || {
@@ -145,9 +155,14 @@ pub async fn one(
         Problem::new(ProblemCode::NotFound, detail)
     };
     let segments = view.segments()?;
-    let (first, digest) = parse_name(&name).ok_or_else(absent)?;
+    let text_of = name.strip_suffix(LINES_ENDING).map(|stem| format!("{stem}{ENDING}"));
+    let (first, digest) = parse_name(text_of.as_ref().unwrap_or(&name)).ok_or_else(absent)?;
     let segment = segments.beginning_with(first).await.map_err(segment_problem)?;
     let segment = segment.filter(|segment| segment.file == digest).ok_or_else(absent)?;
+    if text_of.is_some() {
+        let store = segments.files().await.map_err(segment_problem)?.clone();
+        return lines::respond(store, segment, &view.spool, (&method, &headers)).await;
+    }
     respond(segments.files().await.map_err(segment_problem)?, segment.file, &headers, FileKind::Own(MEDIA_TYPE))
         .await?
         .ok_or_else(|| segment_problem(SegmentError::Missing { first: segment.first, file: segment.file }))

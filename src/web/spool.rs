@@ -3,7 +3,8 @@
 //!
 //! A response of up to [`MAX_IN_MEMORY`] bytes stays in memory while there is room. A larger one goes to an unnamed
 //! file in the data folder, which the system deletes when its last reader closes it. Therefore slow clients cost a
-//! few buffers and no copy of the response. Memory and disk space are limited for all responses together.
+//! few buffers and no copy of the response. Memory and disk space are limited for all responses together. The documents that
+//! views keep count too, whether or not somebody reads them.
 
 use std::{
     fs::File,
@@ -24,8 +25,8 @@ use super::{
 /// Maximum size of a response in memory, in bytes.
 pub const MAX_IN_MEMORY: usize = 1 << 20;
 
-/// Maximum size of all responses in memory, in KiB.
-const MEMORY_KIB: usize = 32 << 10;
+/// Maximum size of all responses in memory, in KiB. The views keep at most half of it.
+const MEMORY_KIB: usize = 64 << 10;
 
 /// Maximum number of files.
 const MAX_FILES: usize = 256;
@@ -35,6 +36,9 @@ const CONCURRENT_PAGES: usize = 2;
 
 /// Maximum number of concurrent writers of lists that can read the whole registry for a few records. They delay no page.
 const CONCURRENT_LISTS: usize = 2;
+
+/// Maximum number of segments that are decompressed at the same time. They delay nothing else.
+const CONCURRENT_SEGMENTS: usize = 2;
 
 /// Maximum number of concurrent writers of whole documents (feeds, archive pages).
 const CONCURRENT_DOCUMENTS: usize = 1;
@@ -51,6 +55,7 @@ struct SpoolState {
     files: Arc<Semaphore>,
     pages: Arc<Semaphore>,
     lists: Arc<Semaphore>,
+    segments: Arc<Semaphore>,
     documents: Arc<Semaphore>,
 }
 
@@ -76,6 +81,7 @@ impl Spool {
             files: semaphore(MAX_FILES),
             pages: semaphore(CONCURRENT_PAGES),
             lists: semaphore(CONCURRENT_LISTS),
+            segments: semaphore(CONCURRENT_SEGMENTS),
             documents: semaphore(CONCURRENT_DOCUMENTS),
         }))
     }
@@ -89,6 +95,11 @@ impl Spool {
     /// Waits for a permit to write a list that can read the whole registry for a few records.
     pub async fn list_permit(&self) -> RenderPermit {
         RenderPermit(Arc::clone(&self.0.lists).acquire_owned().await.ok())
+    }
+
+    /// Waits for a permit to decompress a segment.
+    pub async fn segment_permit(&self) -> RenderPermit {
+        RenderPermit(Arc::clone(&self.0.segments).acquire_owned().await.ok())
     }
 
     /// Waits for a permit to write a whole document.

@@ -195,17 +195,17 @@ impl RegistryDigests {
     ) -> Result<DigestsView, Failed> {
         let shared = self.selections().get(selection, &self.journal, Instant::now()).ok_or(Failed::NoPlace)?;
         let (head, seeds, pieces) = {
-            let mut shared = shared.lock().await;
-            let progress = shared.advance(&self.journal, Instant::now() + PATIENCE).await;
+            let mut locked = shared.lock().await;
+            let progress = locked.advance(&self.journal, Instant::now() + PATIENCE).await;
             // A pass that has failed gives its place up.
-            self.selections().note(selection, !matches!(progress, Ok(Progress::Passing(_))));
+            self.selections().note(&shared, !matches!(progress, Ok(Progress::Passing(_))), Instant::now());
             match progress? {
                 Progress::Complete => {}
                 Progress::Passing(objects) => return Err(Failed::Passing(objects)),
                 Progress::Following => return Err(Failed::Following),
             }
-            let pieces = |range: &RangeBody| shared.pieces(range.after.as_ref(), range.through.as_ref());
-            (shared.head, shared.seeds, ranges.iter().map(pieces).collect::<Vec<_>>())
+            let pieces = |range: &RangeBody| locked.pieces(range.after.as_ref(), range.through.as_ref());
+            (locked.head, locked.seeds, ranges.iter().map(pieces).collect::<Vec<_>>())
         };
         let mut views = Vec::with_capacity(ranges.len());
         for (range, pieces) in ranges.into_iter().zip(pieces) {

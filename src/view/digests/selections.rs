@@ -28,7 +28,7 @@ struct UsedSelection {
     filter: Arc<SelectionFilter>,
     ranges: SharedRanges,
     used: Instant,
-    /// Whether the pass over the registry has ended.
+    /// Whether the pass over the registry has ended, and no request is going to begin another.
     is_complete: bool,
 }
 
@@ -37,7 +37,7 @@ impl Selections {
     /// one whose pass over the registry has not ended keeps its place, because otherwise none would ever end.
     pub(super) fn get(&mut self, selection: &Selection, journal: &Journal, now: Instant) -> Option<SharedRanges> {
         let used = match self.position(selection) {
-            Some(at) => UsedSelection { used: now, ..self.0.remove(at) },
+            Some(at) => UsedSelection { used: now, is_complete: false, ..self.0.remove(at) },
             None => {
                 self.make_room(now)?;
                 let ranges = Arc::new(tokio::sync::Mutex::new(Ranges::new(selection.clone(), journal)));
@@ -49,10 +49,10 @@ impl Selections {
         Some(ranges)
     }
 
-    /// Notes whether the pass over the registry for a selection has ended.
-    pub(super) fn note(&mut self, selection: &Selection, is_complete: bool) {
-        if let Some(at) = self.position(selection) {
-            self.0[at].is_complete = is_complete;
+    /// Notes whether the pass over the registry for these ranges has ended. The time in which a client must ask again begins now.
+    pub(super) fn note(&mut self, ranges: &SharedRanges, is_complete: bool, now: Instant) {
+        if let Some(used) = self.0.iter_mut().find(|used| Arc::ptr_eq(&used.ranges, ranges)) {
+            (used.is_complete, used.used) = (is_complete, now);
         }
     }
 
@@ -99,7 +99,8 @@ mod tests {
         assert!(["a", "b", "c", "d"].iter().all(|name| get(&mut selections, name, 0)));
         assert!(!get(&mut selections, "e", 1), "four passes go on");
         assert!(get(&mut selections, "a", 2));
-        selections.note(&selection("b"), true);
+        let b = selections.get(&selection("b"), &journal, now).unwrap();
+        selections.note(&b, true, now);
         assert!(get(&mut selections, "e", 3), "b can be made again");
         assert!(!get(&mut selections, "b", 4));
         assert!(get(&mut selections, "b", ABANDONED_AFTER.as_secs() + 1), "nobody continues c");

@@ -49,6 +49,10 @@ impl Face for FeedView {
         "feed"
     }
 
+    fn closed_word(&self) -> &'static str {
+        ""
+    }
+
     fn fingerprint(&self) -> String {
         let FeedSettings { base, labels, .. } = self.settings();
         let texts = [Some(base), Some(&labels.title), labels.author.as_ref()].into_iter().flatten();

@@ -96,6 +96,12 @@ impl PageProtocol for ChangeDiscovery {
         Ok(pages.first())
     }
 
+    /// A page can begin at any moment, and then readers come back from it to this one, and never again. An older copy of this page
+    /// would lack its last changes.
+    fn newest_lifetime(&self) -> Lifetime {
+        Lifetime::Revalidated
+    }
+
     fn closed_lifetime(&self, is_whole: bool) -> Lifetime {
         match self.0.has_retention {
             _ if !is_whole => CHANGING,

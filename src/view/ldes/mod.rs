@@ -258,8 +258,8 @@ impl EventStream {
     }
 
     fn write_block(&self, rendering: &Rendering<'_>, block: u64, out: &mut dyn Write) -> Result<(), Problem> {
-        let (first, last) = pages_of(block);
-        let relations = self.relations_to_pages(rendering, first.max(rendering.oldest), last)?;
+        let (first, last) = rendering.pages.listed_by(block, rendering.oldest);
+        let relations = self.relations_to_pages(rendering, first, last)?;
         let node = Self::stream(rendering, relations);
         write_beginning(&node, out).and_then(|()| out.write_all(b"}")).map_err(spool_problem)
     }

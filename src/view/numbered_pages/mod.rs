@@ -173,6 +173,14 @@ impl NumberedPages {
         }
     }
 
+    /// Returns the first and the last page that a block lists, if no document links to a page before `linked`. A block of pages that
+    /// are still there, though no longer linked, lists these, for clients that have read a former entry.
+    pub(super) fn listed_by(&self, block: u64, linked: u64) -> (u64, u64) {
+        let (first, last) = pages_of(block);
+        let oldest = if last < linked { self.oldest() } else { linked };
+        (first.max(oldest), last.min(self.newest()))
+    }
+
     /// Returns the blocks of the pages from `oldest` on.
     pub(super) fn blocks(&self, oldest: u64) -> impl Iterator<Item = u64> {
         let next = |block: &u64| self.range(pages_of(*block).1 + 1, self.newest()).next().map(block_of);

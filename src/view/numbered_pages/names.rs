@@ -1,5 +1,9 @@
 //! Names of the documents of a protocol: the last parts of their URLs, and the names of their files.
 
+/// Words before the numbers of pages and of blocks.
+pub(super) const PAGE_WORD: &str = "page";
+const BLOCK_WORD: &str = "block";
+
 /// Names of the documents of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct Names {
@@ -33,8 +37,8 @@ impl Names {
         // One spelling for each document.
         let number = number.parse::<u64>().ok().filter(|parsed| parsed.to_string() == number)?;
         match kind {
-            "page" => Some(DocumentName::Page(number)),
-            "block" if self.blocks => Some(DocumentName::Block(number)),
+            PAGE_WORD => Some(DocumentName::Page(number)),
+            BLOCK_WORD if self.blocks => Some(DocumentName::Block(number)),
             _ => None,
         }
     }
@@ -44,8 +48,8 @@ impl Names {
         let extension = self.extension;
         match document {
             DocumentName::Entry => format!("{}.{extension}", self.entry),
-            DocumentName::Block(number) => format!("block-{number}.{extension}"),
-            DocumentName::Page(number) => format!("page-{number}.{extension}"),
+            DocumentName::Block(number) => format!("{BLOCK_WORD}-{number}.{extension}"),
+            DocumentName::Page(number) => format!("{PAGE_WORD}-{number}.{extension}"),
         }
     }
 }

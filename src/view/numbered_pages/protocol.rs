@@ -16,17 +16,20 @@ use axum::{
 use uuid::Uuid;
 
 use super::{
-    ChangeStream, DocumentName, Names, NumberedPages, PageState, Rendering, rendering::DocumentUrls,
-    snapshot::StreamSnapshot, with_query,
+    ChangeStream, DocumentName, Names, NumberedPages, PageState, Rendering,
+    rendering::DocumentUrls,
+    snapshot::{CHANGING, StreamSnapshot},
+    with_query,
 };
 use crate::{
+    cache::LruCache,
     journal::Journal,
     model::{Filter, Seq},
     view::{
         cache_control::{self, Lifetime},
         journal_problem, page_gone,
     },
-    web::{Content, Problem, ProblemCode, ReadPermit, Spool, negotiated_media_type, spool_problem},
+    web::{Content, Problem, ProblemCode, ReadPermit, RenderPermit, Spool, negotiated_media_type, spool_problem},
 };
 
 /// Maximum number of attempts to write a document while retention removes changes of it.
@@ -34,6 +37,12 @@ const MAX_ATTEMPTS: u32 = 5;
 
 /// Pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Maximum number of documents that a view keeps in memory.
+const MAX_KEPT: usize = 256;
+
+/// Maximum size of the documents that a view keeps in memory, in bytes.
+const MAX_KEPT_BYTES: usize = 8 << 20;
 
 /// A protocol whose documents are numbered pages, and documents that link to these.
 pub(in crate::view) trait PageProtocol: Send + Sync + 'static {
@@ -59,6 +68,11 @@ pub(in crate::view) trait PageProtocol: Send + Sync + 'static {
         journal: &Journal,
     ) -> impl Future<Output = Result<Seq, Problem>> + Send;
 
+    /// Returns the lifetime in caches of the newest page.
+    fn newest_lifetime(&self) -> Lifetime {
+        CHANGING
+    }
+
     /// Returns the lifetime in caches of a closed page, which is whole or has lost changes to retention.
     fn closed_lifetime(&self, is_whole: bool) -> Lifetime;
 
@@ -83,13 +97,15 @@ struct ViewState<P> {
     spool: Spool,
     base: String,
     protocol: P,
+    /// Documents that were written last, by their names and tags. A tag names everything that the bytes of a document depend on.
+    kept: LruCache<(DocumentName, HeaderValue), Content>,
 }
 
 #[expect(private_bounds, reason = "only this module has protocols")]
 impl<P: PageProtocol> PagedView<P> {
     pub(in crate::view) fn of(journal: Journal, spool: Spool, public_url: &str, protocol: P) -> Self {
         let base = public_url.trim_end_matches('/').to_owned();
-        Self(Arc::new(ViewState { journal, spool, base, protocol }))
+        Self(Arc::new(ViewState { journal, spool, base, protocol, kept: LruCache::new(MAX_KEPT, MAX_KEPT_BYTES) }))
     }
 
     pub(super) fn protocol(&self) -> &P {
@@ -143,8 +159,8 @@ impl<P: PageProtocol> PagedView<P> {
         let mut is_published = false;
         for _ in 0..MAX_ATTEMPTS {
             let mut snapshot = StreamSnapshot::of(self, &stream).await?;
-            if snapshot.state(document) == PageState::Unknown && !is_published {
-                // Another node may have linked it already.
+            if !is_published && snapshot.may_be_behind(document) {
+                // Another node may have linked the document, or the page after it.
                 stream.journal().until_published().await.map_err(journal_problem)?;
                 is_published = true;
                 snapshot = StreamSnapshot::of(self, &stream).await?;
@@ -162,7 +178,8 @@ impl<P: PageProtocol> PagedView<P> {
             let response = if cache_control::is_known(headers, &tag) {
                 Some(StatusCode::NOT_MODIFIED.into_response())
             } else {
-                self.written(snapshot, document).await?.map(|content| with_content(media_type, &content))
+                let content = self.kept_or_written(snapshot, (document, tag.clone())).await?;
+                content.map(|content| with_content(media_type, &content))
             };
             // Checked after the changes were read, so that no change of a later journal is in the stream of an earlier one.
             if !stream.is_current() {
@@ -180,10 +197,36 @@ impl<P: PageProtocol> PagedView<P> {
         Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(Duration::from_secs(1)))
     }
 
+    /// Returns a document with its tag from memory, or writes it; `None` if retention has removed changes of it meanwhile.
+    async fn kept_or_written(
+        &self,
+        snapshot: StreamSnapshot<P>,
+        key: (DocumentName, HeaderValue),
+    ) -> Result<Option<Content>, Problem> {
+        if let Some(content) = self.0.kept.get(&key) {
+            return Ok(Some(content));
+        }
+        let page_permit = self.0.spool.page_permit().await;
+        // Another reader may have waited for the same document.
+        if let Some(content) = self.0.kept.get(&key) {
+            return Ok(Some(content));
+        }
+        let written = self.written(page_permit, snapshot, key.0).await?;
+        if let Some(content @ Content::Memory(bytes)) = &written {
+            self.0.kept.insert(key, content.clone(), bytes.len());
+        }
+        Ok(written)
+    }
+
     /// Writes a document; `None` if retention has removed changes of it meanwhile.
-    async fn written(&self, snapshot: StreamSnapshot<P>, document: DocumentName) -> Result<Option<Content>, Problem> {
-        let (spool, snapshot) = (&self.0.spool, Arc::new(snapshot));
-        let (page_permit, writing) = (spool.page_permit().await, (spool.clone(), Arc::clone(&snapshot)));
+    async fn written(
+        &self,
+        page_permit: RenderPermit,
+        snapshot: StreamSnapshot<P>,
+        document: DocumentName,
+    ) -> Result<Option<Content>, Problem> {
+        let snapshot = Arc::new(snapshot);
+        let writing = (self.0.spool.clone(), Arc::clone(&snapshot));
         let work = move || {
             let (spool, snapshot) = writing;
             let mut out = spool.writer();

@@ -6,8 +6,8 @@
 //! between, so it is fixed.
 
 use super::{
-    DocumentName, NumberedPages, PageProtocol, PageState, PagedView, block_of, rendering::DocumentUrls,
-    snapshot::StreamSnapshot,
+    DocumentName, NumberedPages, PageProtocol, PageState, PagedView, block_of, names::PAGE_WORD,
+    rendering::DocumentUrls, snapshot::StreamSnapshot,
 };
 use crate::{
     model::Filter,
@@ -33,6 +33,10 @@ fn path<P: PageProtocol>(edition: &Edition, document: DocumentName) -> String {
 impl<P: PageProtocol> Face for PagedView<P> {
     fn name(&self) -> &'static str {
         P::PATH.trim_start_matches('/')
+    }
+
+    fn closed_word(&self) -> &'static str {
+        PAGE_WORD
     }
 
     fn fingerprint(&self) -> String {

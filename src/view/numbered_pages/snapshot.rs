@@ -3,13 +3,16 @@
 use std::io::Write;
 
 use super::{
-    ChangeStream, DocumentName, NumberedPages, PageProtocol, PageState, PagedView, Rendering, first_of, last_of,
-    page_of, pages_of, rendering::DocumentUrls,
+    ChangeStream, DocumentName, NumberedPages, PageProtocol, PageState, PagedView, Rendering, block_of, first_of,
+    last_of, page_of, pages_of, rendering::DocumentUrls,
 };
 use crate::{model::Seq, view::cache_control::Lifetime, web::Problem};
 
 /// Lifetime of documents that change with the journal. Caches serve many readers at the same moment with one of them.
 pub(in crate::view) const CHANGING: Lifetime = Lifetime::Seconds(1);
+
+/// Maximum number of pages that another node can have more. Requests for later ones cost no question to the database.
+const MAX_PAGES_BEHIND: u64 = 1000;
 
 /// The documents of a stream as of one moment.
 pub(super) struct StreamSnapshot<P> {
@@ -73,9 +76,19 @@ impl<P: PageProtocol> StreamSnapshot<P> {
     pub(super) fn state(&self, document: DocumentName) -> PageState {
         match document {
             DocumentName::Entry => PageState::Open,
-            // It stays as long as one of its pages, although no document links to it any more.
+            // A block exists as long as one of its pages, although no document links to it any more.
             DocumentName::Block(block) => self.pages.block_state(block, self.pages.oldest()),
             DocumentName::Page(page) => self.pages.state(page),
+        }
+    }
+
+    /// Returns whether another node may have a later state of the document: it is the newest page or one of those that follow.
+    pub(super) fn may_be_behind(&self, document: DocumentName) -> bool {
+        let newest = self.pages.newest();
+        match document {
+            DocumentName::Entry => false,
+            DocumentName::Page(page) => (newest..=newest + MAX_PAGES_BEHIND).contains(&page),
+            DocumentName::Block(block) => (block_of(newest) + 1..=block_of(newest + MAX_PAGES_BEHIND)).contains(&block),
         }
     }
 
@@ -88,22 +101,33 @@ impl<P: PageProtocol> StreamSnapshot<P> {
             (DocumentName::Page(_), PageState::Open) => {
                 // Its links depend on the oldest change.
                 let span = (pages.first(), pages.head());
-                Validity { span, kind: "newest page".to_owned(), lifetime: CHANGING }
+                Validity { span, kind: "newest page".to_owned(), lifetime: protocol.newest_lifetime() }
             }
             (DocumentName::Page(page), _) => {
                 let lifetime = protocol.closed_lifetime(begin == first_of(page));
                 Validity { span: (begin, last_of(page)), kind: of_page(page), lifetime }
             }
-            (DocumentName::Entry | DocumentName::Block(_), _) => {
-                // An empty journal has the same pages as one with a change, and no windows.
-                let newest = if pages.head() == Seq::ZERO { Seq::ZERO } else { Seq(pages.newest()) };
+            (DocumentName::Block(block), _) => {
+                let (first, last) = pages.listed_by(block, *oldest);
+                // A full block only loses pages, so clients need not ask for it again.
+                let is_full = pages_of(block).1 < pages.newest();
+                let (kind, lifetime) = match is_full {
+                    true => ("full block", protocol.closed_lifetime(false)),
+                    false => ("block", CHANGING),
+                };
+                Validity { span: (pages.begin_of(first), self.newest_listed(last)), kind: kind.to_owned(), lifetime }
+            }
+            (DocumentName::Entry, _) => {
                 let kind = format!("{oldest} {first_linked} {}", protocol.entry_description());
-                // Nothing is added to a full block, so clients need not ask for it again.
-                let is_full = matches!(document, DocumentName::Block(block) if pages_of(block).1 < pages.newest());
-                let lifetime = if is_full { protocol.closed_lifetime(false) } else { CHANGING };
-                Validity { span: (begin, newest), kind, lifetime }
+                Validity { span: (begin, self.newest_listed(pages.newest())), kind, lifetime: CHANGING }
             }
         }
+    }
+
+    /// Returns the newest of the pages that a document links to. An empty journal has the same pages as one with a change, and no
+    /// windows.
+    fn newest_listed(&self, page: u64) -> Seq {
+        if self.pages.head() == Seq::ZERO { Seq::ZERO } else { Seq(page) }
     }
 
     /// Returns whether retention has meanwhile removed a change of a page. Other documents stay true: a window may begin
@@ -135,21 +159,22 @@ impl<P: PageProtocol> StreamSnapshot<P> {
 
 #[cfg(test)]
 mod tests {
+    use axum::{body::to_bytes, http::HeaderMap};
     use serde_json::Value;
 
     use super::{
-        super::{DocumentName, PageProtocol, PageState, PagedView},
-        StreamSnapshot,
+        super::{DocumentName, NumberedPages, PageProtocol, PageState, PagedView, rendering::DocumentUrls},
+        StreamSnapshot, Validity,
     };
     use crate::{
         journal::retention::Retention,
-        model::Filter,
+        model::{Filter, Seq},
         view::{
             iiif_discovery::{IiifDiscovery, IiifDiscoverySettings, Wording},
-            ldes::{Ldes, LdesSettings},
+            ldes::{EventStream, Ldes, LdesSettings},
             test_journal::{append, journal_of, small_draft},
         },
-        web::Spool,
+        web::{ReadPermit, Spool},
     };
 
     /// Returns the bytes of documents as of now, and checks that each has the same ones when it is written again.
@@ -171,6 +196,53 @@ mod tests {
 
     fn parsed(documents: &[Vec<u8>]) -> Vec<Value> {
         documents.iter().map(|document| serde_json::from_slice(document).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn document_in_memory_is_that_of_the_present_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal_of(small_draft(), 150, 10, folder.path()).await;
+        let settings = IiifDiscoverySettings {
+            class: "Object".to_owned(),
+            manifest: None,
+            wording: Wording::Publisher,
+            has_retention: false,
+        };
+        let iiif = IiifDiscovery::new(journal.clone(), Spool::new(folder.path(), 1 << 20), "https://g", settings);
+        let stream = iiif.stream(Filter::default()).id;
+        let activities = async |name| {
+            let request = (&ReadPermit::whole(), &HeaderMap::new());
+            let response = iiif.document(request, (stream, name), Filter::default()).await.unwrap();
+            let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            serde_json::from_slice::<Value>(&body).unwrap()["orderedItems"].as_array().unwrap().len()
+        };
+        let both = async || (activities("page-1.json").await, activities("page-2.json").await);
+        assert_eq!((both().await, both().await), ((100, 50), (100, 50)));
+        append(&journal, small_draft(), 10).await;
+        assert_eq!((both().await, both().await), ((100, 60), (100, 60)));
+        append(&journal, small_draft(), 90).await;
+        assert_eq!((both().await, both().await), ((100, 100), (100, 100)));
+    }
+
+    #[tokio::test]
+    async fn full_block_keeps_its_tag_while_the_journal_grows() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal_of(small_draft(), 3, 10, folder.path()).await;
+        let settings = LdesSettings { title: "t".to_owned(), polling_seconds: 60, retention: Retention::default() };
+        let ldes = Ldes::new(journal, Spool::new(folder.path(), 1 << 20), "https://g", settings);
+        let stream = ldes.stream(Filter::default());
+        let validity = async |first, head, block| {
+            let pages = NumberedPages { first: Seq(first), head: Seq(head), skipped: [].into() };
+            let urls = DocumentUrls::at_gateway("https://g", "/ldes", EventStream::NAMES, &stream);
+            let snapshot = StreamSnapshot::new(&ldes, &stream, pages, urls).await.unwrap();
+            let Validity { span, kind, lifetime } = snapshot.validity(DocumentName::Block(block));
+            (span, kind, lifetime)
+        };
+        let full = validity(1, 250_050, 1).await;
+        assert_eq!(full, validity(1, 250_150, 1).await);
+        assert_ne!(validity(1, 250_050, 3).await, validity(1, 250_150, 3).await);
+        assert_ne!(full, validity(1, 100_000, 1).await, "no page follows yet");
+        assert_ne!(full, validity(301, 250_050, 1).await, "it lists fewer pages");
     }
 
     #[tokio::test]

@@ -133,6 +133,11 @@ impl ResourceSyncCopy {
         self.changes.lists.first().map_or(self.changes.head.next(), |list| list.first)
     }
 
+    /// Returns whether the change lists begin elsewhere after each removal.
+    pub(super) fn has_moving_begin(&self) -> bool {
+        self.changes.begin_moves
+    }
+
     /// Returns the documents in the order in which they must be rendered and written.
     pub(super) fn documents(&self) -> &[CopyDocument] {
         &self.documents

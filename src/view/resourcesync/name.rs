@@ -10,6 +10,9 @@ use crate::{
 /// Path of the source description (section 6.3.1).
 pub(super) const DESCRIPTION_PATH: &str = "/.well-known/resourcesync";
 
+/// Word before the number of a change list.
+pub(super) const CHANGE_LIST_WORD: &str = "changelist";
+
 /// A document below `/resourcesync/`.
 ///
 /// Numbers have leading zeros, because clients read the parts of an index in the order of their names.
@@ -57,7 +60,7 @@ impl DocumentName {
         let stem = name.strip_suffix(".xml")?;
         let parsed = match stem.split_once('-') {
             None => Self::simple(stem)?,
-            Some(("changelist", first)) => Self::ChangeList(Seq(first.parse().ok()?)),
+            Some((CHANGE_LIST_WORD, first)) => Self::ChangeList(Seq(first.parse().ok()?)),
             Some(("resourcelist", position)) => {
                 let mut numbers = position.split('-');
                 let head = Seq(numbers.next()?.parse().ok()?);
@@ -89,7 +92,7 @@ impl fmt::Display for DocumentName {
             Self::ResourceLists => f.write_str("resourcelist.xml"),
             Self::ResourceList(part) => write!(f, "resourcelist-{}.xml", part.numbers()),
             Self::ChangeLists => f.write_str("changelist.xml"),
-            Self::ChangeList(first) => write!(f, "changelist-{:016}.xml", first.0),
+            Self::ChangeList(first) => write!(f, "{CHANGE_LIST_WORD}-{:016}.xml", first.0),
             Self::Notifications => f.write_str("notifications.xml"),
         }
     }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{
     ResourceSync,
     copy::{CopyDocument, CopySite, ResourceSyncCopy},
+    name::CHANGE_LIST_WORD,
 };
 use crate::{
     model::Seq,
@@ -72,6 +73,10 @@ impl Face for PublishedResourceSync {
         "resourcesync"
     }
 
+    fn closed_word(&self) -> &'static str {
+        CHANGE_LIST_WORD
+    }
+
     fn fingerprint(&self) -> String {
         RENDERING.to_owned()
     }
@@ -81,11 +86,16 @@ impl Face for PublishedResourceSync {
     }
 
     fn first(&self, edition: &Edition) -> Result<u64, Problem> {
-        Ok(self.begin(edition)?.first_list().0)
+        let copy = self.begin(edition)?;
+        // Lists that begin elsewhere after each removal have no lasting numbers, so they are fixed documents.
+        Ok(if copy.has_moving_begin() { u64::MAX } else { copy.first_list().0 })
     }
 
     fn closed(&self, edition: &Edition, after: u64) -> Result<Vec<DocumentName>, Problem> {
         let copy = self.copy(edition)?;
+        if copy.has_moving_begin() {
+            return Ok(Vec::new());
+        }
         let closed = copy.documents().iter().filter_map(|document| {
             let number = document.closed_list()?.0;
             (number > after).then(|| DocumentName::closed(document.path.clone(), number))
@@ -95,7 +105,8 @@ impl Face for PublishedResourceSync {
 
     fn open(&self, edition: &Edition) -> Result<Vec<DocumentName>, Problem> {
         let copy = self.copy(edition)?;
-        let open = copy.documents().iter().filter(|document| document.closed_list().is_none());
+        let is_listed = |document: &&CopyDocument| copy.has_moving_begin() || document.closed_list().is_none();
+        let open = copy.documents().iter().filter(is_listed);
         let name = |CopyDocument { path, is_closed, .. }: &CopyDocument| match is_closed {
             true => DocumentName::fixed(path),
             false => DocumentName::open(path),

@@ -14,7 +14,7 @@
 //! lack resources of objects that the crawl has moved, and a list from before one lacks those that it has added.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -119,17 +119,16 @@ impl ResourceLists {
     ) -> Result<ResourceList, Problem> {
         let state = (self.journal.identity(), self.journal.seed_count());
         let shared = self.places().get(scope, Instant::now()).ok_or_else(no_place)?;
-        let mut lists = shared.lock_owned().await;
+        let mut lists = Arc::clone(&shared).lock_owned().await;
         if let Some(newest) = lists.newest.as_ref().filter(|newest| newest.is_usable(changes, state)) {
             // The request that has made the list may have ended before it could note this.
-            self.places().note(scope, lists.next.is_none());
+            self.places().note(&shared, lists.next.is_none(), Instant::now());
             return Ok(newest.clone());
         }
         let is_usable = |next: &Unfinished| next.list.state.0 == state.0 && next.list.head.next() >= changes.begin();
         if !lists.next.as_ref().is_some_and(is_usable) {
             lists.next = Some(Unfinished::begin(changes.head, changes.at, state));
         }
-        self.places().note(scope, false);
         let ended = CancellationToken::new();
         let _guard = ended.clone().drop_guard();
         let (journal, of_scope) = (self.journal.clone(), scope.clone());
@@ -144,7 +143,7 @@ impl ResourceLists {
         });
         let read = read.await;
         // A list that has failed gives its place up.
-        self.places().note(scope, !matches!(read, Ok(None)));
+        self.places().note(&shared, !matches!(read, Ok(None)), Instant::now());
         read?.ok_or_else(unfinished)
     }
 

@@ -51,12 +51,18 @@ impl PublishedSegments {
 
     fn render_list(&self, edition: &Edition) -> Result<Representation, Problem> {
         let mut out = DocumentWriter::new(&self.spool);
-        let mut next = Seq::ZERO;
+        let (mut next, mut lacks_segment) = (Seq::ZERO, false);
         out.write_all(b"{\"segments\":[").map_err(spool_problem)?;
         self.manifests(edition, |manifest| {
             let path = path(edition, &manifest);
-            // One that was sealed during the run has no file yet.
-            if !edition.fixed.contains(&path) {
+            // One that was sealed during the run has no file yet. If it is not the last one, it was sealed again, and readers of
+            // the list would pass its changes by.
+            let has_file = edition.fixed.contains(&path);
+            if has_file && lacks_segment {
+                return Err(Problem::new(ProblemCode::Gone, "A segment was sealed again."));
+            }
+            lacks_segment = !has_file;
+            if lacks_segment {
                 return Ok(());
             }
             let separator: &[u8] = if next == Seq::ZERO { b"" } else { b"," };
@@ -99,6 +105,10 @@ impl Face for PublishedSegments {
         "segments"
     }
 
+    fn closed_word(&self) -> &'static str {
+        ""
+    }
+
     fn fingerprint(&self) -> String {
         RENDERING.to_owned()
     }
@@ -137,4 +147,72 @@ fn path(edition: &Edition, segment: &Manifest) -> String {
 fn json(value: &impl Serialize) -> Vec<u8> {
     // A manifest has no map with keys that are not texts.
     serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, io::Read, sync::Arc, time::Duration};
+
+    use serde_json::Value;
+    use tokio_util::sync::CancellationToken;
+
+    use super::{DocumentName, Edition, Face, LIST, ProblemCode, PublishedSegments, Segments, Seq, Spool};
+    use crate::{
+        files::FileStoreLocation,
+        segments::{KeptSegments, seal_spans},
+        view::test_journal::{append, journal_of, small_draft},
+    };
+
+    /// Returns the last number of each segment in the list of an edition that has these files, and `next`.
+    fn listed(face: &PublishedSegments, edition: &Edition, files: &[DocumentName]) -> Result<Vec<u64>, ProblemCode> {
+        let fixed: BTreeSet<_> = files.iter().map(|name| name.path.clone()).collect();
+        let edition = Edition { fixed: Arc::new(fixed), ..edition.clone() };
+        let list = face.render(&edition, &DocumentName::open(LIST)).map_err(|problem| problem.code())?;
+        let mut json = Vec::new();
+        list.body.reader().read_to_end(&mut json).unwrap();
+        let list: Value = serde_json::from_slice(&json).unwrap();
+        let segments = list["segments"].as_array().unwrap().iter().map(|segment| &segment["last"]);
+        Ok(segments.chain([&list["next"]]).map(|number| number.as_u64().unwrap()).collect())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn list_has_no_gap() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal_of(small_draft(), 1, 10, folder.path()).await;
+        for _ in 0..20 {
+            append(&journal, small_draft(), 1000).await;
+        }
+        let location = FileStoreLocation::Folder(folder.path().join("segments"));
+        let segments = Segments::new(journal.clone(), location, KeptSegments::default());
+        let stop = CancellationToken::new();
+        let sealing = tokio::spawn(seal_spans(journal.clone(), Some(segments.clone()), stop.clone()));
+        while segments.list(Seq::ZERO, 9).await.unwrap().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        stop.cancel();
+        sealing.await.unwrap();
+        let face = PublishedSegments { segments, spool: Spool::new(folder.path(), 64 << 20) };
+        let edition = Edition {
+            journal: journal.identity(),
+            head: journal.head(),
+            first: journal.first(),
+            skipped: [].into(),
+            view: None,
+            url: "http://copy".to_owned(),
+            folder: "segments/0123456789abcdef".to_owned(),
+            fixed: Arc::default(),
+        };
+        let check = move || {
+            let open = face.open(&edition).unwrap();
+            let files = &open[..2];
+            assert_eq!(listed(&face, &edition, files), Ok(vec![10_000, 20_000, 20_000]));
+            assert_eq!(
+                listed(&face, &edition, &files[..1]),
+                Ok(vec![10_000, 10_000]),
+                "the next one has just been sealed"
+            );
+            assert_eq!(listed(&face, &edition, &files[1..]), Err(ProblemCode::Gone), "the first one was sealed again");
+        };
+        tokio::task::spawn_blocking(check).await.unwrap();
+    }
 }

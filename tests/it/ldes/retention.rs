@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{
     gateway::{Gateway, PATIENCE},
-    ldes_client::{Following, read},
+    ldes_client::{FollowingClient, read},
     subscription_fixture::{gateway, post},
 };
 
@@ -125,7 +125,7 @@ async fn following_client_outlives_the_pages_that_it_has_read() {
     until_first(&gateway, 41).await;
     let (url, _, linked) = root(&gateway).await;
     assert_eq!(linked[0], "page-1.jsonld");
-    let client = Following::start(&format!("{}/ldes", gateway.url));
+    let mut client = FollowingClient::start(&format!("{}/ldes", gateway.url));
     client.until(340).await;
     post_all(&gateway, 341..=510).await;
     until_first(&gateway, 211).await;

@@ -8,20 +8,19 @@ use crate::support::{
     views_fixture::ViewedGateway,
 };
 
-/// Follows the links of the IIIF documents forwards and backwards. Each must lead to a document. Returns the number of pages.
-async fn walk_iiif(server: &WebServer) -> usize {
-    let mut pages = 0;
-    for (begin, link) in [("first", "next"), ("last", "prev")] {
-        pages = 0;
-        let get = async |url: String| -> serde_json::Value {
-            let response = client().get(&url).send().await.unwrap();
-            assert_eq!(response.status(), 200, "{url}");
-            response.json().await.unwrap()
-        };
+/// Follows the links of the IIIF documents forwards and backwards. Each must lead to a document. Returns the numbers of pages.
+async fn walk_iiif(server: &WebServer) -> [usize; 2] {
+    let get = async |url: String| -> serde_json::Value {
+        let response = client().get(&url).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{url}");
+        response.json().await.unwrap()
+    };
+    let mut pages = [0; 2];
+    for (pages, (begin, link)) in pages.iter_mut().zip([("first", "next"), ("last", "prev")]) {
         let collection = get(format!("{}/iiif/collection.json", server.url)).await;
         let mut next = collection[begin]["id"].as_str().map(str::to_owned);
         while let Some(url) = next {
-            pages += 1;
+            *pages += 1;
             next = get(url).await[link]["id"].as_str().map(str::to_owned);
         }
     }
@@ -62,7 +61,7 @@ async fn readers_find_each_document_while_the_gateway_is_killed() {
         assert_eq!(code, 0, "{stderr}");
         let (found, _) = server.walk().await;
         assert_eq!(found, seen(&gateway, "reader").await);
-        assert_eq!(walk_iiif(&server).await, found.len().div_ceil(100));
+        assert_eq!(walk_iiif(&server).await, [found.len().div_ceil(100); 2]);
         before = found.len();
     }
 }

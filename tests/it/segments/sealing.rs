@@ -142,6 +142,53 @@ fn files(data: &std::path::Path) -> usize {
 }
 
 #[tokio::test]
+async fn lines_of_a_segment_need_no_zstandard() {
+    crate::support::needs_sqlite();
+    let folder = tempfile::tempdir().unwrap();
+    fill(folder.path(), 11_000).await;
+    let gateway = Gateway::start(folder.path());
+    let segment = segments(&gateway, 1).await.remove(0);
+    let file = format!("{}{}", gateway.url, segment["url"].as_str().unwrap());
+    let url = file.strip_suffix(".zst").unwrap();
+    let expected = zstd::decode_all(&gateway.http.get(&file).send().await.unwrap().bytes().await.unwrap()[..]).unwrap();
+    let get = async |encoding: &str| gateway.http.get(url).header("accept-encoding", encoding).send().await.unwrap();
+    let plain = get("identity").await;
+    let header = |response: &reqwest::Response, name: &str| response.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header(&plain, "cache-control"), "public, max-age=31536000, immutable");
+    assert_eq!(header(&plain, "content-type"), "application/x-ndjson");
+    let tag = header(&plain, "etag");
+    assert!(plain.bytes().await.unwrap() == expected);
+    let compressed = get("gzip").await;
+    assert_eq!(
+        (header(&compressed, "content-encoding"), header(&compressed, "etag")),
+        ("gzip".to_owned(), tag.clone())
+    );
+    let compressed = compressed.bytes().await.unwrap();
+    assert!(compressed.len() < expected.len() / 4);
+    let mut lines = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&compressed[..]), &mut lines).unwrap();
+    assert!(lines == expected);
+    let head = gateway.http.head(url).send().await.unwrap();
+    assert_eq!((head.status().as_u16(), header(&head, "etag")), (200, tag.clone()));
+    assert!(!head.headers().contains_key("content-length"), "{:?}", head.headers());
+    assert_eq!(gateway.http.get(url).header("if-none-match", tag).send().await.unwrap().status(), 304);
+    let other = url.replace("00000000000000000001-", "00000000000000000002-");
+    assert_eq!(gateway.http.get(other).send().await.unwrap().status(), 404);
+
+    // Nobody gets lines of a damaged file.
+    let name = segment["file"].as_str().unwrap();
+    let path = folder.path().join("segments/sha256").join(&name[..2]).join(name);
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(get("identity").await.status(), 503);
+    // It decompresses nothing.
+    assert_eq!(gateway.http.head(url).send().await.unwrap().status(), 200);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(get("gzip").await.status(), 503);
+}
+
+#[tokio::test]
 async fn a_missing_or_damaged_file_is_said_and_sealed_again() {
     crate::support::needs_sqlite();
     let folder = tempfile::tempdir().unwrap();

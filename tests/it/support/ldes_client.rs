@@ -60,17 +60,17 @@ fn client(url: &str) -> Command {
 }
 
 /// A client that follows a stream until it is dropped.
-pub(crate) struct Following {
+pub(crate) struct FollowingClient {
     client: Child,
     /// Its output so far.
     text: Arc<Mutex<String>>,
 }
 
-impl Following {
+impl FollowingClient {
     /// Starts a client that asks for news five times a second.
     pub(crate) fn start(url: &str) -> Self {
         let mut client = client(url);
-        client.args(["--follow", "--poll-interval", "200"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        client.args(["--follow", "--poll-interval", "200"]).stdout(Stdio::piped()).stderr(Stdio::inherit());
         // Node is a child of the script.
         let mut client = client.process_group(0).spawn().unwrap();
         let text = Arc::new(Mutex::new(String::new()));
@@ -90,16 +90,18 @@ impl Following {
     }
 
     /// Waits until the member with a number has come.
-    pub(crate) async fn until(&self, number: u64) {
+    pub(crate) async fn until(&mut self, number: u64) {
         let began = Instant::now();
         while self.numbers().last() != Some(&number) {
+            let ended = self.client.try_wait().unwrap();
+            assert!(ended.is_none(), "the client has ended after {:?}: {ended:?}", self.numbers().last());
             assert!(began.elapsed() < PATIENCE, "{number} does not come after {:?}", self.numbers().last());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
 
-impl Drop for Following {
+impl Drop for FollowingClient {
     fn drop(&mut self) {
         let _ = Command::new("kill").args(["-9", "--", &format!("-{}", self.client.id())]).status();
         let _ = self.client.wait();

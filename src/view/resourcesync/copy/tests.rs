@@ -73,6 +73,28 @@ async fn copy_has_all_documents_and_links_only_to_them() {
     assert!(part.0.starts_with("resourcesync/") && part.1.contains("<loc>http://h/1</loc>"), "{part:?}");
 }
 
+/// The lists of full spans are closed documents, and stay when others are written.
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_change_lists_stay_in_the_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = journal_of(small_draft(), 1, 1, folder.path()).await;
+    for _ in 0..20 {
+        append(&journal, small_draft(), 1000).await;
+    }
+    let copy = copy(&journal, folder.path());
+    copy.publish().await;
+    let files = copy.files();
+    assert_linked(&files);
+    let closed: Vec<_> =
+        files.keys().filter(|path| path.matches('/').count() == 2 && path.contains("changelist-")).collect();
+    assert_eq!(closed.len(), 2, "{closed:?}");
+    append(&journal, small_draft(), 1).await;
+    copy.publish().await;
+    let later = copy.files();
+    assert_linked(&later);
+    assert!(closed.iter().all(|path| later.get(*path) == files.get(*path)));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn copy_of_an_empty_journal_has_all_documents() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +106,7 @@ async fn copy_of_an_empty_journal_has_all_documents() {
 
 /// The first change list of an empty journal begins with the change 1, so the list of the first change is another one.
 #[tokio::test(flavor = "multi_thread")]
-async fn parts_of_a_former_division_stay_for_one_more_run() {
+async fn parts_of_a_former_division_stay_for_an_hour() {
     let folder = tempfile::tempdir().unwrap();
     let journal = journal_of(small_draft(), 0, 1, folder.path()).await;
     let copy = copy(&journal, folder.path());
@@ -96,6 +118,8 @@ async fn parts_of_a_former_division_stay_for_one_more_run() {
     assert_linked(&files);
     let both = parts(&files);
     assert!(both.len() == former.len() + 1 && former.iter().all(|part| both.contains(part)), "{former:?} {both:?}");
+    assert_eq!(copy.publish().await, (0, 0));
+    copy.age();
     assert_eq!(copy.publish().await, (0, former.len() as u64));
     assert!(parts(&copy.files()).iter().all(|part| !former.contains(part)));
 }
