@@ -2,14 +2,18 @@
 
 use crate::features::missing;
 
-/// Returns the known name that is most similar to `name`, if any is similar enough.
+/// Returns the known name that is most similar to `name`, if any is similar enough. The time does not grow with the length of
+/// `name`, which can be of a foreign message.
 pub(crate) fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    known
-        .into_iter()
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .filter(|(distance, known)| *distance <= 1 + known.len() / 3)
-        .min()
-        .map(|(_, known)| known)
+    let similar = known.into_iter().filter_map(|known| {
+        let most = 1 + known.len() / 3;
+        // Each further character is one more difference.
+        if name.chars().nth(known.len() + most).is_some() {
+            return None;
+        }
+        Some((strsim::damerau_levenshtein(name, known), known)).filter(|(distance, _)| *distance <= most)
+    });
+    similar.min().map(|(_, known)| known)
 }
 
 /// Returns a suggestion for the unknown name `name`: the most similar known name, if any, and the list of all.
@@ -85,6 +89,9 @@ mod tests {
         {
             assert_eq!(nearest_name(name, known), nearest, "{name}");
         }
+        assert_eq!(nearest_name("limitäö", known), Some("limit"));
+        assert_eq!(nearest_name("limitäöü", known), None);
+        assert_eq!(nearest_name(&"limit".repeat(1_000_000), known), None);
     }
 
     #[test]

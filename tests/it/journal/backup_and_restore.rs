@@ -177,8 +177,9 @@ async fn restore_reuses_no_number_and_notifies_readers() {
         let report = verify_ok(&journal_file(&data));
         assert_eq!((report.changes, report.complete), (22, true));
     }
-    let aside = fs::read_dir(&data).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
-    let aside: Vec<_> = aside.map(|folder| verify_ok(&journal_file(&folder.unwrap().path())).changes).collect();
+    // A gateway that runs long enough makes a folder of segments, too.
+    let aside = fs::read_dir(&data).unwrap().map(|entry| journal_file(&entry.unwrap().path()));
+    let aside: Vec<_> = aside.filter(|file| file.exists()).map(|file| verify_ok(&file).changes).collect();
     assert_eq!(aside.iter().sum::<u64>(), 30 + 22, "{aside:?}");
 }
 

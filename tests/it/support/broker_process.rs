@@ -10,8 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time limit for any operation of a broker. A broker starts in a few seconds on an idle machine, and in minutes beside builds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+/// Time limit for any operation of a broker.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Time limit for the start of a broker: a few seconds on an idle machine, and minutes beside builds.
+const START_PATIENCE: Duration = Duration::from_secs(180);
 
 /// Starts the broker on request, and cleans up when the test process has gone.
 const WATCHER: &str = r#"
@@ -45,7 +48,7 @@ impl BrokerProcess {
     pub(crate) fn start(&mut self, answers: impl Fn() -> bool) {
         let _ = fs::remove_file(self.folder.join("pid"));
         self.watcher.stdin.as_mut().unwrap().write_all(b"start\n").unwrap();
-        wait_until("the broker starts", || self.folder.join("pid").exists() && answers());
+        wait_until_within(START_PATIENCE, "the broker starts", || self.folder.join("pid").exists() && answers());
     }
 
     /// Returns the process identifier.
@@ -75,10 +78,14 @@ impl Drop for BrokerProcess {
 }
 
 /// Waits until a condition holds.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until_within(PATIENCE, what, holds);
+}
+
+fn wait_until_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "timeout while waiting until {what}");
+        assert!(began.elapsed() < patience, "timeout while waiting until {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

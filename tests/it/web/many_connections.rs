@@ -14,7 +14,8 @@ const CLIENTS: u64 = 1000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousand_connections_lose_no_acknowledged_event() {
     // Fewer connections than clients, so that some wait while others keep theirs open.
-    let gateway = WatchedGateway::start("[limits]\nconnections = 400\n");
+    // A connection that sends nothing makes room only because others need it.
+    let gateway = WatchedGateway::start("[limits]\nconnections = 400\nhead_seconds = 3600\n");
     let clients: Vec<_> = (1..=CLIENTS)
         .map(|number| {
             let url = format!("{}/hooks/fedora3", gateway.url);
@@ -22,7 +23,7 @@ async fn thousand_connections_lose_no_acknowledged_event() {
                 let pid = format!("crowd:{number}");
                 let parameters = &[("dsID", "DC"), ("dsState", "A")][..];
                 let call = Call { number, method: "addDatastream", pid: &pid, parameters, returned: Some("DC") };
-                // Each client keeps its own connection open.
+                // Each client has a connection of its own.
                 let http = client();
                 // The clients share two processors with the gateway and with other tests.
                 let request = http.post(url).timeout(4 * PATIENCE).header("content-type", "text/xml");

@@ -2,6 +2,7 @@
 //! the end.
 
 use std::{
+    cell::Cell,
     fmt::Debug,
     str::FromStr,
     sync::{
@@ -97,6 +98,12 @@ fn tell<W: World>(histories: u64, time: Duration) {
     eprintln!("{}: {histories} histories in {:.0?}", W::NAME, time);
 }
 
+/// Tells a failure before shorter histories are tried, which can take long.
+#[expect(clippy::print_stderr, reason = "tells why a run takes longer than it should")]
+fn tell_failure<W: World>(seed: u64, wrong: &str) {
+    eprintln!("{}: SEED={seed} fails, and a shorter history is looked for: {wrong}", W::NAME);
+}
+
 /// Lives the histories of one seed; the error has the seed and the shortest history that fails.
 fn histories<W: World>(seed: u64) -> Result<(), String> {
     let config = ProptestConfig {
@@ -110,8 +117,15 @@ fn histories<W: World>(seed: u64) -> Result<(), String> {
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let steps = prop::collection::vec((W::step(), disturbance()), 1..STEPS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let has_failed = Cell::new(false);
     let result = TestRunner::new_with_rng(config, random).run(&(W::switches(), steps), |(switches, history)| {
-        runtime.block_on(live::<W>(switches, history)).map_err(TestCaseError::fail)
+        let lived = runtime.block_on(live::<W>(switches, history));
+        if let Err(wrong) = &lived
+            && !has_failed.replace(true)
+        {
+            tell_failure::<W>(seed, wrong);
+        }
+        lived.map_err(TestCaseError::fail)
     });
     result.map_err(|failure| format!("SEED={seed}: {failure}"))
 }

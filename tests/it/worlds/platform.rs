@@ -50,8 +50,9 @@ pub(crate) enum Act {
     Busy {
         requests: u8,
     },
-    /// The next downloads break off.
+    /// The next downloads break off, and somebody requests a dataset.
     Break {
+        dataset: u8,
         downloads: u8,
     },
     /// The next lists lack their last file, and still have the right number of files.
@@ -127,6 +128,17 @@ impl DataPlatform {
         let response = rig.post("requests", &headers, body.to_string().as_bytes()).await;
         if (200..300).contains(&response.status) { Ok(number) } else { Err(format!("a request gets {response:?}")) }
     }
+
+    /// Requests a dataset, and perhaps waits for the first attempt.
+    async fn request_dataset(&mut self, dataset: u8, waits: bool, rig: &mut Rig) -> Result<(), String> {
+        let url = self.url(dataset);
+        let number = self.request(&url, rig).await?;
+        if waits {
+            Self::attempted(&url, &number, rig).await;
+        }
+        self.with(|platform| platform.datasets.get_mut(&dataset).unwrap().is_requested = true);
+        Ok(())
+    }
 }
 
 impl World for DataPlatform {
@@ -149,7 +161,7 @@ impl World for DataPlatform {
                 .prop_map(|(dataset, is_restricted)| Act::Restrict { dataset, is_restricted }),
             1 => (1..3u8).prop_map(|requests| Act::Filter { requests }),
             1 => (1..3u8).prop_map(|requests| Act::Busy { requests }),
-            2 => (1..3u8).prop_map(|downloads| Act::Break { downloads }),
+            2 => (dataset.clone(), 1..3u8).prop_map(|(dataset, downloads)| Act::Break { dataset, downloads }),
             3 => (1..4u8).prop_map(|lists| Act::Shorten { lists }),
             2 => (1..3u8).prop_map(|downloads| Act::Lie { downloads }),
             1 => dataset.clone().prop_map(|dataset| Act::Look { dataset }),
@@ -169,6 +181,7 @@ impl World for DataPlatform {
             broken: 0,
             partial: 0,
             lies: 0,
+            has_lied: false,
             continuable: None,
             restarts: Vec::new(),
             storage: String::new(),
@@ -237,20 +250,16 @@ impl World for DataPlatform {
                     dataset.was_restricted |= is_restricted;
                 }
             }),
-            Act::Break { downloads } => self.with(|platform| platform.broken = downloads),
+            Act::Break { dataset, downloads } => {
+                self.with(|platform| platform.broken = downloads);
+                self.request_dataset(dataset, true, rig).await?;
+            }
             Act::Shorten { lists } => self.with(|platform| platform.partial = lists),
             Act::Lie { downloads } => self.with(|platform| platform.lies = downloads),
             Act::Look { dataset } => self.look(dataset, rig).await?,
             Act::Filter { requests } => self.with(|platform| platform.filtered = requests),
             Act::Busy { requests } => self.with(|platform| platform.busy = requests),
-            Act::Request { dataset, waits } => {
-                let url = self.url(dataset);
-                let number = self.request(&url, rig).await?;
-                if waits {
-                    Self::attempted(&url, &number, rig).await;
-                }
-                self.with(|platform| platform.datasets.get_mut(&dataset).unwrap().is_requested = true);
-            }
+            Act::Request { dataset, waits } => self.request_dataset(dataset, waits, rig).await?,
             Act::RequestWork { dataset } if self.with(|platform| platform.behaviour.kind) == Kind::Invenio => {
                 let url = self.work_url(dataset);
                 self.request(&url, rig).await?;
@@ -262,7 +271,7 @@ impl World for DataPlatform {
     }
 
     async fn fall_quiet(&mut self, rig: &mut Rig) -> Result<(), String> {
-        self.note_restarts(true, rig);
+        self.note_restarts(false, rig);
         // Restricted datasets open again, so that what was archived of them in between does not matter.
         self.with(|platform| {
             (platform.filtered, platform.busy, platform.broken) = (0, 0, 0);
@@ -300,6 +309,8 @@ impl World for DataPlatform {
                 }
             }
         }
+        // Most attempts after an interrupted download are made only now.
+        self.note_restarts(true, rig);
         let changes = rig.gateway().changes().await;
         self.check_words(&changes)?;
         self.check_history(&changes)?;
@@ -380,7 +391,7 @@ impl World for DataPlatform {
                 continue;
             }
             let Some(files) = dataset.archived else {
-                // What it had before it was empty stays.
+                // The files that it had before it was empty stay in the registry.
                 unsettled.extend(self.possible_uris(number));
                 unsettled.insert(url.clone());
                 continue;

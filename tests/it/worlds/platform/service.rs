@@ -47,6 +47,8 @@ pub(super) struct Platform {
     pub(super) partial: u8,
     /// Number of next downloads that are not what the list says.
     pub(super) lies: u8,
+    /// Whether there was such a download.
+    pub(super) has_lied: bool,
     /// The newest download that broke off and can be continued: dataset, name and content of the file.
     pub(super) continuable: Option<(u8, String, Vec<u8>)>,
     /// Downloads that began again although they could be continued.
@@ -280,6 +282,13 @@ impl Platform {
         })
     }
 
+    /// Returns whether no job of a dataset has ended in failure, as it does with other content than the list says, without a
+    /// file, and without access. The next job then begins again.
+    fn keeps_jobs(&self, number: u8) -> bool {
+        let is_open = |dataset: &Dataset| !dataset.was_restricted && !dataset.history.iter().any(BTreeMap::is_empty);
+        !self.has_lied && self.datasets.get(&number).is_some_and(is_open)
+    }
+
     /// Returns a file, or the rest of it.
     pub(super) fn file(&mut self, number: u8, name: &str, request: &ReceivedRequest) -> Reply {
         let decoded = percent_encoding::percent_decode_str(name).decode_utf8().unwrap().into_owned();
@@ -300,10 +309,7 @@ impl Platform {
         }
         let can_verify = matches!(kind, Kind::Invenio | Kind::Bag);
         let has_etag = matches!(resume, Resume::Etag | Resume::WrongEtag);
-        if breaks && !lies && (has_etag || resume == Resume::NoValidator && can_verify) {
-            self.continuable = this;
-        }
-        self.open(number, |dataset| {
+        let reply = self.open(number, |dataset| {
             let Some(content) = dataset.files.get(&decoded) else {
                 return answer(404, "application/json", "{\"message\":\"no such file\"}");
             };
@@ -334,7 +340,13 @@ impl Platform {
                 return Reply::Answer(206, headers, text[start..].to_owned());
             }
             if breaks { Reply::Cut(200, headers, text) } else { Reply::Answer(200, headers, text) }
-        })
+        });
+        self.has_lied |= lies;
+        let is_continuable = has_etag || resume == Resume::NoValidator && can_verify;
+        if matches!(reply, Reply::Cut(..)) && is_continuable && self.keeps_jobs(number) {
+            self.continuable = this;
+        }
+        reply
     }
 
     /// Returns the paths of these files in a result, in their order.
