@@ -34,7 +34,7 @@ const ROUNDS: usize = 3;
 pub(crate) fn measure() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (runtime, folder) = (runtime(), tempfile::tempdir().unwrap());
-    let url = repository(&runtime);
+    let url = repository(&runtime, RECORDS);
     let rates = compare(
         &format!("harvest of {RECORDS} records, {PAGE} a page"),
         "records",
@@ -49,9 +49,9 @@ pub(crate) fn measure() {
     println!("\nOf Sickle: first run {:.1}, second run {:.1}", rates[2] / rates[1], rates[3] / rates[1]);
 }
 
-/// Starts the repository, and returns its base URL.
-fn repository(runtime: &Runtime) -> String {
-    let pages: Arc<[Bytes]> = (0..RECORDS / PAGE).map(page).collect();
+/// Starts a repository with so many records, and returns its base URL.
+pub(crate) fn repository(runtime: &Runtime, records: usize) -> String {
+    let pages: Arc<[Bytes]> = (0..records / PAGE).map(|number| page(number, records)).collect();
     let answer = move |RawQuery(query): RawQuery| {
         let pages = Arc::clone(&pages);
         async move {
@@ -92,7 +92,7 @@ fn identify() -> Bytes {
     document("Identify", "", content)
 }
 
-fn page(number: usize) -> Bytes {
+fn page(number: usize, records: usize) -> Bytes {
     let now = Utc::now().format("%Y-%m-%dT%H:%M:%SZ");
     let record = |number: usize| {
         format!(
@@ -108,13 +108,13 @@ fn page(number: usize) -> Bytes {
             "An abstract of some length. ".repeat(15)
         )
     };
-    let records: String = (number * PAGE..(number + 1) * PAGE).map(record).collect();
-    let next = if number + 1 < RECORDS / PAGE { (number + 1).to_string() } else { String::new() };
+    let text: String = (number * PAGE..(number + 1) * PAGE).map(record).collect();
+    let next = if number + 1 < records / PAGE { (number + 1).to_string() } else { String::new() };
     let token = format!(
-        "<resumptionToken completeListSize=\"{RECORDS}\" cursor=\"{}\">{next}</resumptionToken>",
+        "<resumptionToken completeListSize=\"{records}\" cursor=\"{}\">{next}</resumptionToken>",
         number * PAGE
     );
-    document("ListRecords", " metadataPrefix=\"oai_dc\"", &(records + &token))
+    document("ListRecords", " metadataPrefix=\"oai_dc\"", &(text + &token))
 }
 
 /// Requests all pages.
@@ -162,11 +162,7 @@ fn sickle(url: &str, folder: &Path) -> (u64, Duration) {
 /// Harvests the repository twice with an empty journal.
 fn tidings(runtime: &Runtime, url: &str) -> ((u64, Duration), (u64, Duration)) {
     let folder = tempfile::tempdir().unwrap();
-    let lines = format!(
-        "[sources.bench]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"{url}\"\nevery = \"366d\"\n\
-         overlap = \"30d\"\n"
-    );
-    let gateway = HarvestingGateway::start(folder.path(), &lines);
+    let gateway = HarvestingGateway::start(folder.path(), &source(url));
     runtime.block_on(async {
         let first = run(&gateway, 1).await;
         assert_eq!(first.changes, RECORDS as u64);
@@ -175,6 +171,14 @@ fn tidings(runtime: &Runtime, url: &str) -> ((u64, Duration), (u64, Duration)) {
         assert_eq!(second.changes, 0);
         ((RECORDS as u64, first.duration), (RECORDS as u64, second.duration))
     })
+}
+
+/// Returns the table of the source, which is harvested once after the start.
+pub(crate) fn source(url: &str) -> String {
+    format!(
+        "[sources.bench]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"{url}\"\nevery = \"366d\"\n\
+         overlap = \"30d\"\n"
+    )
 }
 
 /// A complete run.

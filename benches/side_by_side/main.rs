@@ -62,6 +62,7 @@ mod stomp_client;
 mod streams;
 mod takeover;
 mod webhooks;
+mod work;
 mod xesam;
 
 /// Allocator of the program.
@@ -69,8 +70,9 @@ mod xesam;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 20] = [
+const PARTS: [(&str, fn()); 21] = [
     ("formats", formats::measure),
+    ("work", work::measure),
     ("appends", journal::appends),
     ("growth", growth::growth),
     ("http", http::measure),

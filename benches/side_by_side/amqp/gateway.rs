@@ -15,16 +15,8 @@ pub(crate) struct GatewayProcess(Child);
 impl GatewayProcess {
     /// Starts the gateway with the journal in `folder`, which is created if it does not exist.
     pub(crate) fn start(queues: &QueuePair<'_>, folder: &Path) -> Self {
-        let (url, kind) = (queues.vhost.url(), queues.kind);
-        let (exchange, queue, changes, out) = (QueuePair::EXCHANGE, QueuePair::IN, QueuePair::CHANGES, QueuePair::OUT);
         let config = folder.join("tidings.toml");
-        let tables = format!(
-            "[sources.sfm]\ntransport = \"amqp\"\ndialect = \"sfm\"\nurl = \"{url}\"\nexchange = \"{exchange}\"\n\
-             queue = \"{queue}\"\nqueue_type = \"{kind}\"\nsettings = {{ base_url = \"https://sfm.example.org\" }}\n\
-             [subscriptions.index]\ndelivery = \"amqp\"\nstart = \"beginning\"\nurl = \"{url}\"\n\
-             exchange = \"{changes}\"\nqueues = [{{ name = \"{out}\", bindings = [\"#\"], type = \"{kind}\" }}]\n"
-        );
-        fs::write(&config, tables).unwrap();
+        fs::write(&config, tables(queues)).unwrap();
         let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
         serve
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
@@ -47,4 +39,16 @@ impl GatewayProcess {
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
+}
+
+/// Returns the tables of the source and the subscription.
+pub(crate) fn tables(queues: &QueuePair<'_>) -> String {
+    let (url, kind) = (queues.vhost.url(), queues.kind);
+    let (exchange, queue, changes, out) = (QueuePair::EXCHANGE, QueuePair::IN, QueuePair::CHANGES, QueuePair::OUT);
+    format!(
+        "[sources.sfm]\ntransport = \"amqp\"\ndialect = \"sfm\"\nurl = \"{url}\"\nexchange = \"{exchange}\"\n\
+         queue = \"{queue}\"\nqueue_type = \"{kind}\"\nsettings = {{ base_url = \"https://sfm.example.org\" }}\n\
+         [subscriptions.index]\ndelivery = \"amqp\"\nstart = \"beginning\"\nurl = \"{url}\"\n\
+         exchange = \"{changes}\"\nqueues = [{{ name = \"{out}\", bindings = [\"#\"], type = \"{kind}\" }}]\n"
+    )
 }

@@ -6,11 +6,11 @@
 //! broker, and the forwarder and the code that observes the queue run in this process, on the same machine.
 
 mod bare;
-mod gateway;
+pub(crate) mod gateway;
 mod latency;
 mod messages;
 pub(crate) mod processor;
-mod queue_pair;
+pub(crate) mod queue_pair;
 mod shovel;
 
 use std::{cell::RefCell, path::Path, time::Duration};
