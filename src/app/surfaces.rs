@@ -217,7 +217,7 @@ pub(super) fn build(config: &Config, public_url: &str, parts: SurfaceParts) -> S
         metrics,
         nodes,
         documentation: Documentation::new(
-            router::routes().into_interface(),
+            || router::routes().into_interface(),
             [("NewHarvest", config::harvest_schema())],
             public_url,
             config.limits.page,

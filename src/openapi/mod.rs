@@ -3,6 +3,8 @@
 //! Parameters and responses of an operation are declared at its handler. The router collects the operations; this
 //! module adds the parts that all operations share.
 
+use std::sync::{Arc, LazyLock};
+
 use axum::{
     extract::State,
     http::{HeaderMap, Method},
@@ -70,9 +72,12 @@ impl Modify for Credentials {
 /// Paths whose page size is limited by the configuration.
 const PAGED_PATHS: [&str; 2] = [changes::PATH, snapshot::PATH];
 
-/// Description of a gateway's HTTP interface.
+/// Description of a gateway's HTTP interface. It is written when somebody asks for it, because most processes end before, and
+/// it would take a third of their start.
 #[derive(Clone)]
-pub struct Documentation(Representation);
+pub struct Documentation(Arc<LazyLock<Representation, Write>>);
+
+type Write = Box<dyn FnOnce() -> Representation + Send>;
 
 impl Documentation {
     /// Creates the description of a gateway with these routes. `schemas` replace those that a handler cannot know, because
@@ -80,29 +85,40 @@ impl Documentation {
     /// or objects.
     #[must_use]
     pub fn new(
-        routes: utoipa::openapi::OpenApi,
-        schemas: impl IntoIterator<Item = (&'static str, Schema)>,
+        routes: fn() -> utoipa::openapi::OpenApi,
+        schemas: impl IntoIterator<Item = (&'static str, Schema)> + Send + 'static,
         public_url: &str,
         max_page: usize,
     ) -> Self {
-        let mut interface = Interface::openapi().merge_from(routes);
-        let components = interface.components.get_or_insert_default();
-        components.schemas.extend(schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema.into())));
-        interface.servers = Some(vec![ServerBuilder::new().url(public_url).build()]);
-        for path in interface.paths.paths.values_mut() {
-            for operation in [&mut path.get, &mut path.put, &mut path.post, &mut path.delete].into_iter().flatten() {
-                operation.summary = operation.summary.as_deref().map(in_one_line);
-                operation.description = operation.description.as_deref().and_then(without_errors);
-            }
-        }
-        for (name, path) in &mut interface.paths.paths {
-            if PAGED_PATHS.contains(&name.as_str()) {
-                set_maximum(path, "limit", max_page);
-            }
-        }
-        let document = interface.to_json().unwrap_or_default();
-        Self(Representation::new("application/json", document, CachePolicy::Revalidate))
+        let public_url = public_url.to_owned();
+        Self(Arc::new(LazyLock::new(Box::new(move || write(routes(), schemas, public_url, max_page)))))
     }
+}
+
+/// Writes the description.
+fn write(
+    routes: utoipa::openapi::OpenApi,
+    schemas: impl IntoIterator<Item = (&'static str, Schema)>,
+    public_url: String,
+    max_page: usize,
+) -> Representation {
+    let mut interface = Interface::openapi().merge_from(routes);
+    let components = interface.components.get_or_insert_default();
+    components.schemas.extend(schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema.into())));
+    interface.servers = Some(vec![ServerBuilder::new().url(public_url).build()]);
+    for path in interface.paths.paths.values_mut() {
+        for operation in [&mut path.get, &mut path.put, &mut path.post, &mut path.delete].into_iter().flatten() {
+            operation.summary = operation.summary.as_deref().map(in_one_line);
+            operation.description = operation.description.as_deref().and_then(without_errors);
+        }
+    }
+    for (name, path) in &mut interface.paths.paths {
+        if PAGED_PATHS.contains(&name.as_str()) {
+            set_maximum(path, "limit", max_page);
+        }
+    }
+    let document = interface.to_json().unwrap_or_default();
+    Representation::new("application/json", document, CachePolicy::Revalidate)
 }
 
 /// Joins the lines of a doc comment.
