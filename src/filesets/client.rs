@@ -150,7 +150,6 @@ impl PlatformClient {
     }
 
     /// Requests a text that need not be there, and makes something of it; returns `None` if the server says that it has none.
-    /// Object stores answer 403 for missing objects.
     ///
     /// # Errors
     /// In the cases of [`PlatformClient::json`], and those of `make`.
@@ -160,7 +159,7 @@ impl PlatformClient {
         make: impl FnOnce(&str) -> Result<T, IngestFailure> + Send + 'static,
     ) -> Result<Option<T>, IngestFailure> {
         let accept = HeaderValue::from_static(ACCEPT_TEXT);
-        match self.document_if(url, None, accept, self.limits.description_bytes, is_absence).await? {
+        match self.document_if(url, None, accept, self.limits.description_bytes, true).await? {
             Some(body) => self.text_of(url, body, make).await.map(Some),
             None => Ok(None),
         }
@@ -188,18 +187,18 @@ impl PlatformClient {
         accept: HeaderValue,
         max_bytes: usize,
     ) -> Result<ReceivedBody, IngestFailure> {
-        let document = self.document_if(url, token, accept, max_bytes, |_| false).await?;
+        let document = self.document_if(url, token, accept, max_bytes, false).await?;
         document.ok_or_else(|| IngestFailure::bad_answer(format!("{} has no answer", named(url))))
     }
 
-    /// Requests a document, and follows redirections; returns `None` for a status of absence.
+    /// Requests a document, and follows redirections; returns `None` if it may be absent, and the server says that it is.
     async fn document_if(
         &self,
         url: &Url,
         token: Option<&PlatformToken>,
         accept: HeaderValue,
         max_bytes: usize,
-        is_absence: fn(StatusCode) -> bool,
+        may_be_absent: bool,
     ) -> Result<Option<ReceivedBody>, IngestFailure> {
         let document = async {
             let mut url = url.clone();
@@ -210,8 +209,19 @@ impl PlatformClient {
             let headers = RequestHeaders::from(headers).with_authorization(authorization.as_ref());
             for _ in 0..=MAX_REDIRECTS {
                 let response = self.open_when_free(&url, &headers).await?;
-                if is_absence(response.status) {
-                    return Ok(None);
+                if may_be_absent {
+                    match response.status {
+                        StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(None),
+                        status @ StatusCode::FORBIDDEN => {
+                            let voice = self.voice(response).await;
+                            return if voice == Voice::ObjectStore {
+                                Ok(None)
+                            } else {
+                                Err(refusal(&url, status, &voice))
+                            };
+                        }
+                        _ => {}
+                    }
                 }
                 if !response.status.is_redirection() {
                     return self.body_of_success(&url, response, max_bytes, may_be_empty).await.map(Some);
@@ -288,7 +298,7 @@ impl PlatformClient {
     ) -> Result<ReceivedBody, IngestFailure> {
         let status = response.status;
         if status.is_client_error() || status.is_server_error() {
-            return Err(self.refusal(url, response).await);
+            return Err(refusal(url, status, &self.voice(response).await));
         }
         let body = self.receive(response, max_bytes).await.map_err(|error| unreadable(url, error))?;
         // A challenge for robots answers 202 without a body, or 200 with a page.
@@ -300,24 +310,11 @@ impl PlatformClient {
         Ok(body)
     }
 
-    /// Returns the failure for an answer with the status of an error. The status alone is no verdict about a dataset: a
-    /// traffic filter or a proxy in front of the platform gives the same ones, so only an answer in JSON counts.
-    async fn refusal(&self, url: &Url, response: ResponseStream) -> IngestFailure {
-        let status = response.status;
-        let voice = match self.receive(response, MAX_REASON_BYTES).await {
+    /// Returns the author of the body of an error.
+    async fn voice(&self, response: ResponseStream) -> Voice {
+        match self.receive(response, MAX_REASON_BYTES).await {
             Ok(body) => self.read(body, MAX_REASON_BYTES, |body, _| Voice::of(&body)).await.unwrap_or(Voice::Other),
             Err(_) => Voice::Other,
-        };
-        let message = format!("{} answers {status}{}", named(url), voice.reason());
-        match status {
-            _ if !voice.is_platform() || is_transient(status) => {
-                IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message)
-            }
-            StatusCode::NOT_FOUND => IngestFailure::permanent(IngestStatus::PLATFORM_404, message),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
-                IngestFailure::restricted(message, None)
-            }
-            _ => IngestFailure::permanent(IngestStatus::PLATFORM_HTTP_ERROR, message),
         }
     }
 
@@ -330,9 +327,18 @@ impl PlatformClient {
     }
 }
 
-/// Returns whether a status says that a server has no such file.
-fn is_absence(status: StatusCode) -> bool {
-    matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE)
+/// Returns the failure for an answer with the status of an error. The status alone is no verdict about a dataset: a traffic
+/// filter or a proxy in front of the platform gives the same ones, so only an answer in JSON counts.
+fn refusal(url: &Url, status: StatusCode, voice: &Voice) -> IngestFailure {
+    let message = format!("{} answers {status}{}", named(url), voice.reason());
+    match status {
+        _ if !voice.is_platform() || is_transient(status) => {
+            IngestFailure::transient(IngestStatus::PLATFORM_HTTP_ERROR, message)
+        }
+        StatusCode::NOT_FOUND => IngestFailure::permanent(IngestStatus::PLATFORM_404, message),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => IngestFailure::restricted(message, None),
+        _ => IngestFailure::permanent(IngestStatus::PLATFORM_HTTP_ERROR, message),
+    }
 }
 
 /// Returns the failure of a server that wants no requests for this time.
@@ -350,9 +356,14 @@ pub(super) const DOCUMENTS: &[json::Reads] = &[json::is::<Reason>];
 pub(super) enum Voice {
     /// The interface of the platform, perhaps with a reason.
     Platform(Option<String>),
+    /// An object store like S3, which says this of an object that it does not have to somebody who may not list the objects.
+    ObjectStore,
     /// Something else, such as a traffic filter with a page.
     Other,
 }
+
+/// Code in the error document of an object store, whether in XML or, for the web, in HTML.
+const ACCESS_DENIED: &[u8] = b"AccessDenied";
 
 impl Voice {
     /// Reads the body of an error, which is small. All platforms answer in JSON.
@@ -366,6 +377,7 @@ impl Voice {
                 Self::Platform(reason.map(|reason| line(&reason, QUOTED_CHARS).to_string()))
             }
             Err(NoDocument::Form(_)) => Self::Platform(None),
+            Err(NoDocument::Syntax(_)) if memchr::memmem::find(body, ACCESS_DENIED).is_some() => Self::ObjectStore,
             Err(NoDocument::Syntax(_)) => Self::Other,
         }
     }
@@ -378,7 +390,7 @@ impl Voice {
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Platform(Some(reason)) => format!(": {reason}"),
-            Self::Platform(None) | Self::Other => String::new(),
+            Self::Platform(None) | Self::ObjectStore | Self::Other => String::new(),
         }
     }
 }

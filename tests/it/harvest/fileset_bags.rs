@@ -64,6 +64,13 @@ async fn fileset_bags_of_real_servers_are_read() {
         let (dataset, _) = platforms.read("/page", &bag(&format!("{mark}{one}  data/a.csv\r\n"))).await.unwrap();
         assert_eq!(files(&dataset, &platforms.server), [format!("data/a.csv ? {one} /bag/data/a.csv")], "{absent:?}");
     }
+    // A traffic filter does not say that there are no numbers, and no files elsewhere.
+    for file in ["/bag/fetch.txt", "/bag/bag-info.txt"] {
+        platforms.server.put(file, Answer::html("<title>403 Forbidden</title>unusual traffic").status(403));
+        let refusal = platforms.refusal("/page", &bag(&format!("{one}  data/a.csv\n"))).await;
+        assert_eq!(refusal.0, "platform-http-error", "{file}: {refusal:?}");
+        platforms.server.put(file, Answer::new(404, ""));
+    }
     let far = format!("{mark}https://h.example/a 3 data/a.csv\n");
     platforms.server.put("/bag/fetch.txt", text(far));
     platforms.server.put("/bag/bag-info.txt", text(format!("{mark}Payload-Oxum: 3.1\n")));
