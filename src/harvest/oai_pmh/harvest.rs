@@ -278,7 +278,12 @@ impl OaiPmhHarvester {
 
     /// Returns a page and the position after it.
     fn page_of(&self, mut position: Position, page: ReadPage, mut remarks: Vec<String>) -> Page {
-        let ReadPage { list: RecordList { records, namespaces, token, complete_list_size }, within, text, date } = page;
+        let ReadPage {
+            list: RecordList { records, namespaces, token, complete_list_size, cursor },
+            within,
+            text,
+            date,
+        } = page;
         // A repository without a valid date is trusted less, because its clock is unknown.
         let response_date = date.unwrap_or_else(|| earlier(Timestamp::now(), Duration::from_secs(60 * 60)));
         let mut list = position.list.take().unwrap_or_default();
@@ -290,7 +295,7 @@ impl OaiPmhHarvester {
         list.empty_pages = if records.is_empty() { list.empty_pages + 1 } else { 0 };
         let dates = records.iter().filter_map(|record| datestamp_of(&record.datestamp));
         list.newest = list.newest.max(dates.filter(|date| *date <= response_date).max());
-        let cycle = token.as_deref().is_some_and(|token| list.cycle.note(&records, token));
+        let cycle = token.as_deref().is_some_and(|token| list.cycle.note(&records, token, cursor));
         let is_end = within.is_none()
             && (token.is_none() || (records.is_empty() && list.announced.is_some_and(|size| list.records >= size)));
         let endless = if is_end {

@@ -214,12 +214,16 @@ pub(super) struct CycleDetector {
 }
 
 impl CycleDetector {
-    /// Notes a page; returns whether the same page occurred before.
-    pub(super) fn note(&mut self, records: &[RawRecord], token: &str) -> bool {
+    /// Notes a page; returns whether the same page occurred before. A page at another place of the list is another one, even if
+    /// its records and its token are the same: a repository can have the place in a cookie.
+    pub(super) fn note(&mut self, records: &[RawRecord], token: &str, cursor: Option<u64>) -> bool {
         let mut hash = Sha256::new();
         for text in records.iter().map(|record| record.identifier.as_str()).chain([token]) {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
+        }
+        if let Some(cursor) = cursor {
+            hash.update(cursor.to_be_bytes());
         }
         let page = hex::encode(&hash.finalize()[..16]);
         if page == self.remembered {
@@ -332,7 +336,7 @@ mod tests {
         for (tail, length) in [(0, 1), (0, 2), (3, 1), (5, 7), (100, 33)] {
             let mut detector = CycleDetector::default();
             let page = |number: usize| if number < tail { number } else { tail + (number - tail) % length };
-            let found = (0..1000).find(|number| detector.note(&[], &page(*number).to_string()));
+            let found = (0..1000).find(|number| detector.note(&[], &page(*number).to_string(), None));
             assert!(found.is_some_and(|found| found < 4 * (tail + length) + 2), "{tail} {length}: {found:?}");
         }
     }
@@ -342,8 +346,16 @@ mod tests {
         let mut detector = CycleDetector::default();
         for number in 0..1000 {
             let record = RawRecord::without_metadata(&number.to_string(), "", false);
-            assert!(!detector.note(&[record], "next"));
+            assert!(!detector.note(&[record], "next", None));
         }
+    }
+
+    #[test]
+    fn same_page_at_another_place_is_no_cycle() {
+        let mut detector = CycleDetector::default();
+        let found = [0, 3, 6, 9].map(|cursor| detector.note(&[], "next", Some(cursor)));
+        assert_eq!(found, [false; 4]);
+        assert!(detector.note(&[], "next", Some(9)));
     }
 
     fn place(base_url: &str) -> Place {

@@ -90,6 +90,8 @@ pub(super) struct RecordList {
     pub(super) token: Option<String>,
     /// Number of records of the whole list, if the repository announces it.
     pub(super) complete_list_size: Option<u64>,
+    /// Number of records before this page, if the repository tells it.
+    pub(super) cursor: Option<u64>,
 }
 
 /// Reason why a response cannot be used.
@@ -239,7 +241,8 @@ impl<'t> Parser<'t> {
                     list.records.push(record);
                 }
                 b"resumptionToken" if is_oai => {
-                    list.complete_list_size = attribute(&start, "completeListSize").and_then(|size| size.parse().ok());
+                    let number = |name: &str| attribute(&start, name).and_then(|number| number.parse().ok());
+                    (list.complete_list_size, list.cursor) = (number("completeListSize"), number("cursor"));
                     list.token = self.token()?;
                 }
                 _ => self.skip()?,

@@ -54,7 +54,7 @@ fn records_carry_the_namespaces_around_them() {
 fn token_is_collected_from_all_its_parts() {
     let token = "<resumptionToken completeListSize=' 7 ' cursor='0'>\n a&amp;b<![CDATA[&]]>&#43; </resumptionToken>";
     let list = read(&list(&format!("{}{token}", record("a", "<m/>")))).list.unwrap();
-    assert_eq!((list.token.as_deref(), list.complete_list_size), (Some("a&b&+"), Some(7)));
+    assert_eq!((list.token.as_deref(), list.complete_list_size, list.cursor), (Some("a&b&+"), Some(7), Some(0)));
     let list = read(&super::tests::list("<resumptionToken/>")).list.unwrap();
     assert_eq!((list.token, list.records.len()), (None, 0));
 }
