@@ -9,6 +9,9 @@ use crate::worlds::{
     rig::{Looks, Rig, patience},
 };
 
+/// Reason of an audit that could not correct everything, because a watch archives a dataset meanwhile.
+const JOBS_GO_ON: &str = "being archived at present; give the command again";
+
 /// Audits a quiet world, lives steps without the gateway, and audits and corrects the registry.
 pub(crate) async fn judge<W: World>(world: &mut W, unseen: Vec<W::Step>, rig: &mut Rig) -> Result<(), String> {
     let sources = world.audited();
@@ -80,8 +83,25 @@ fn differences(
     uris.into_iter().filter_map(|uri| Some((kind(uri)?.to_owned(), uri.clone()))).collect()
 }
 
-/// Runs an audit to its end, and returns its differences.
+/// Runs an audit to its end, and returns its differences. If jobs of a watch go on, the gateway says that the audit is to be
+/// repeated.
 async fn audit(rig: &Rig, source: &str, repair: bool) -> Result<BTreeSet<(String, String)>, String> {
+    let mut looks = Looks::new(patience());
+    loop {
+        let report = complete_audit(rig, source, repair).await?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if report["reason"].is_null() {
+            let found = report["differences"].as_array().unwrap().iter();
+            return Ok(found.map(|found| (text(&found["kind"]), text(&found["item"]))).collect());
+        }
+        if !text(&report["reason"]).contains(JOBS_GO_ON) || !looks.wait().await {
+            return Err(format!("an audit is {report:#}"));
+        }
+    }
+}
+
+/// Runs an audit to its end, and returns its report.
+async fn complete_audit(rig: &Rig, source: &str, repair: bool) -> Result<Value, String> {
     let path = format!("/sources/{source}/audit");
     let options = json!({ "repair": repair, "pauseSeconds": 0, "maxDeletedPercent": 100 });
     let gateway = rig.gateway();
@@ -92,11 +112,7 @@ async fn audit(rig: &Rig, source: &str, repair: bool) -> Result<BTreeSet<(String
         let report = gateway.json(&path).await["audit"].take();
         let is_same = report["id"] == started["audit"]["id"];
         match report["state"].as_str() {
-            Some("complete") if is_same && report["reason"].is_null() => {
-                let text = |value: &Value| value.as_str().unwrap().to_owned();
-                let found = report["differences"].as_array().unwrap().iter();
-                return Ok(found.map(|found| (text(&found["kind"]), text(&found["item"]))).collect());
-            }
+            Some("complete") if is_same => return Ok(report),
             Some("requested" | "running") => {}
             _ => return Err(format!("an audit is {report:#}, which was {started:#}")),
         }
