@@ -34,6 +34,7 @@ mod formats;
 mod growth;
 mod harvests;
 mod http;
+mod idle_subscriptions;
 mod journal;
 mod lookups;
 mod measure;
@@ -70,7 +71,7 @@ mod xesam;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 21] = [
+const PARTS: [(&str, fn()); 22] = [
     ("formats", formats::measure),
     ("work", work::measure),
     ("appends", journal::appends),
@@ -83,6 +84,7 @@ const PARTS: [(&str, fn()); 21] = [
     ("stalled", stalled::measure),
     ("streams", streams::measure),
     ("webhooks", webhooks::measure),
+    ("idle_subscriptions", idle_subscriptions::measure),
     ("postgres", postgres_hooks::measure),
     ("nodes", nodes::measure),
     ("takeover", takeover::measure),

@@ -27,6 +27,7 @@ pub(super) use self::send::{encode, select};
 use super::{
     Delivery,
     cursors::Cursors,
+    head_notices::HeadNotices,
     in_flight::InFlightWindow,
     memory::MemoryBudget,
     metrics,
@@ -79,6 +80,8 @@ impl Default for EngineTimeouts {
 pub(super) struct Engine {
     pub(super) name: SubscriptionName,
     pub(super) journal: Journal,
+    /// Notices of new changes.
+    pub(super) notices: Arc<HeadNotices>,
     pub(super) filter: Filter,
     pub(super) format: &'static FormatKind,
     pub(super) max_dead_letters: u64,
@@ -242,7 +245,7 @@ impl Engine {
                     session.reservation = reservation;
                     continue;
                 }
-                page = page::next(pending_page, &self.journal, &self.memory, *read_through, batch), if wants_page => match page {
+                page = page::next(pending_page, (&self.journal, &self.notices), &self.memory, *read_through, batch), if wants_page => match page {
                     Ok(page) => {
                         session.add_page(page);
                         // A page from memory arrives without waiting, so other tasks get a turn here.

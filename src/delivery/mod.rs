@@ -13,6 +13,7 @@ mod cursors;
 mod definition;
 mod engine;
 mod guarded_resolver;
+mod head_notices;
 mod http_outcome;
 mod in_flight;
 #[cfg(feature = "kafka")]

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cursors::Cursors,
     engine::{Engine, Exit},
+    head_notices::HeadNotices,
     metrics,
     status::SubscriptionState,
     subscriptions::{BY_GATEWAY, Inner},
@@ -38,10 +39,12 @@ impl Runner {
     pub async fn run(mut self, stop: CancellationToken, draining: Duration, supervisor: Supervisor) {
         let mut engines = JoinSet::new();
         let subscriptions = Arc::clone(&self.subscriptions);
+        let notices = Arc::new(HeadNotices::new(&subscriptions.journal));
         // Beside the loop and no branch of it: a branch is not polled while another one writes cursors, and it may
         // then have a lock or a connection that the write needs.
         tokio::select! {
-            () = self.run_engines(&mut engines, &stop, &supervisor) => {}
+            () = self.run_engines(&mut engines, &notices, &stop, &supervisor) => {}
+            () = async { notices.run(&subscriptions.journal).await; std::future::pending().await } => {}
             never = subscriptions.keep_synchronized() => match never {},
         }
         self.subscriptions.stop_all();
@@ -55,7 +58,13 @@ impl Runner {
     }
 
     /// Starts engines, writes cursors and updates gauges until `stop` is cancelled.
-    async fn run_engines(&mut self, engines: &mut JoinSet<()>, stop: &CancellationToken, supervisor: &Supervisor) {
+    async fn run_engines(
+        &mut self,
+        engines: &mut JoinSet<()>,
+        notices: &Arc<HeadNotices>,
+        stop: &CancellationToken,
+        supervisor: &Supervisor,
+    ) {
         let cursors = self.subscriptions.cursors.clone();
         let mut ticks = tokio::time::interval(GAUGE_INTERVAL);
         loop {
@@ -63,7 +72,7 @@ impl Runner {
                 () = stop.cancelled() => return,
                 Some(launch) = self.launches.recv() => {
                     let name = launch.subject.to_string();
-                    let run = run(launch, Arc::clone(&self.subscriptions));
+                    let run = run(launch, Arc::clone(&self.subscriptions), Arc::clone(notices));
                     let supervisor = supervisor.clone();
                     engines.spawn(async move {
                         let _guard = supervisor.guard(Worker::Engine, Some(name));
@@ -91,16 +100,18 @@ async fn flush(cursors: &Cursors) {
 }
 
 /// Runs the engine of a subscription whenever this node has its duty.
-async fn run(launch: EngineLaunch, subscriptions: Arc<Inner>) {
+async fn run(launch: EngineLaunch, subscriptions: Arc<Inner>, notices: Arc<HeadNotices>) {
     let (cluster, duty) = (subscriptions.cluster.clone(), DutyName::subscription(&launch.subject));
-    let work = |name: &SubscriptionName, tenure| run_tenure(name.clone(), tenure, Arc::clone(&subscriptions));
+    let work = |name: &SubscriptionName, tenure| {
+        run_tenure(name.clone(), tenure, Arc::clone(&subscriptions), Arc::clone(&notices))
+    };
     launch.run(&cluster, duty, work).await;
 }
 
 /// Runs the engine of a subscription for one tenure of its duty.
-async fn run_tenure(name: SubscriptionName, tenure: Tenure, subscriptions: Arc<Inner>) {
+async fn run_tenure(name: SubscriptionName, tenure: Tenure, subscriptions: Arc<Inner>, notices: Arc<HeadNotices>) {
     let _held = subscriptions.hold(&name, &tenure);
-    match subscriptions.prepare_engine(&name, &tenure).await {
+    match subscriptions.prepare_engine(&name, &tenure, notices).await {
         Some(engine) => run_engine(engine, &subscriptions).await,
         None => tracing::debug!(subscription = %name, "this node has the duty of a subscription but no engine for it"),
     }

@@ -8,6 +8,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use crate::harvests::write_config;
+
 /// Process that is stopped on drop.
 struct ServerProcess(Child);
 
@@ -27,8 +29,19 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn start(data: &Path) -> Self {
+        Self::run(Command::new(env!("CARGO_BIN_EXE_tidings")).args(["serve", "--data"]).arg(data))
+    }
+
+    /// Starts a gateway with a configuration and its journal in a new folder.
+    pub(crate) fn with_config(folder: &Path, lines: &str) -> Self {
+        fs::create_dir(folder).unwrap();
+        let config = write_config(folder, lines);
         let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
-        serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+        Self::run(serve.args(["serve", "--data"]).arg(folder.join("data")).arg("--config").arg(config))
+    }
+
+    fn run(serve: &mut Command) -> Self {
+        serve.args(["--listen", "127.0.0.1:0"]);
         let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

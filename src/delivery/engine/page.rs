@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    delivery::memory::MemoryBudget,
+    delivery::{head_notices::HeadNotices, memory::MemoryBudget},
     journal::{Journal, JournalError, RecordedChange, take_within},
     model::Seq,
 };
@@ -26,23 +26,29 @@ pub(super) type PendingPage = BoxFuture<'static, Result<Page, JournalError>>;
 /// began.
 pub(super) async fn next(
     pending_page: &mut Option<PendingPage>,
-    journal: &Journal,
+    (journal, notices): (&Journal, &Arc<HeadNotices>),
     memory: &Arc<MemoryBudget>,
     after: Seq,
     batch: usize,
 ) -> Result<Page, JournalError> {
     let changes = batch * (PAGE_CHANGES / batch.max(1)).max(1);
-    let (journal, memory) = (journal.clone(), Arc::clone(memory));
-    let page = pending_page.get_or_insert_with(|| Box::pin(read(journal, memory, after, changes))).await;
+    let begin =
+        || Box::pin(read((journal.clone(), Arc::clone(notices)), Arc::clone(memory), after, changes)) as PendingPage;
+    let page = pending_page.get_or_insert_with(begin).await;
     *pending_page = None;
     page
 }
 
 /// Waits for changes after `after` and returns a page of them.
-async fn read(journal: Journal, memory: Arc<MemoryBudget>, after: Seq, changes: usize) -> Result<Page, JournalError> {
-    let mut head = journal.watch();
+async fn read(
+    (journal, notices): (Journal, Arc<HeadNotices>),
+    memory: Arc<MemoryBudget>,
+    after: Seq,
+    changes: usize,
+) -> Result<Page, JournalError> {
+    let mut heads = notices.receiver();
     loop {
-        head.borrow_and_update();
+        heads.borrow_and_update();
         // Needs no permit for changes in memory, because all readers share them.
         let permit = match journal.cached_after(after, 1, 1) {
             Some(_) => None,
@@ -53,6 +59,6 @@ async fn read(journal: Journal, memory: Arc<MemoryBudget>, after: Seq, changes: 
             return Ok((take_within(&page, changes, PAGE_BYTES), permit));
         }
         drop(permit);
-        head.changed().await.map_err(|_| JournalError::Closed)?;
+        heads.changed().await.map_err(|_| JournalError::Closed)?;
     }
 }

@@ -7,6 +7,8 @@ mod fixture;
 mod memory;
 mod receiver;
 
+use std::time::{Duration, Instant};
+
 use super::Exit;
 use crate::{
     delivery::{DeliveryOutcome, status::SubscriptionState},
@@ -43,6 +45,20 @@ async fn changes_are_delivered_in_order_within_the_window() {
     let status = running.status.snapshot();
     assert_eq!((status.state, status.delivered, status.last_error), (SubscriptionState::Running, 50, None));
     assert!(matches!(running.stop().await, Exit::Stopped));
+}
+
+/// Otherwise, each of them would look at each change alone.
+#[tokio::test]
+async fn many_waiting_engines_rest_after_a_notice() {
+    let fixture = EngineFixture::new().await;
+    let mut waiting: Vec<_> = (0..10_000).map(|_| fixture.notices.receiver()).collect();
+    fixture.append(1..=1).await;
+    waiting[0].changed().await.unwrap();
+    let noticed = Instant::now();
+    fixture.append(2..=2).await;
+    waiting[0].changed().await.unwrap();
+    assert!(noticed.elapsed() >= Duration::from_millis(100));
+    assert_eq!(*waiting[0].borrow(), fixture.journal.head());
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use crate::{
     cluster::Tenure,
     delivery::{
         engine::{Batching, Engine},
+        head_notices::HeadNotices,
         status::{SubscriptionState, SubscriptionStatus},
     },
     journal::subscriptions::SubscriptionRecord,
@@ -51,7 +52,12 @@ impl Inner {
 
     /// Prepares the engine of a subscription for a tenure of its duty. Returns `None` if the subscription must not
     /// run, or is to be stopped.
-    pub(in crate::delivery) async fn prepare_engine(&self, name: &SubscriptionName, tenure: &Tenure) -> Option<Engine> {
+    pub(in crate::delivery) async fn prepare_engine(
+        &self,
+        name: &SubscriptionName,
+        tenure: &Tenure,
+        notices: Arc<HeadNotices>,
+    ) -> Option<Engine> {
         if tenure.term().is_some() {
             tenure.stop().run_until_cancelled(self.journal.until_losses_are_known()).await?;
             // The node before has moved the cursor.
@@ -72,6 +78,7 @@ impl Inner {
             Some(Engine {
                 name: name.clone(),
                 journal: self.journal.under(tenure.term()),
+                notices,
                 filter: definition.filter.clone(),
                 format: definition.format,
                 max_dead_letters: definition.dead_letters,

@@ -15,6 +15,7 @@ use crate::{
     cluster::Tenure,
     delivery::{
         cursors::Cursors,
+        head_notices::HeadNotices,
         memory::MemoryBudget,
         status::{SubscriptionState, SubscriptionStatus},
     },
@@ -35,6 +36,7 @@ pub(super) struct EngineFixture {
     pub(super) _folder: TempDir,
     pub(super) journal: Journal,
     pub(super) _writer: JournalThreads,
+    pub(super) notices: Arc<HeadNotices>,
     pub(super) name: SubscriptionName,
     pub(super) cursors: Cursors,
     pub(super) max_dead_letters: u64,
@@ -62,10 +64,14 @@ impl EngineFixture {
         };
         journal.write_subscriptions(vec![put]).await.unwrap();
         let cursors = Cursors::new(journal.clone());
+        let notices = Arc::new(HeadNotices::new(&journal));
+        let (sending, of) = (Arc::clone(&notices), journal.clone());
+        tokio::spawn(async move { sending.run(&of).await });
         Self {
             _folder: folder,
             journal,
             _writer: writer,
+            notices,
             name,
             cursors,
             max_dead_letters: 10,
@@ -112,6 +118,7 @@ impl EngineFixture {
         let engine = Engine {
             name: self.name.clone(),
             journal: self.journal.clone(),
+            notices: Arc::clone(&self.notices),
             filter: self.filter.clone(),
             format: format("json").unwrap(),
             max_dead_letters: self.max_dead_letters,
