@@ -11,13 +11,14 @@ use std::{
 use serde_json::json;
 
 use super::{
-    http::{servers::Gateway, wrk::Wrk},
+    http::{require, servers::Gateway, wrk::Wrk},
     measure::{Contender, compare},
 };
 
 const ROUNDS: usize = 5;
 
 pub(crate) fn measure() {
+    require(&[("wrk", "wrk")]);
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(&folder.path().join("data"));
     let run = RefCell::new(0);

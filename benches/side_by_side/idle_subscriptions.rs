@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::{
-    http::{servers::Gateway, wrk::Wrk},
+    http::{require, servers::Gateway, wrk::Wrk},
     measure::{Contender, compare},
     webhooks::{sink, subscriptions},
 };
@@ -14,6 +14,7 @@ const ROUNDS: usize = 3;
 const COUNTS: [u64; 3] = [0, 100, 1000];
 
 pub(crate) fn measure() {
+    require(&[("wrk", "wrk")]);
     let (folder, sink, run) = (tempfile::tempdir().unwrap(), sink(), Cell::new(0));
     let gateways = COUNTS.map(|count| {
         let idle = "start = \"now\"\nfilter = { sources = [\"content-change\"] }\n";

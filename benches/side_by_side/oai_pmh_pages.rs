@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     harvests::write_config,
-    http::{is_installed, servers::Nginx},
+    http::{require, servers::Nginx},
     journal::{SENDERS, append_batches, close, draft_of, open, runtime},
     measure::{Contender, compare},
     streams::Server,
@@ -44,10 +44,7 @@ const ROUNDS: usize = 3;
 const FIRST: &str = "first";
 
 pub(crate) fn measure() {
-    if !is_installed("nginx") {
-        eprintln!("The benchmark of OAI-PMH needs nginx, which is not installed: apt install nginx-light.");
-        std::process::exit(1);
-    }
+    require(&[("nginx", "nginx-light")]);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let records = std::env::var("TIDINGS_BENCH_RECORDS").map_or(RECORDS, |number| number.parse().unwrap());
     let (runtime, folder) = (runtime(), tempfile::tempdir().unwrap());

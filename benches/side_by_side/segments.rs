@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     harvests::write_config,
-    http::{is_installed, servers::Nginx, wrk::Wrk},
+    http::{require, servers::Nginx, wrk::Wrk},
     journal::{MANY_SENDERS, SENDERS, append_batches, close, draft_of, open, runtime},
     measure::{Contender, compare},
     streams::Server,
@@ -49,12 +49,7 @@ const READS: usize = 3;
 const PAGE: u64 = 1000;
 
 pub(crate) fn measure() {
-    for tool in ["nginx", "wrk"] {
-        if !is_installed(tool) {
-            eprintln!("The benchmark of segments needs {tool}, which is not installed: apt install nginx-light wrk.");
-            std::process::exit(1);
-        }
-    }
+    require(&[("nginx", "nginx-light"), ("wrk", "wrk")]);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = runtime();
     sealing(&runtime);

@@ -245,7 +245,9 @@ impl Engine {
                     session.reservation = reservation;
                     continue;
                 }
-                page = page::next(pending_page, (&self.journal, &self.notices), &self.memory, *read_through, batch), if wants_page => match page {
+                page = page::next(pending_page, &self.journal, &self.notices, &self.memory, *read_through, batch),
+                    if wants_page => match page
+                {
                     Ok(page) => {
                         session.add_page(page);
                         // A page from memory arrives without waiting, so other tasks get a turn here.

@@ -20,14 +20,7 @@ use super::measure::{Contender, compare};
 const ROUNDS: usize = 5;
 
 pub(crate) fn measure() {
-    for tool in ["wrk", "nginx"] {
-        if !is_installed(tool) {
-            eprintln!(
-                "The HTTP benchmarks need wrk and nginx, but {tool} is not installed: apt install wrk nginx-light."
-            );
-            std::process::exit(1);
-        }
-    }
+    require(&[("wrk", "wrk"), ("nginx", "nginx-light")]);
     let folder = tempfile::tempdir().unwrap();
     // If root starts nginx, its workers run as another user.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -36,7 +29,15 @@ pub(crate) fn measure() {
     pages(&gateway, &Nginx::start(&folder.path().join("nginx"), &gateway.get("/feed/archive/1")));
 }
 
-pub(crate) fn is_installed(tool: &str) -> bool {
+/// Ends the benchmark if a program is not installed. Each has the Debian package that contains it.
+pub(crate) fn require(programs: &[(&str, &str)]) {
+    if let Some((program, package)) = programs.iter().find(|(program, _)| !is_installed(program)) {
+        eprintln!("This benchmark needs {program}, which is not installed: apt install {package}.");
+        std::process::exit(1);
+    }
+}
+
+fn is_installed(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain(["/usr/sbin".into()]).any(|folder| folder.join(tool).is_file())
 }

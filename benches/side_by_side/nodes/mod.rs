@@ -14,7 +14,7 @@ use std::{path::Path, time::Duration};
 use super::{
     amqp::processor,
     database::{Database, metric, node},
-    http::is_installed,
+    http::require,
     streams::Server,
 };
 
@@ -77,10 +77,7 @@ fn micros_each(time: Duration, count: f64) -> f64 {
 }
 
 pub(crate) fn measure() {
-    if !is_installed("wrk") {
-        eprintln!("This benchmark needs wrk: apt install wrk.");
-        std::process::exit(1);
-    }
+    require(&[("wrk", "wrk")]);
     let folder = tempfile::tempdir().unwrap();
     let database = Database::start();
     appends::measure(folder.path(), &database);

@@ -15,7 +15,7 @@ use self::bare::{BareHandler, Sample};
 use super::{
     amqp::processor,
     database::{Database, node},
-    http::{is_installed, servers::Gateway, wrk::Wrk},
+    http::{require, servers::Gateway, wrk::Wrk},
     measure::{Contender, compare, median},
 };
 
@@ -33,10 +33,7 @@ struct Cost {
 }
 
 pub(crate) fn measure() {
-    if !is_installed("wrk") {
-        eprintln!("This benchmark needs wrk: apt install wrk.");
-        std::process::exit(1);
-    }
+    require(&[("wrk", "wrk")]);
     let folder = tempfile::tempdir().unwrap();
     let database = Database::start();
     journal::measure(&database);

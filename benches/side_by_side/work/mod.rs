@@ -18,7 +18,7 @@ use super::{
     amqp::{gateway::tables, queue_pair::QueuePair},
     fedora3_messages::Call,
     harvests,
-    http::{is_installed, servers},
+    http::{require, servers},
     journal::{SENDERS, append_batches, close, draft, open, runtime},
     rabbitmq::Broker,
     webhooks::{sink, subscriptions},
@@ -31,10 +31,7 @@ const LOOK: Duration = Duration::from_millis(20);
 type Stages = BTreeMap<&'static str, Work>;
 
 pub(crate) fn measure() {
-    if !is_installed("valgrind") {
-        eprintln!("The bench of the work needs valgrind, which is not installed: apt install valgrind.");
-        std::process::exit(1);
-    }
+    require(&[("valgrind", "valgrind")]);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = &runtime();
     print("a hook, one message after the other", [200, 800], |folder, count| hook(runtime, folder, count, 1));

@@ -22,7 +22,7 @@ impl Work {
     }
 }
 
-/// Number of rounds in which work moves from functions to their callers. What goes round in circles then is [`OTHER`].
+/// Number of rounds in which work moves from functions to their callers. The work of circles is [`OTHER`] after them.
 const ROUNDS: usize = 60;
 
 /// A function with its own work and its callers.
@@ -70,9 +70,9 @@ pub(super) fn read(path: &Path) -> BTreeMap<&'static str, Work> {
 struct Functions {
     numbers: HashMap<String, usize>,
     all: Vec<Function>,
-    /// Whether each function allocates memory.
+    /// For each function, whether it allocates memory.
     allocates: Vec<bool>,
-    /// Whether each function is of an allocator.
+    /// For each function, whether it belongs to an allocator.
     of_allocator: Vec<bool>,
 }
 
@@ -101,7 +101,7 @@ impl Functions {
         }
     }
 
-    /// Moves the work of functions without a stage to their callers, in proportion to what they did for each.
+    /// Moves the work of functions without a stage to their callers, in proportion to the instructions for each.
     fn by_stage(mut self) -> BTreeMap<&'static str, Work> {
         let mut stages: BTreeMap<&'static str, Work> = BTreeMap::new();
         for _ in 0..ROUNDS {

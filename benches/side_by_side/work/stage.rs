@@ -1,4 +1,4 @@
-//! Stages of the work, told by the names of functions.
+//! Stages of the work, by the names of functions.
 
 /// Stages, each with the crates or modules whose functions belong to it. The first match counts.
 const STAGES: [(&str, &[&str]); 14] = [
@@ -18,10 +18,10 @@ const STAGES: [(&str, &[&str]); 14] = [
     ("tidings: deliveries and views", &["tidings::delivery", "tidings::view", "tidings::http_client"]),
 ];
 
-/// What is left: the other parts of the program, and what no stage has called.
+/// The other parts of the program, and functions that no stage has called.
 pub(super) const OTHER: &str = "other";
 
-/// Functions in C of the program that are not SQLite's.
+/// Names with which the C functions begin that are not SQLite's.
 const NO_SQLITE: [&str; 7] = ["ring_", "ZSTD_", "HUF_", "FSE_", "XXH", "ERR_", "_start"];
 
 /// Returns the stage of a function of the program; `None` if its work is charged to its callers, as that of the standard

@@ -26,22 +26,23 @@ pub(super) type PendingPage = BoxFuture<'static, Result<Page, JournalError>>;
 /// began.
 pub(super) async fn next(
     pending_page: &mut Option<PendingPage>,
-    (journal, notices): (&Journal, &Arc<HeadNotices>),
+    journal: &Journal,
+    notices: &Arc<HeadNotices>,
     memory: &Arc<MemoryBudget>,
     after: Seq,
     batch: usize,
 ) -> Result<Page, JournalError> {
     let changes = batch * (PAGE_CHANGES / batch.max(1)).max(1);
-    let begin =
-        || Box::pin(read((journal.clone(), Arc::clone(notices)), Arc::clone(memory), after, changes)) as PendingPage;
-    let page = pending_page.get_or_insert_with(begin).await;
+    let (journal, notices, memory) = (journal.clone(), Arc::clone(notices), Arc::clone(memory));
+    let page = pending_page.get_or_insert_with(|| Box::pin(read(journal, notices, memory, after, changes))).await;
     *pending_page = None;
     page
 }
 
 /// Waits for changes after `after` and returns a page of them.
 async fn read(
-    (journal, notices): (Journal, Arc<HeadNotices>),
+    journal: Journal,
+    notices: Arc<HeadNotices>,
     memory: Arc<MemoryBudget>,
     after: Seq,
     changes: usize,

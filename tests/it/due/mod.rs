@@ -9,6 +9,7 @@ mod clocks;
 mod dates;
 mod list;
 mod lookups;
+mod lookups_fedora3;
 mod mapped;
 mod nodes;
 
@@ -49,4 +50,11 @@ async fn due_changes(gateway: &Gateway) -> Vec<(String, String, String)> {
 /// Returns the change of a file from one state to another.
 fn moved(name: &str, before: &str, after: &str) -> (String, String, String) {
     (format!("http://h/{name}/file"), before.to_owned(), after.to_owned())
+}
+
+/// Returns the announced dates by item.
+async fn announced(gateway: &Gateway) -> Vec<(String, String)> {
+    let due = gateway.json("/due").await;
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    due["due"].as_array().unwrap().iter().map(|due| (text(&due["item"]), text(&due["at"]))).collect()
 }
