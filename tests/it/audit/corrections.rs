@@ -1,6 +1,9 @@
 //! `tidings audit --repair` appends what the registry lacks, as changes of an audit.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
@@ -117,19 +120,16 @@ async fn repository_that_is_lost_before_the_deletions_empties_nothing() {
         let _ = write!(list, "<objectFields>{fields}</objectFields>");
     }
     list += "</resultList></result>";
-    // Each look at the first object begins with the same request: twice in the comparison before, twice in the registry,
-    // and then before the deletions.
-    let first = std::sync::Mutex::new((String::new(), 0));
+    // The two objects that do not exist are requested twice in the comparison before the repair, and twice in its registry
+    // phase. The repository loses the others after the last of these requests, and so before the phase of deletions begins.
+    let requests = AtomicU32::new(0);
     repository.replace_responses(move |request| {
         if request.contains("/objects?") {
             return Some(ResponseTemplate::new(200).set_body_raw(list.clone(), "text/xml"));
         }
-        let mut first = first.lock().unwrap();
-        if first.0.is_empty() && (request.contains("/objects/demo:1?") || request.contains("/objects/demo:1/")) {
-            first.0 = request.to_owned();
-        }
-        first.1 += u32::from(first.0 == request);
-        (first.1 > 4).then(|| ResponseTemplate::new(404))
+        let is_gone = ["/objects/demo:1?", "/objects/demo:2?"].iter().any(|path| request.contains(path));
+        let before = requests.fetch_add(u32::from(is_gone), Ordering::Relaxed);
+        (before >= 8).then(|| ResponseTemplate::new(404))
     });
     let (code, _, stderr) = audit(&fixture, "fedora3", &["--repair", "--yes"]).await;
     repository.restore_responses();
