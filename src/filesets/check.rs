@@ -313,8 +313,9 @@ fn is_page_type(headers: &HeaderMap) -> bool {
 }
 
 /// Returns whether bytes begin as a page does.
-fn is_page_start(bytes: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).to_ascii_lowercase();
+pub(super) fn is_page_start(bytes: &[u8]) -> bool {
+    let start = &bytes[..bytes.len().min(START_BYTES)];
+    let text = String::from_utf8_lossy(start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start)).to_ascii_lowercase();
     let text = text.trim_start();
     text.starts_with("<!doctype html") || text.starts_with("<html")
 }

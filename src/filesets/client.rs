@@ -11,6 +11,7 @@ use url::Url;
 use super::{
     IngestFailure, PlatformToken, RetryRule,
     answers::{BodyError, MAX_REASON_BYTES},
+    check::is_page_start,
     json::{self, List, NoDocument, QUOTED_CHARS, Text, TextOr, TextOrList, document},
 };
 use crate::{
@@ -165,14 +166,22 @@ impl PlatformClient {
         }
     }
 
-    /// Makes something of a text. A byte order mark before it is none of it.
+    /// Makes something of a text. A byte order mark before it is none of it. A page is no text of a dataset, but a challenge for
+    /// robots, and says nothing about what is there.
     async fn text_of<T: Send + 'static>(
         &self,
         url: &Url,
         body: ReceivedBody,
         make: impl FnOnce(&str) -> Result<T, IngestFailure> + Send + 'static,
     ) -> Result<T, IngestFailure> {
-        let make = move |text: &str| make(text.strip_prefix('\u{feff}').unwrap_or(text));
+        let name = named(url);
+        let make = move |text: &str| {
+            if is_page_start(text.as_bytes()) {
+                let message = format!("{name} answers with a page; a text was expected");
+                return Err(IngestFailure::transient(IngestStatus::PLATFORM_BAD_ANSWER, message));
+            }
+            make(text.strip_prefix('\u{feff}').unwrap_or(text))
+        };
         let max_bytes = self.limits.description_bytes;
         let made = self.read(body, max_bytes, move |body, _| str::from_utf8(&body).map(make)).await;
         let no_text = |_| IngestFailure::bad_answer(format!("the answer of {} is no text in UTF-8", named(url)));

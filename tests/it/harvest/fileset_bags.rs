@@ -69,6 +69,9 @@ async fn fileset_bags_of_real_servers_are_read() {
         platforms.server.put(file, Answer::html("<title>403 Forbidden</title>unusual traffic").status(403));
         let refusal = platforms.refusal("/page", &bag(&format!("{one}  data/a.csv\n"))).await;
         assert_eq!(refusal.0, "platform-http-error", "{file}: {refusal:?}");
+        platforms.server.put(file, Answer::html("\u{feff}\n<!DOCTYPE html><title>Are you a robot?</title>"));
+        let refusal = platforms.refusal("/page", &bag(&format!("{one}  data/a.csv\n"))).await;
+        assert_eq!(refusal.0, "platform-bad-answer", "{file}: {refusal:?}");
         platforms.server.put(file, Answer::new(404, ""));
     }
     let far = format!("{mark}https://h.example/a 3 data/a.csv\n");
