@@ -305,8 +305,13 @@ impl Ingester {
         let files = self.download(&dataset, existing, download, result).await?;
         *new_bytes = archiving::new_bytes(&files);
         dataset.check_bytes(files.iter().map(|file| file.stored.size).sum())?;
-        // Only now all sizes are known.
-        strategy = platform.strategy(&dataset.with_sizes(&files), &self.settings.thresholds).unbundled();
+        // Only now all figures are known: those of a list without digests too.
+        let downloaded = dataset.with_figures(&files);
+        if let Some(previous) = existing.result(&downloaded).await.map_err(|error| store_failure(&error))? {
+            result.take_over(previous);
+            return Ok(IngestStatus::SUCCESS_EXISTING);
+        }
+        strategy = platform.strategy(&downloaded, &self.settings.thresholds).unbundled();
         result.ingest_strategy = Some(strategy);
         let index = if strategy.is_web() {
             self.archive_in_warc(&page, &files, result).await.map_err(|error| store_failure(&error))?

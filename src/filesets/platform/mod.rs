@@ -209,11 +209,13 @@ impl Dataset {
         former.filter(|_| is_same).cloned()
     }
 
-    /// Returns the dataset with the sizes of the files that were downloaded.
-    pub(super) fn with_sizes(&self, files: &[ArchivedFile]) -> Self {
+    /// Returns the dataset with paths, sizes and digests of the files that were downloaded.
+    pub(super) fn with_figures(&self, files: &[ArchivedFile]) -> Self {
         let mut dataset = self.clone();
         for (file, archived) in dataset.files.iter_mut().zip(files) {
+            file.manifest.path.clone_from(&archived.manifest.path);
             file.manifest.size = Some(archived.stored.size);
+            file.manifest.sha256 = Some(archived.stored.digest.to_string());
         }
         dataset
     }

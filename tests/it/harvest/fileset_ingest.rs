@@ -149,7 +149,7 @@ async fn fileset_ingest_is_a_command() {
     let (code, output, errors) = run(&["--json"], Some(&lines));
     assert_eq!((code, errors.contains("1 of 2 datasets are archived")), (1, true), "{errors}");
     let results: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((&results[0]["status"], &results[1]["status"]), (&json!("success-file"), &json!("platform-404")));
+    assert_eq!((&results[0]["status"], &results[1]["status"]), (&json!("success-existing"), &json!("platform-404")));
     assert_eq!(results[1]["request"]["ext_ids"], json!({}), "the result repeats the whole request");
     let (code, _, errors) = run(&["my data"], None);
     assert!(code == 2 && errors.contains("write an http or https URL, or a DOI"), "{errors}");

@@ -311,3 +311,25 @@ async fn fileset_results_are_rows_of_a_view_with_the_columns_of_sandcrawler() {
     let manifest: Value = serde_json::from_str(&manifest.unwrap()).unwrap();
     assert_eq!(manifest[0]["path"], "a.csv");
 }
+
+/// Otherwise each look would archive the dataset once more, as a change.
+#[tokio::test(flavor = "multi_thread")]
+async fn fileset_that_is_watched_without_digests_is_archived_once() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), DatasetServer::start().await);
+    server.put_without_digest("a.csv", "one");
+    server.put_without_digest("b.csv", "two");
+    let gateway = start(folder.path(), &server, "watch = \"1s\"\n");
+    post_request(&gateway, &server, 1).await;
+    wait_for_job(&gateway, |job| job["status"] == "success-existing").await;
+    wait_for("a third look", || server.requests("b.csv").whole >= 4).await;
+    let changes = gateway.changes().await;
+    assert_eq!(states(&changes, &server.dataset()), ["REQUESTED", "ACTIVE"], "{changes:?}");
+    let store = folder.path().join("files");
+    wait_for("the files, the WARC file and its index", || files_below(&store).len() == 4).await;
+    // The list does not show it.
+    server.put_without_digest("a.csv", "new");
+    wait_for_job(&gateway, |job| job["status"] == "success").await;
+    let changes = gateway.changes().await;
+    let changed = format!("{}#a.csv", server.dataset());
+    assert!(changes[2]["items"].as_array().unwrap().iter().any(|item| item["uri"] == changed.as_str()), "{changes:?}");
+}

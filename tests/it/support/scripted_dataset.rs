@@ -81,7 +81,15 @@ impl DatasetServer {
 
     /// Sets a file.
     pub(crate) fn put(&self, path: &str, content: impl Into<Bytes>) {
-        let file = DatasetFile { content: content.into(), has_digest: true };
+        self.set(path, DatasetFile { content: content.into(), has_digest: true });
+    }
+
+    /// Sets a file of which the list has only the size.
+    pub(crate) fn put_without_digest(&self, path: &str, content: impl Into<Bytes>) {
+        self.set(path, DatasetFile { content: content.into(), has_digest: false });
+    }
+
+    fn set(&self, path: &str, file: DatasetFile) {
         let mut script = self.script.lock().unwrap();
         script.files.retain(|(name, _)| name != path);
         script.files.push((path.to_owned(), file));
