@@ -23,7 +23,10 @@ use self::content::{Before, SeenContent, weigh};
 pub use self::counts::{RecordCounts, ViewCounts};
 pub(super) use self::{content::Weight, counts::count_renamed};
 use crate::{
-    journal::{Journal, JournalError, harvest::ListedRecord},
+    journal::{
+        Journal, JournalError,
+        harvest::{ListedAt, ListedRecord},
+    },
     model::{SourceName, Timestamp},
 };
 
@@ -197,9 +200,13 @@ impl Membership {
                 (self.is_unreadable, self.is_gone) = (false, true);
             }
         }
-        if self.existence() == Existence::Deleted {
+        if listing.sight == Sight::Gone {
             // A record that comes back is news.
             self.content = None;
+        } else if self.existence() == Existence::Deleted
+            && let Some(content) = &mut self.content
+        {
+            content.lose(self.before.newest);
         }
         true
     }
@@ -236,7 +243,7 @@ impl Membership {
         };
         // Serialization cannot fail: every value has a JSON form.
         let validator = serde_json::to_string(&self).unwrap_or_default();
-        ListedRecord { identifier, validator, listed: Some(listed) }
+        ListedRecord { identifier, validator, listed: ListedAt::At(listed) }
     }
 }
 
@@ -334,9 +341,9 @@ mod tests {
             assert_eq!(record.existence(), Existence::Live);
             record.note(&seen("b", 30, 3, Sight::Deleted));
             assert_eq!(record.existence(), Existence::Deleted);
-            assert_eq!(record.clone().into_row(String::new()).listed, Some(pending()));
+            assert_eq!(record.clone().into_row(String::new()).listed, ListedAt::At(pending()));
             record.note(&seen("", 30, 3, Sight::Gone));
-            assert_eq!(record.into_row(String::new()).listed, Some(never_missing()));
+            assert_eq!(record.into_row(String::new()).listed, ListedAt::At(never_missing()));
         }
     }
 
@@ -376,7 +383,7 @@ mod tests {
         assert!(records.note(&listing));
         records.note_unreadable("oai:1");
         let row = records.into_rows().next().unwrap();
-        assert_eq!(row.listed, Some(pending()));
+        assert_eq!(row.listed, ListedAt::At(pending()));
         let mut record = Membership::parse(&row.validator);
         assert!(record.is_unreadable());
         record.note(&seen("", 10, 2, Sight::Confirmed));

@@ -154,10 +154,14 @@ pub enum FormerRecords {
     Keep,
     /// They are kept under another name, because their objects are still in the registry.
     Rename(SourceName),
-    /// They are no longer listed, but not gone. Those with a validator stay for the claims of other sources, with a time
-    /// before all others (-1 ms), and are neither counted nor missing. The others are removed.
+    /// They are no longer listed, but not gone. Those with a validator stay for the claims of other sources
+    /// ([`ListedAt::Ended`]). The others are removed.
     Unlist,
 }
+
+/// Time for which the ended records without properties ([`ListedRecord::NO_PROPERTIES`]) stay at least, so that a run of each
+/// other source finds them.
+const ENDED_FOR_MILLIS: i64 = 90 * 24 * 60 * 60 * 1000;
 
 /// Maximum number of other sources whose records are compared with one of a source: those with the first names.
 pub const MAX_CLAIMS: usize = 16;
@@ -171,8 +175,10 @@ pub struct Claim {
     pub source: String,
     /// Validator of the other source's record.
     pub validator: String,
-    /// Whether the other source lists the record still ([`FormerRecords::Unlist`]).
+    /// Whether the other source lists the record still ([`ListedAt::Ended`]).
     pub is_listed: bool,
+    /// A number that differs for each time that the other source has ceased to list the record; 0 while it lists it.
+    pub ended: i64,
 }
 
 /// A record that a repository has listed.
@@ -183,20 +189,51 @@ pub struct ListedRecord {
     /// Properties by which a harvest recognizes that the record has not changed, in a format that only its kind knows;
     /// empty if they do not show that.
     pub validator: String,
-    /// Time that counts instead of the start of the run; `None` for the start of the run.
-    pub listed: Option<Timestamp>,
+    /// When the source has listed it.
+    pub listed: ListedAt,
+}
+
+/// Time at which a source has listed a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListedAt {
+    /// The start of the run that writes the record.
+    Run,
+    /// Another time.
+    At(Timestamp),
+    /// The source listed the record before this time, and does so no longer. The record stays for the claims of other sources,
+    /// and is neither counted nor missing.
+    Ended(Timestamp),
 }
 
 impl ListedRecord {
-    /// Returns the time of the row that a run since `at` writes, in milliseconds since 1970.
-    pub(super) fn listed_millis(&self, at: Timestamp) -> i64 {
-        self.listed.unwrap_or(at).millis()
+    /// Validator of a record that has no properties, and leaves an ended record nevertheless, for at least 90 days.
+    pub const NO_PROPERTIES: &str = "[]";
+}
+
+impl ListedAt {
+    /// Returns the time of the row that a run since `at` writes, in milliseconds since 1970; a negative number if the source
+    /// does not list the record.
+    pub(super) fn millis(self, at: Timestamp) -> i64 {
+        match self {
+            Self::Run => at.millis(),
+            Self::At(time) => time.millis(),
+            Self::Ended(time) => Self::ended_millis(time.millis()),
+        }
+    }
+
+    /// Returns the time of the row above which, and below zero, a run since `at` removes ended records without properties.
+    pub(super) fn oldest_ended_millis(at: Timestamp) -> i64 {
+        Self::ended_millis(at.millis().saturating_sub(ENDED_FOR_MILLIS))
+    }
+
+    fn ended_millis(time: i64) -> i64 {
+        -1 - time.max(0)
     }
 }
 
 impl From<String> for ListedRecord {
     fn from(identifier: String) -> Self {
-        Self { identifier, validator: String::new(), listed: None }
+        Self { identifier, validator: String::new(), listed: ListedAt::Run }
     }
 }
 

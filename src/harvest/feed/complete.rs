@@ -3,6 +3,8 @@
 //! The journal has the URIs of the entries ([`ListedRecords`]). If more than half of them are missing, the next run must
 //! find the same before they are deleted, because a feed that was generated from an empty database is valid, too.
 
+use std::collections::HashMap;
+
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -10,13 +12,13 @@ use super::{
     message::tombstone,
     position::{Position, Walk},
     read_document::ReadDocument,
-    sharing::{files_of, share_of_gone},
+    sharing::{ended_claim, files_of, share_of_gone},
     walk::complete,
 };
 use crate::{
     harvest::{HarvestError, Page, PageEnd, deletions::FEW},
     intake::ReceivedMessage,
-    journal::harvest::{FormerRecords, ListedCounts, ListedRecords},
+    journal::harvest::{Claim, FormerRecords, ListedCounts, ListedRecords},
     model::Timestamp,
 };
 
@@ -69,14 +71,23 @@ impl FeedHarvester {
             return Ok(complete(position, |position, end| page(position, Vec::new(), end, Vec::new())));
         }
         position.walk = Some(Walk::Missing { since, entries, is_plausible: true });
-        let messages = self.deletions(gone.clone(), since).await?;
-        let listed = ListedRecords { gone, ..ListedRecords::default() };
+        let claims = self.claims(gone.clone()).await?;
+        let is_claimed =
+            |uri: &String| claims.get(uri).is_some_and(|claims| claims.iter().any(|claim| claim.is_listed));
+        let (shared, lost): (Vec<_>, Vec<_>) = gone.iter().cloned().partition(is_claimed);
+        let present = shared.into_iter().map(|uri| ended_claim(uri, since)).collect();
+        let listed = ListedRecords { gone: lost, present, at: Some(since), ..ListedRecords::default() };
+        let messages = self.deletions(gone, claims, since).await?;
         Ok(Page { listed, ..page(&position, messages, PageEnd::More, Vec::new()) })
     }
 
-    /// Returns the messages about entries that the feed no longer has.
-    async fn deletions(&self, gone: Vec<String>, since: Timestamp) -> Result<Vec<ReceivedMessage>, HarvestError> {
-        let claims = self.claims(gone.clone()).await?;
+    /// Returns the messages about entries that the feed no longer has, with the claims of others.
+    async fn deletions(
+        &self,
+        gone: Vec<String>,
+        claims: HashMap<String, Vec<Claim>>,
+        since: Timestamp,
+    ) -> Result<Vec<ReceivedMessage>, HarvestError> {
         let former = self.journal.validators(self.source.clone(), gone.clone()).await?;
         let feed_url = self.feed_url.clone();
         let message = move |uri: &String| {

@@ -143,7 +143,7 @@ fn read(
     let listed = |ShownEntry { key, mut files, is_withheld }| {
         let uri = entry_uri(feed_url, &key, any_scheme).ok()?.to_string();
         files.retain(|file| *file != uri);
-        Some(ListedEntry { uri, files, is_withheld })
+        Some(ListedEntry { uri, files, is_withheld, is_shared: false })
     };
     let shown: Vec<_> = match settings.meaning {
         EntryMeaning::Objects => shown.into_iter().filter_map(listed).collect(),

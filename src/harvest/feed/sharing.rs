@@ -7,7 +7,8 @@
 //!   stops to describe the entry, but its files are still claimed.
 //!
 //! The claims are the listed records of the journal, with the files as validators. Each run compares them with those that it
-//! knows, so a feed that has not changed describes an entry when the other one no longer does.
+//! knows, so a feed that has not changed describes an entry when the other one no longer does. A claim that another feed may
+//! not have seen leaves a record that it has ended, because the entry has been described otherwise meanwhile.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -22,9 +23,9 @@ use crate::{
     harvest::HarvestError,
     journal::{
         JournalError,
-        harvest::{Claim, ListedRecord},
+        harvest::{Claim, ListedAt, ListedRecord},
     },
-    model::SourceName,
+    model::{SourceName, Timestamp},
 };
 
 /// Maximum number of records of other feeds that a run compares with those that it knows.
@@ -42,15 +43,26 @@ pub(super) struct ListedEntry {
     pub(super) files: Vec<String>,
     /// Whether its change does not count at this look.
     pub(super) is_withheld: bool,
+    /// Whether other feeds claim it too.
+    pub(super) is_shared: bool,
 }
 
 impl From<ListedEntry> for ListedRecord {
-    fn from(ListedEntry { uri, files, .. }: ListedEntry) -> Self {
-        // Serialization cannot fail: a list of texts has a JSON form.
-        let validator =
-            if files.is_empty() { String::new() } else { serde_json::to_string(&files).unwrap_or_default() };
-        Self { identifier: uri, validator, listed: None }
+    fn from(ListedEntry { uri, files, is_shared, .. }: ListedEntry) -> Self {
+        let validator = match (files.is_empty(), is_shared) {
+            (true, false) => String::new(),
+            // Without a validator, the record would not stay when the claim ends.
+            (true, true) => ListedRecord::NO_PROPERTIES.to_owned(),
+            // Serialization cannot fail: a list of texts has a JSON form.
+            (false, _) => serde_json::to_string(&files).unwrap_or_default(),
+        };
+        Self { identifier: uri, validator, listed: ListedAt::Run }
     }
+}
+
+/// Returns the record of an entry that a feed no longer has, but others.
+pub(super) fn ended_claim(uri: String, at: Timestamp) -> ListedRecord {
+    ListedRecord { identifier: uri, validator: ListedRecord::NO_PROPERTIES.to_owned(), listed: ListedAt::Ended(at) }
 }
 
 /// Returns the files of a listed record.
@@ -136,6 +148,7 @@ fn share_all(
                 share = share.map(|share| EntryShare { is_described: true, ..share });
             }
             shares.insert(entry.uri.clone(), share);
+            entry.is_shared = true;
         }
         if entry.is_withheld
             && let Some(former) = former
@@ -180,12 +193,14 @@ fn digest(claims: &[Claim]) -> String {
         return String::new();
     }
     let mut hash = Sha256::new();
-    for Claim { identifier, source, validator, is_listed } in claims {
-        for text in [identifier, source, validator] {
+    for Claim { identifier, source, validator, is_listed, ended } in claims {
+        let files = if validator == ListedRecord::NO_PROPERTIES { "" } else { validator };
+        for text in [identifier, source, files] {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
         }
         hash.update([u8::from(*is_listed)]);
+        hash.update(ended.to_be_bytes());
     }
     hex::encode(&hash.finalize()[..8])
 }
@@ -196,7 +211,13 @@ mod tests {
 
     fn claim(source: &str, files: &[&str], is_listed: bool) -> Claim {
         let validator = if files.is_empty() { String::new() } else { serde_json::to_string(files).unwrap() };
-        Claim { identifier: "urn:1".to_owned(), source: source.to_owned(), validator, is_listed }
+        Claim {
+            identifier: "urn:1".to_owned(),
+            source: source.to_owned(),
+            validator,
+            is_listed,
+            ended: i64::from(is_listed) - 1,
+        }
     }
 
     fn texts(texts: &[&str]) -> Vec<String> {
@@ -235,8 +256,9 @@ mod tests {
             digest(&[claim("a", &["1"], false)]),
             digest(&[claim("a", &["2"], true)]),
             digest(&[claim("c", &["1"], true)]),
+            digest(&[Claim { ended: -7, ..claim("a", &["1"], false) }]),
         ];
         assert_eq!(digests[0], "");
-        assert_eq!(std::collections::HashSet::from(digests).len(), 5);
+        assert_eq!(std::collections::HashSet::from(digests).len(), 6);
     }
 }

@@ -167,6 +167,21 @@ async fn shared_entry_is_described_by_the_next_feed_when_the_first_one_loses_it(
     assert_eq!(publisher.harvest(&["b", "a"]).await, pairs(&[("DELETE", ENTRY)]));
 }
 
+/// The first feed describes the entry in another way, while the other one sees nothing of it.
+#[tokio::test]
+async fn shared_entry_is_described_again_if_another_feed_had_it_between_two_runs() {
+    let publisher = Publisher::start(&[("a", feed(true, "", "")), ("b", feed(false, "As b", ""))]).await;
+    publisher.first_runs(&["a", "b"]).await;
+    for is_complete in [true, true, false, false, true] {
+        publisher.put("a", feed(is_complete, "As a", ""));
+        assert_eq!(publisher.harvest(&["a"]).await, pairs(&[("UPDATE", ENTRY)]), "{is_complete}");
+        publisher.put("a", feed(is_complete, "", ""));
+        assert_eq!(publisher.harvest(&["a"]).await, [], "{is_complete}");
+        assert_eq!(publisher.harvest(&["b"]).await, pairs(&[("UPDATE", ENTRY)]), "{is_complete}");
+        assert_eq!(publisher.harvest(&["a", "b", "a", "b"]).await, [], "{is_complete}");
+    }
+}
+
 #[tokio::test]
 async fn shared_entry_of_a_source_that_was_removed_is_described_by_the_other_one() {
     let names = ["a", "b"];

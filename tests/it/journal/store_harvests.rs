@@ -209,6 +209,7 @@ fn records_that_several_sources_list_are_found_until_they_are_removed() {
             source: source.to_owned(),
             validator: validator.to_owned(),
             is_listed,
+            ended: 0,
         };
         let claims = |identifiers: &[&str]| {
             let identifiers: Vec<_> = identifiers.iter().map(|identifier| (*identifier).to_owned()).collect();
@@ -229,7 +230,8 @@ fn records_that_several_sources_list_are_found_until_they_are_removed() {
         assert_eq!(shared(1), [claim("a", "t", "1", true)]);
         // What a new list no longer has is forgotten, or stays without being listed.
         list(&other, 20, FormerRecords::Unlist, &[("d", "")]);
-        assert_eq!(shared(9), [claim("a", "t", "1", false), claim("a", "u", "2", true)]);
+        let ended = |at: i64| Claim { ended: -1 - at, ..claim("a", "t", "1", false) };
+        assert_eq!(shared(9), [ended(10), claim("a", "u", "2", true)]);
         // It is neither counted nor missing.
         let time = |millis| Timestamp::from_millis(millis).unwrap();
         assert_eq!(store.listed_counts(&other, time(21)).unwrap(), ListedCounts { all: 1, missing: 1 });
@@ -238,8 +240,19 @@ fn records_that_several_sources_list_are_found_until_they_are_removed() {
         assert_eq!(claims(&["a", "d"]), [claim("a", "t", "3", true), claim("a", "u", "2", true)]);
         list(&third, 30, FormerRecords::Rename(SourceName::parse("kept").unwrap()), &[("b", "new")]);
         assert_eq!(shared(9), [claim("a", "t", "3", true), claim("b", "u", "new", true)]);
+        // A record that was listed again ends at another time.
+        list(&other, 35, FormerRecords::Keep, &[("a", "1")]);
+        list(&other, 36, FormerRecords::Unlist, &[]);
+        assert_eq!(shared(9), [ended(35), claim("b", "u", "new", true)]);
         // The own records that are not listed are shared with nobody.
         list(&source, 40, FormerRecords::Unlist, &[("b", "")]);
         assert_eq!(shared(9), [claim("b", "u", "new", true)]);
+        // What has ended without properties stays for a while. Times before its end do not count.
+        let day = 24 * 60 * 60 * 1000;
+        list(&other, 50, FormerRecords::Keep, &[("b", ListedRecord::NO_PROPERTIES)]);
+        for (days, is_left) in [(0, true), (89, true), (91, false)] {
+            list(&other, 60 + days * day, FormerRecords::Unlist, &[]);
+            assert_eq!(shared(9).iter().any(|claim| claim.source == "t"), is_left, "{days}");
+        }
     });
 }

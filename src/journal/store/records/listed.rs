@@ -7,7 +7,7 @@ use super::{
     value::{Cells, values},
 };
 use crate::{
-    journal::harvest::{Claim, FormerRecords, ListedCounts, ListedRecords, MAX_CLAIMS},
+    journal::harvest::{Claim, FormerRecords, ListedAt, ListedCounts, ListedRecords, MAX_CLAIMS},
     model::{SourceName, Timestamp},
 };
 
@@ -30,7 +30,9 @@ statements! {
         SELECT CAST($2 AS text), identifier, listed, validator FROM harvest_records WHERE source = $1
         ON CONFLICT (source, identifier) DO NOTHING";
     REMOVE_WITHOUT_VALIDATOR = "DELETE FROM harvest_records WHERE source = $1 AND validator = ''";
-    UNLIST = "UPDATE harvest_records SET listed = -1 WHERE source = $1 AND listed >= 0";
+    REMOVE_ENDED = "DELETE FROM harvest_records
+        WHERE source = $1 AND validator = '[]' AND listed < 0 AND listed > $2";
+    UNLIST = "UPDATE harvest_records SET listed = -1 - listed WHERE source = $1 AND listed >= 0";
     COUNT = "SELECT count(*), count(*) FILTER (WHERE listed < $2) FROM harvest_records
         WHERE source = $1 AND listed >= 0";
     MISSING = "SELECT identifier FROM harvest_records
@@ -38,17 +40,17 @@ statements! {
     VALIDATOR = "SELECT identifier, validator FROM harvest_records WHERE source = $1 AND identifier = $2",
         of arrays:
             "SELECT identifier, validator FROM harvest_records WHERE source = $1 AND identifier = ANY ($2::text[])";
-    CLAIMS = "SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
+    CLAIMS = "SELECT listed.identifier, listed.source, listed.validator, listed.listed
         FROM harvests JOIN harvest_records AS listed ON listed.source = harvests.source AND listed.identifier = $2
         WHERE harvests.source <> $1 ORDER BY listed.source LIMIT $3",
         of arrays: "SELECT claim.* FROM unnest($2::text[]) AS asked (identifier), LATERAL (
-                SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
+                SELECT listed.identifier, listed.source, listed.validator, listed.listed
                 FROM harvests JOIN harvest_records AS listed
                     ON listed.source = harvests.source AND listed.identifier = asked.identifier
                 WHERE harvests.source <> $1 ORDER BY listed.source LIMIT $3
             ) AS claim";
     /// The cross joins keep the order of the tables in SQLite: each record is looked up by its key.
-    SHARED = "SELECT listed.identifier, listed.source, listed.validator, listed.listed >= 0
+    SHARED = "SELECT listed.identifier, listed.source, listed.validator, listed.listed
         FROM harvest_records AS own CROSS JOIN harvests CROSS JOIN harvest_records AS listed
         WHERE own.source = $1 AND own.listed >= 0 AND harvests.source <> $1
             AND listed.source = harvests.source AND listed.identifier = own.identifier
@@ -116,7 +118,8 @@ impl<S: Records + ?Sized> ListedRecordStore for S {}
 
 fn read_claim(row: Cells<'_>) -> Result<Claim, StoreError> {
     let [identifier, source, validator] = [row.text(0)?, row.text(1)?, row.text(2)?].map(str::to_owned);
-    Ok(Claim { identifier, source, validator, is_listed: row.flag(3)? })
+    let listed = row.int(3)?;
+    Ok(Claim { identifier, source, validator, is_listed: listed >= 0, ended: listed.min(0) })
 }
 
 /// Returns the statements that write listed records.
@@ -126,7 +129,12 @@ pub(super) fn write<'v>(source: &'v SourceName, listed: &'v ListedRecords) -> Ve
         FormerRecords::Keep => Vec::new(),
         FormerRecords::Rename(name) => vec![Statement::new(COPY, values![source, name]), remove_all(source)],
         FormerRecords::Unlist => {
-            [REMOVE_WITHOUT_VALIDATOR, UNLIST].map(|sql| Statement::new(sql, values![source])).into()
+            let mut statements: Vec<_> =
+                [REMOVE_WITHOUT_VALIDATOR, UNLIST].map(|sql| Statement::new(sql, values![source])).into();
+            if let Some(at) = at {
+                statements.push(Statement::new(REMOVE_ENDED, values![source, ListedAt::oldest_ended_millis(*at)]));
+            }
+            statements
         }
     };
     if !gone.is_empty() {
@@ -134,7 +142,7 @@ pub(super) fn write<'v>(source: &'v SourceName, listed: &'v ListedRecords) -> Ve
     }
     if let Some(at) = at.filter(|_| !present.is_empty()) {
         let identifiers: Vec<_> = present.iter().map(|record| &*record.identifier).collect();
-        let listed: Vec<_> = present.iter().map(|record| record.listed_millis(at)).collect();
+        let listed: Vec<_> = present.iter().map(|record| record.listed.millis(at)).collect();
         let validators: Vec<_> = present.iter().map(|record| &*record.validator).collect();
         statements.push(Statement::new(WRITE, values![source, identifiers, listed, validators]));
     }
