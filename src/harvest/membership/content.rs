@@ -37,6 +37,9 @@ pub(super) struct SeenContent {
     /// The record that counts, if several have the identifier.
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
     several: Option<Newest>,
+    /// Datestamp of the record before a tombstone of its last view, whose deletion is not reported.
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    lost: Option<i64>,
 }
 
 /// The newest of the records that have one identifier: its datestamp, and the start of a run that has found an older one
@@ -48,6 +51,11 @@ impl SeenContent {
     /// Returns the digest of the items that the record describes.
     pub(super) fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Notes that the last view has lost the record, which had this datestamp. Another page of the list may have it still.
+    pub(super) fn lose(&mut self, date: Option<i64>) {
+        self.lost = date.or(self.lost);
     }
 }
 
@@ -108,9 +116,10 @@ pub(super) fn weigh(
     let is_listed = listing.sight == Sight::Live;
     let several = (is_listed && listing.doubles > 0).then_some(Newest(date, None));
     let Some(known) = known else {
-        *known = Some(SeenContent { digest: digest.to_owned(), changes: 0, counted: None, several });
+        *known = Some(SeenContent { digest: digest.to_owned(), changes: 0, counted: None, several, lost: None });
         return Weight::Counts;
     };
+    let lost = known.lost.take();
     // A list with doubles shows older records between two sights of the one that counts, so their dates are no news.
     let counting = known.several.map(|newest| newest.0);
     known.several = known.several.or(several);
@@ -134,7 +143,7 @@ pub(super) fn weigh(
             return Weight::Double;
         }
     }
-    let has_new_date = before.was_unreadable || counting.or(before.own).unwrap_or(before.newest) != date;
+    let has_new_date = before.was_unreadable || counting.or(before.own).unwrap_or(before.newest.or(lost)) != date;
     if !is_other {
         (known.changes, known.counted) = (0, None);
         return Weight::Counts;
@@ -223,8 +232,23 @@ mod tests {
         for run in 10..20 {
             see(&mut record, &sight("", 1, RUN + run), &run.to_string(), 0);
         }
-        record.note(&Listing { sight: Sight::Deleted, ..sight("", 1, RUN + 20) });
+        for sight_of_loss in [Sight::Deleted, Sight::Gone] {
+            record.note(&Listing { sight: sight_of_loss, ..sight("", 1, RUN + 20) });
+        }
         assert_eq!(see(&mut record, &sight("", 1, RUN + 21), "x", 0), Some(Weight::Counts));
+    }
+
+    /// A repository that forgets the set after the first page has the tombstone of the set on that page.
+    #[test]
+    fn a_record_between_its_tombstones_is_withheld_as_any_other() {
+        let mut record = Membership::default();
+        let mut found = |run: i64| {
+            record.note(&Listing { sight: Sight::Deleted, ..sight("a", 1, RUN + run) });
+            record = Membership::parse(&record.clone().into_row(String::new()).validator);
+            see(&mut record, &sight("a", 2, RUN + run), &run.to_string(), 0).unwrap()
+        };
+        use Weight::{Counts, Noisy, Withheld};
+        assert_eq!([0, 1, 2, 3, 4, 5].map(&mut found), [Counts, Counts, Counts, Noisy, Withheld, Withheld]);
     }
 
     #[test]
