@@ -255,8 +255,7 @@ impl World for FeedWorld {
         for feed in 0..FEEDS.len() {
             self.harvest(feed, rig).await?;
         }
-        let after = rig.gateway().head().await;
-        if after == head { Ok(()) } else { Err(format!("runs without news make {} changes", after - head)) }
+        rig.no_changes_after(head).await
     }
 
     fn audited(&self) -> &'static [&'static str] {

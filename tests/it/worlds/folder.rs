@@ -246,8 +246,7 @@ impl World for FolderWorld {
         self.harvest(rig).await?;
         let head = rig.gateway().head().await;
         self.harvest(rig).await?;
-        let after = rig.gateway().head().await;
-        if after == head { Ok(()) } else { Err(format!("a run without news makes {} changes", after - head)) }
+        rig.no_changes_after(head).await
     }
 
     fn audited(&self) -> &'static [&'static str] {

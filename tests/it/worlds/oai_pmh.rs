@@ -349,8 +349,7 @@ impl World for OaiPmh {
         self.with(|repository| repository.behaviour.declared_charset = "utf-8");
         self.let_full_list_come().await;
         self.harvest(rig).await;
-        let after = rig.gateway().head().await;
-        if after == head { Ok(()) } else { Err(format!("a run without news makes {} changes", after - head)) }
+        rig.no_changes_after(head).await
     }
 
     fn truth(&self) -> Truth {

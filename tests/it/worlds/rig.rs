@@ -192,6 +192,13 @@ impl Rig {
         self.run(name, "?full=true").await
     }
 
+    /// Checks that the last runs have made no change after this one.
+    pub(crate) async fn no_changes_after(&self, head: u64) -> Result<(), String> {
+        let changes = self.gateway().changes().await;
+        let new: Vec<_> = changes.iter().filter(|change| change["seq"].as_u64() > Some(head)).collect();
+        if new.is_empty() { Ok(()) } else { Err(format!("runs without news make changes: {new:#?}")) }
+    }
+
     /// Waits until no run of a harvest goes on.
     pub(crate) async fn end_run(&self, name: &str) {
         self.harvest_when(&format!("/harvests/{name}"), ended).await;
@@ -238,9 +245,10 @@ impl Rig {
 
     /// Waits until every subscriber has confirmed the newest change, and returns the copies.
     pub(crate) async fn copies(&mut self) -> Vec<SubscriberCopy> {
-        let head = self.gateway.head().await;
         let mut looks = Looks::new(patience());
         loop {
+            // A watch can make changes meanwhile.
+            let head = self.gateway.head().await;
             let list = self.gateway.json("/subscriptions").await;
             let subscriptions = list["subscriptions"].as_array().unwrap();
             if subscriptions.iter().all(|one| one["cursor"].as_u64() == Some(head)) {
@@ -248,13 +256,8 @@ impl Rig {
             }
             if !looks.wait().await {
                 let changes = self.gateway.changes().await;
-                let after: Vec<_> = changes.iter().filter(|change| change["seq"].as_u64() > Some(head)).collect();
-                panic!(
-                    "the source is quiet at change {head}, and the subscribers are not there: {list:#}\n{} changes have \
-                     followed: {:#?}",
-                    after.len(),
-                    after.iter().take(3).collect::<Vec<_>>()
-                );
+                let newest = changes.iter().rev().take(3).collect::<Vec<_>>();
+                panic!("the subscribers are not at change {head}: {list:#}\nThe newest changes are {newest:#?}");
             }
         }
     }
