@@ -26,8 +26,8 @@ use self::send::Session;
 pub(super) use self::send::{encode, select};
 use super::{
     Delivery,
+    change_notices::ChangeNotices,
     cursors::Cursors,
-    head_notices::HeadNotices,
     in_flight::InFlightWindow,
     memory::MemoryBudget,
     metrics,
@@ -81,8 +81,8 @@ pub(super) struct Engine {
     pub(super) name: SubscriptionName,
     pub(super) journal: Journal,
     /// Notices of new changes.
-    pub(super) notices: Arc<HeadNotices>,
-    pub(super) filter: Filter,
+    pub(super) notices: Arc<ChangeNotices>,
+    pub(super) filter: Arc<Filter>,
     pub(super) format: &'static FormatKind,
     pub(super) max_dead_letters: u64,
     /// Duration of uninterrupted failures after which the subscription pauses.
@@ -225,7 +225,7 @@ impl Engine {
                 Some(error) => return retry(error),
                 None => {}
             }
-            let is_idle = session.is_idle() && self.cursor >= self.journal.head();
+            let is_idle = session.is_idle() && (session.is_waiting || self.cursor >= self.journal.head());
             let (idle_since, failures) = (session.idle_since(is_idle), backoff.failures());
             if is_idle {
                 session.reservation = None;
@@ -234,9 +234,12 @@ impl Engine {
                     self.status.set(SubscriptionState::Running);
                 }
             }
-            let (wants_page, batch) = (session.wants_page(), self.delivery.window().changes);
+            let wants_page = session.wants_page();
+            if wants_page && session.pending_page.is_none() {
+                session.pending_page = Some(self.page(session.read_through));
+            }
             let (is_stuck, dead_letters_after) = (session.is_stuck(), session.dead_letters_after);
-            let Session { in_flight, pending_page, pending_reservation, read_through, .. } = &mut session;
+            let Session { in_flight, pending_page, pending_reservation, .. } = &mut session;
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => return self.drain(session, backoff).await,
@@ -245,11 +248,9 @@ impl Engine {
                     session.reservation = reservation;
                     continue;
                 }
-                page = page::next(pending_page, &self.journal, &self.notices, &self.memory, *read_through, batch),
-                    if wants_page => match page
-                {
+                page = page::arrival(pending_page), if wants_page => match page {
                     Ok(page) => {
-                        session.add_page(page);
+                        self.add_page(&mut session, page);
                         // A page from memory arrives without waiting, so other tasks get a turn here.
                         tokio::task::yield_now().await;
                         continue;

@@ -9,11 +9,11 @@
 
 mod amqp;
 mod attempts;
+mod change_notices;
 mod cursors;
 mod definition;
 mod engine;
 mod guarded_resolver;
-mod head_notices;
 mod http_outcome;
 mod in_flight;
 #[cfg(feature = "kafka")]

@@ -6,9 +6,9 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    change_notices::ChangeNotices,
     cursors::Cursors,
     engine::{Engine, Exit},
-    head_notices::HeadNotices,
     metrics,
     status::SubscriptionState,
     subscriptions::{BY_GATEWAY, Inner},
@@ -39,7 +39,7 @@ impl Runner {
     pub async fn run(mut self, stop: CancellationToken, draining: Duration, supervisor: Supervisor) {
         let mut engines = JoinSet::new();
         let subscriptions = Arc::clone(&self.subscriptions);
-        let notices = Arc::new(HeadNotices::new(&subscriptions.journal));
+        let notices = Arc::new(ChangeNotices::new(&subscriptions.journal));
         // Beside the loop and no branch of it: a branch is not polled while another one writes cursors, and it may
         // then have a lock or a connection that the write needs.
         tokio::select! {
@@ -61,7 +61,7 @@ impl Runner {
     async fn run_engines(
         &mut self,
         engines: &mut JoinSet<()>,
-        notices: &Arc<HeadNotices>,
+        notices: &Arc<ChangeNotices>,
         stop: &CancellationToken,
         supervisor: &Supervisor,
     ) {
@@ -100,7 +100,7 @@ async fn flush(cursors: &Cursors) {
 }
 
 /// Runs the engine of a subscription whenever this node has its duty.
-async fn run(launch: EngineLaunch, subscriptions: Arc<Inner>, notices: Arc<HeadNotices>) {
+async fn run(launch: EngineLaunch, subscriptions: Arc<Inner>, notices: Arc<ChangeNotices>) {
     let (cluster, duty) = (subscriptions.cluster.clone(), DutyName::subscription(&launch.subject));
     let work = |name: &SubscriptionName, tenure| {
         run_tenure(name.clone(), tenure, Arc::clone(&subscriptions), Arc::clone(&notices))
@@ -109,7 +109,7 @@ async fn run(launch: EngineLaunch, subscriptions: Arc<Inner>, notices: Arc<HeadN
 }
 
 /// Runs the engine of a subscription for one tenure of its duty.
-async fn run_tenure(name: SubscriptionName, tenure: Tenure, subscriptions: Arc<Inner>, notices: Arc<HeadNotices>) {
+async fn run_tenure(name: SubscriptionName, tenure: Tenure, subscriptions: Arc<Inner>, notices: Arc<ChangeNotices>) {
     let _held = subscriptions.hold(&name, &tenure);
     match subscriptions.prepare_engine(&name, &tenure, notices).await {
         Some(engine) => run_engine(engine, &subscriptions).await,

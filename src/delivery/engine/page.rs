@@ -5,10 +5,12 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::Engine;
 use crate::{
-    delivery::{head_notices::HeadNotices, memory::MemoryBudget},
+    delivery::{change_notices::ChangeNotices, memory::MemoryBudget},
+    format::FormatKind,
     journal::{Journal, JournalError, RecordedChange, take_within},
-    model::Seq,
+    model::{Filter, Seq},
 };
 
 /// Approximate number of changes in a page, and maximum bytes of their JSON. A page has at least one change, of
@@ -16,50 +18,75 @@ use crate::{
 const PAGE_CHANGES: usize = 256;
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Changes of a page, and a permit if they were read from disk.
-pub(super) type Page = (Vec<Arc<RecordedChange>>, Option<OwnedSemaphorePermit>);
+/// What a session reads at a time.
+pub(super) struct Page {
+    /// The engine delivers nothing up to this change, which may be before the page's changes.
+    pub(super) skipped: Option<Seq>,
+    pub(super) changes: Vec<Arc<RecordedChange>>,
+    /// Permit for these changes, if they were read from disk.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
 
 /// Future of a page.
 pub(super) type PendingPage = BoxFuture<'static, Result<Page, JournalError>>;
 
-/// Returns the page after `after`, in whole batches of `batch` changes. Continues a read that an earlier call
-/// began.
-pub(super) async fn next(
-    pending_page: &mut Option<PendingPage>,
-    journal: &Journal,
-    notices: &Arc<HeadNotices>,
-    memory: &Arc<MemoryBudget>,
-    after: Seq,
-    batch: usize,
-) -> Result<Page, JournalError> {
-    let changes = batch * (PAGE_CHANGES / batch.max(1)).max(1);
-    let (journal, notices, memory) = (journal.clone(), Arc::clone(notices), Arc::clone(memory));
-    let page = pending_page.get_or_insert_with(|| Box::pin(read(journal, notices, memory, after, changes))).await;
+impl Engine {
+    /// Returns a future of the page after `after`, in whole batches. It waits until there is something to read.
+    pub(super) fn page(&self, after: Seq) -> PendingPage {
+        let batch = self.delivery.window().changes;
+        let reader = PageReader {
+            journal: self.journal.clone(),
+            notices: Arc::clone(&self.notices),
+            memory: Arc::clone(&self.memory),
+            filter: Arc::clone(&self.filter),
+            format: self.format,
+            changes: batch * (PAGE_CHANGES / batch.max(1)).max(1),
+        };
+        Box::pin(async move { reader.read(after).await })
+    }
+}
+
+/// Waits until a page arrives; waits forever if none is being read. Continues after a call that was dropped.
+pub(super) async fn arrival(pending_page: &mut Option<PendingPage>) -> Result<Page, JournalError> {
+    let Some(page) = pending_page else { return std::future::pending().await };
+    let page = page.await;
     *pending_page = None;
     page
 }
 
-/// Waits for changes after `after` and returns a page of them.
-async fn read(
+/// Reads pages for an engine.
+struct PageReader {
     journal: Journal,
-    notices: Arc<HeadNotices>,
+    notices: Arc<ChangeNotices>,
     memory: Arc<MemoryBudget>,
-    after: Seq,
+    filter: Arc<Filter>,
+    format: &'static FormatKind,
+    /// Maximum number of changes in a page.
     changes: usize,
-) -> Result<Page, JournalError> {
-    let mut heads = notices.receiver();
-    loop {
-        heads.borrow_and_update();
-        // Needs no permit for changes in memory, because all readers share them.
-        let permit = match journal.cached_after(after, 1, 1) {
-            Some(_) => None,
-            None => Some(memory.pages().acquire_owned().await.map_err(|_| JournalError::Closed)?),
-        };
-        let page = journal.after_within(after, changes, PAGE_BYTES).await?;
-        if !page.is_empty() {
-            return Ok((take_within(&page, changes, PAGE_BYTES), permit));
+}
+
+impl PageReader {
+    async fn read(&self, after: Seq) -> Result<Page, JournalError> {
+        let mut through = after;
+        loop {
+            let skipped = (through > after).then_some(through);
+            let wait = self.notices.wait(through, Arc::clone(&self.filter), self.format);
+            // Needs no permit for changes in memory, because all readers share them.
+            let permit = match self.journal.cached_after(through, 1, 1) {
+                Some(_) => None,
+                None => Some(self.memory.pages().acquire_owned().await.map_err(|_| JournalError::Closed)?),
+            };
+            let page = self.journal.after_within(through, self.changes, PAGE_BYTES).await?;
+            if !page.is_empty() {
+                let changes = take_within(&page, self.changes, PAGE_BYTES);
+                return Ok(Page { skipped, changes, permit });
+            }
+            drop(permit);
+            let notice = wait.notice().await?;
+            if !notice.has_changes {
+                return Ok(Page { skipped: Some(notice.through), changes: Vec::new(), permit: None });
+            }
+            through = notice.through;
         }
-        drop(permit);
-        heads.changed().await.map_err(|_| JournalError::Closed)?;
     }
 }

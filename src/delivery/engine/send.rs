@@ -50,6 +50,8 @@ pub(super) struct Session {
     pub(super) pending_reservation: Option<PendingReservation>,
     /// Memory reserved for the next message.
     pub(super) reservation: Option<Reservation>,
+    /// Whether the newest page had no changes, so that the session waits for others.
+    pub(super) is_waiting: bool,
     idle_since: Option<Instant>,
 }
 
@@ -69,6 +71,7 @@ impl Session {
             read_error: None,
             pending_reservation: None,
             reservation: None,
+            is_waiting: false,
             idle_since: None,
         }
     }
@@ -103,12 +106,6 @@ impl Session {
     /// Returns whether changes wait that cannot be sent now.
     pub(super) fn is_stuck(&self) -> bool {
         !self.unsent.is_empty() && !self.in_flight.has_room()
-    }
-
-    /// Adds a page.
-    pub(super) fn add_page(&mut self, (changes, permit): Page) {
-        self.unsent.extend(changes);
-        self.page_permit = permit;
     }
 
     /// Drops the unsent page. It is read again when there is room to send it.
@@ -157,6 +154,20 @@ enum Next {
 }
 
 impl Engine {
+    /// Adds a page, and completes the changes that it skips.
+    pub(super) fn add_page(&mut self, session: &mut Session, page: Page) {
+        let Page { skipped, changes, permit } = page;
+        if let Some(seq) = skipped {
+            session.read_through = seq;
+            if session.in_flight.skip(seq) {
+                self.advance_cursor(seq, 0);
+            }
+        }
+        session.is_waiting = changes.is_empty();
+        session.unsent.extend(changes);
+        session.page_permit = permit;
+    }
+
     /// Sends dead letters and changes until the window is full or nothing is left.
     pub(super) async fn fill_window(&mut self, session: &mut Session) -> Result<(), SessionEnd> {
         let may_send_dead_letters = session.dead_letters_after.is_none() && session.pending_reservation.is_none();

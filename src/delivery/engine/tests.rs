@@ -6,8 +6,7 @@ mod failures;
 mod fixture;
 mod memory;
 mod receiver;
-
-use std::time::{Duration, Instant};
+mod waits;
 
 use super::Exit;
 use crate::{
@@ -33,11 +32,11 @@ fn is_without_gap(accepted: &[u64], last: u64) -> bool {
 #[tokio::test]
 async fn changes_are_delivered_in_order_within_the_window() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=40).await;
+    fixture.append("s", 1..=40).await;
     let receiver = Receiver::default();
     let running = fixture.run(&receiver, 0);
     running.until_at(40).await;
-    fixture.append(41..=50).await;
+    fixture.append("s", 41..=50).await;
     running.until_at(50).await;
     assert_eq!(receiver.accepted(), (1..=50).collect::<Vec<_>>());
     receiver.with(|script| assert!(script.max_at_once <= 5 && script.max_at_once > 1, "{}", script.max_at_once));
@@ -47,24 +46,10 @@ async fn changes_are_delivered_in_order_within_the_window() {
     assert!(matches!(running.stop().await, Exit::Stopped));
 }
 
-/// Otherwise, each of them would look at each change alone.
-#[tokio::test]
-async fn many_waiting_engines_rest_after_a_notice() {
-    let fixture = EngineFixture::new().await;
-    let mut waiting: Vec<_> = (0..10_000).map(|_| fixture.notices.receiver()).collect();
-    fixture.append(1..=1).await;
-    waiting[0].changed().await.unwrap();
-    let noticed = Instant::now();
-    fixture.append(2..=2).await;
-    waiting[0].changed().await.unwrap();
-    assert!(noticed.elapsed() >= Duration::from_millis(100));
-    assert_eq!(*waiting[0].borrow(), fixture.journal.head());
-}
-
 #[tokio::test]
 async fn delivery_resumes_after_the_last_confirmed_change() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=60).await;
+    fixture.append("s", 1..=60).await;
     for trouble in [retry(), Action::Hang, Action::Break] {
         let receiver = Receiver::default().with_actions([
             Action::Accept,
@@ -89,7 +74,7 @@ async fn delivery_resumes_after_the_last_confirmed_change() {
 #[tokio::test]
 async fn after_a_failure_one_message_at_a_time_is_sent() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=20).await;
+    fixture.append("s", 1..=20).await;
     let receiver = Receiver::default().with_actions(std::iter::repeat_n(retry(), 7));
     let running = fixture.run(&receiver, 0);
     running.until_at(20).await;
@@ -102,7 +87,7 @@ async fn after_a_failure_one_message_at_a_time_is_sent() {
 #[tokio::test]
 async fn refused_changes_become_dead_letters_that_can_be_replayed() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=20).await;
+    fixture.append("s", 1..=20).await;
     let receiver = Receiver::default().with_actions([Action::Accept, refuse(), Action::Accept, refuse()]);
     let running = fixture.run(&receiver, 0);
     running.until_at(20).await;
@@ -141,7 +126,7 @@ async fn refused_changes_become_dead_letters_that_can_be_replayed() {
 async fn engine_waits_without_room_for_a_dead_letter() {
     let mut fixture = EngineFixture::new().await;
     fixture.max_dead_letters = 1;
-    fixture.append(1..=5).await;
+    fixture.append("s", 1..=5).await;
     let receiver = Receiver::default().with_actions([refuse(), refuse(), refuse(), refuse(), refuse()]);
     let running = fixture.run(&receiver, 0);
     running.until("it takes again what it refused", || receiver.accepted().contains(&5)).await;

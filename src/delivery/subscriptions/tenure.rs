@@ -9,8 +9,8 @@ use super::Inner;
 use crate::{
     cluster::Tenure,
     delivery::{
+        change_notices::ChangeNotices,
         engine::{Batching, Engine},
-        head_notices::HeadNotices,
         status::{SubscriptionState, SubscriptionStatus},
     },
     journal::subscriptions::SubscriptionRecord,
@@ -56,7 +56,7 @@ impl Inner {
         &self,
         name: &SubscriptionName,
         tenure: &Tenure,
-        notices: Arc<HeadNotices>,
+        notices: Arc<ChangeNotices>,
     ) -> Option<Engine> {
         if tenure.term().is_some() {
             tenure.stop().run_until_cancelled(self.journal.until_losses_are_known()).await?;
@@ -79,7 +79,7 @@ impl Inner {
                 name: name.clone(),
                 journal: self.journal.under(tenure.term()),
                 notices,
-                filter: definition.filter.clone(),
+                filter: Arc::new(definition.filter.clone()),
                 format: definition.format,
                 max_dead_letters: definition.dead_letters,
                 pause_after: definition.config.pause_after(),

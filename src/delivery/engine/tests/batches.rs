@@ -11,7 +11,7 @@ fn batching(changes: usize, bytes: usize) -> Receiver {
 #[tokio::test]
 async fn batches_are_filled_to_the_change_limit() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=2500).await;
+    fixture.append("s", 1..=2500).await;
     let receiver = batching(1000, usize::MAX);
     let running = fixture.run(&receiver, 0);
     running.until_at(2500).await;
@@ -23,7 +23,7 @@ async fn batches_are_filled_to_the_change_limit() {
 #[tokio::test]
 async fn batches_respect_the_byte_limit() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=300).await;
+    fixture.append("s", 1..=300).await;
     let receiver = batching(1000, 20_000);
     let running = fixture.run(&receiver, 0);
     running.until_at(300).await;
@@ -44,7 +44,7 @@ async fn batches_respect_the_byte_limit() {
 #[tokio::test]
 async fn batches_shrink_until_the_receiver_accepts_them() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=300).await;
+    fixture.append("s", 1..=300).await;
     let receiver = batching(1000, usize::MAX);
     let too_large = DeliveryOutcome::TooLarge { reason: "413".to_owned() };
     receiver.with(|script| script.limit = Some((5000, too_large)));
@@ -64,7 +64,7 @@ async fn batches_shrink_until_the_receiver_accepts_them() {
 #[tokio::test]
 async fn changes_of_a_failed_batch_are_sent_one_by_one() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=40).await;
+    fixture.append("s", 1..=40).await;
     let receiver = batching(20, usize::MAX);
     let bad_request = DeliveryOutcome::Retry { reason: "400".to_owned(), after: None };
     receiver.with(|script| script.limit = Some((1000, bad_request)));

@@ -8,7 +8,7 @@ use crate::model::Seq;
 #[tokio::test]
 async fn gone_receiver_ends_the_engine() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=5).await;
+    fixture.append("s", 1..=5).await;
     let gone = Action::Respond(DeliveryOutcome::Gone { reason: "410".to_owned() });
     let receiver = Receiver::default().with_actions([Action::Accept, gone]);
     let running = fixture.run(&receiver, 0);
@@ -19,7 +19,7 @@ async fn gone_receiver_ends_the_engine() {
 #[tokio::test]
 async fn pruned_cursor_ends_the_engine() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=30).await;
+    fixture.append("s", 1..=30).await;
     fixture.journal.prune(Seq(20), 100).await.unwrap();
     let receiver = Receiver::default();
     let running = fixture.run(&receiver, 3);
@@ -32,7 +32,7 @@ async fn pruned_cursor_ends_the_engine() {
 async fn filtered_changes_move_the_cursor() {
     let mut fixture = EngineFixture::new().await;
     fixture.filter = serde_json::from_value(json!({ "sources": ["other"] })).unwrap();
-    fixture.append(1..=600).await;
+    fixture.append("s", 1..=600).await;
     let receiver = Receiver::default();
     let running = fixture.run(&receiver, 0);
     running.until_at(600).await;
@@ -43,12 +43,12 @@ async fn filtered_changes_move_the_cursor() {
 #[tokio::test]
 async fn stopping_drains_in_flight_messages() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=3).await;
+    fixture.append("s", 1..=3).await;
     let receiver = Receiver::default();
     let running = fixture.run(&receiver, 0);
     running.until_at(3).await;
     receiver.with(|script| script.hangs = true);
-    fixture.append(4..=100).await;
+    fixture.append("s", 4..=100).await;
     running.until("its window is full", || receiver.with(|script| script.sent.len() == 8)).await;
     // The window stays full, whatever the journal contains.
     tokio::task::yield_now().await;

@@ -10,7 +10,7 @@ use super::{
 #[tokio::test]
 async fn hanging_receiver_is_not_shown_as_running() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=3).await;
+    fixture.append("s", 1..=3).await;
     let receiver = Receiver::default().with_actions(std::iter::repeat_n(Action::Hang, 8));
     let running = fixture.run(&receiver, 0);
     running.until("it has failed", || running.status.snapshot().last_error.is_some()).await;
@@ -60,7 +60,7 @@ async fn failures_after(
 #[tokio::test]
 async fn settled_message_resets_failures() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=1).await;
+    fixture.append("s", 1..=1).await;
     let refused = DeliveryOutcome::Refused { reason: "422".to_owned() };
     let failures = failures_after(&fixture, refused, |running| running.status.snapshot().dead_letters == 1).await;
     assert_eq!(failures, 0, "a dead letter");
@@ -71,7 +71,7 @@ async fn settled_message_resets_failures() {
 #[tokio::test]
 async fn failed_replay_does_not_delay_changes() {
     let fixture = EngineFixture::new().await;
-    fixture.append(1..=3).await;
+    fixture.append("s", 1..=3).await;
     for trouble in [retry(), Action::Hang, Action::Respond(DeliveryOutcome::TooLarge { reason: "busy".to_owned() })] {
         let hangs = matches!(trouble, Action::Hang);
         let receiver = Receiver::default().with_actions([Action::Accept, refuse()]);
@@ -87,7 +87,7 @@ async fn failed_replay_does_not_delay_changes() {
             .unwrap();
         running.replays.notify_one();
         running.until("the letter is sent", || receiver.with(|script| script.sent.last() == Some(&2))).await;
-        fixture.append(head + 1..=head + 5).await;
+        fixture.append("s", head + 1..=head + 5).await;
         running.until_at(head + 5).await;
         let status = running.status.snapshot();
         assert_eq!((status.failures, status.last_error, status.dead_letters), (0, None, 1));

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     cluster::Tenure,
     delivery::{
+        change_notices::ChangeNotices,
         cursors::Cursors,
-        head_notices::HeadNotices,
         memory::MemoryBudget,
         status::{SubscriptionState, SubscriptionStatus},
     },
@@ -36,7 +36,7 @@ pub(super) struct EngineFixture {
     pub(super) _folder: TempDir,
     pub(super) journal: Journal,
     pub(super) _writer: JournalThreads,
-    pub(super) notices: Arc<HeadNotices>,
+    pub(super) notices: Arc<ChangeNotices>,
     pub(super) name: SubscriptionName,
     pub(super) cursors: Cursors,
     pub(super) max_dead_letters: u64,
@@ -64,7 +64,7 @@ impl EngineFixture {
         };
         journal.write_subscriptions(vec![put]).await.unwrap();
         let cursors = Cursors::new(journal.clone());
-        let notices = Arc::new(HeadNotices::new(&journal));
+        let notices = Arc::new(ChangeNotices::new(&journal));
         let (sending, of) = (Arc::clone(&notices), journal.clone());
         tokio::spawn(async move { sending.run(&of).await });
         Self {
@@ -82,13 +82,13 @@ impl EngineFixture {
         }
     }
 
-    /// Appends changes of the items with these numbers to the journal.
-    pub(super) async fn append(&self, numbers: std::ops::RangeInclusive<u64>) {
+    /// Appends changes of a source to the journal, of the items with these numbers.
+    pub(super) async fn append(&self, source: &str, numbers: std::ops::RangeInclusive<u64>) {
         let draft = |number: u64| -> Draft {
             let item = format!("http://h/items/{number}");
             serde_json::from_value(json!({"object": "http://h/o", "items": [{"uri": item, "change": "ADD"}]})).unwrap()
         };
-        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
+        let policy = Arc::new(SourcePolicy { name: SourceName::parse(source).unwrap(), metadata_changes: false });
         let drafts = numbers.map(|number| (None, draft(number))).collect();
         self.journal
             .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
@@ -119,7 +119,7 @@ impl EngineFixture {
             name: self.name.clone(),
             journal: self.journal.clone(),
             notices: Arc::clone(&self.notices),
-            filter: self.filter.clone(),
+            filter: Arc::new(self.filter.clone()),
             format: format("json").unwrap(),
             max_dead_letters: self.max_dead_letters,
             pause_after: self.pause_after,
