@@ -5,7 +5,7 @@
 //! nothing to deliver, so that their cursors follow.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -23,15 +23,18 @@ use crate::{
 const PAGE_CHANGES: usize = 256;
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Shortest time between two notices to the engines that have nothing to deliver, for each of them: about a hundred times as
-/// long as an engine needs for such a notice.
+/// Maximum number of engines that learn together that they have nothing to deliver.
+const TOLD_AT_ONCE: usize = 64;
+
+/// Rest after such a notice, for each engine that got it: about a hundred times as long as an engine needs for it.
 const REST: Duration = Duration::from_millis(1);
 
 /// Waits of engines, and the task that ends them.
 pub(super) struct ChangeNotices(Mutex<Waits>);
 
 struct Waits {
-    waits: HashMap<u64, Waiting>,
+    /// By number, so that the oldest wait comes first.
+    waits: BTreeMap<u64, Waiting>,
     /// Number of the next wait.
     next: u64,
     /// Newest change that all waits have been matched with.
@@ -65,7 +68,7 @@ pub(super) struct Wait<'a> {
 
 impl ChangeNotices {
     pub(super) fn new(journal: &Journal) -> Self {
-        Self(Mutex::new(Waits { waits: HashMap::new(), next: 0, through: journal.head() }))
+        Self(Mutex::new(Waits { waits: BTreeMap::new(), next: 0, through: journal.head() }))
     }
 
     fn waits(&self) -> MutexGuard<'_, Waits> {
@@ -99,9 +102,9 @@ impl ChangeNotices {
                     is_told = false;
                 }
                 () = tokio::time::sleep_until(rested), if !is_told => {
-                    let engines = u32::try_from(self.tell_progress()).unwrap_or(u32::MAX);
-                    rested = Instant::now() + REST.saturating_mul(engines);
-                    is_told = true;
+                    let (told, rest) = self.tell_progress();
+                    rested = Instant::now() + rest;
+                    is_told = told < TOLD_AT_ONCE;
                 }
             }
         }
@@ -111,6 +114,10 @@ impl ChangeNotices {
     /// Matches all changes up to this one.
     async fn match_up_to(&self, newest: Seq, journal: &Journal) {
         let mut through = self.waits().start_of_matching(newest);
+        if newest < through {
+            // A failover has lost changes, and the engines find out which.
+            self.waits().end_all(newest);
+        }
         while through < newest {
             match journal.after_within(through, PAGE_CHANGES, PAGE_BYTES).await {
                 Ok(page) if !page.is_empty() => {
@@ -129,12 +136,17 @@ impl ChangeNotices {
         }
     }
 
-    /// Tells the engines that the newest changes do not concern them. Returns how many it has told.
-    fn tell_progress(&self) -> usize {
+    /// Tells the next engines that they have nothing to deliver of the newest changes. Returns their number, and
+    /// how long to rest.
+    fn tell_progress(&self) -> (usize, Duration) {
         let mut waits = self.waits();
         let through = waits.through;
-        let told = waits.waits.extract_if(|_, wait| wait.after < through);
-        told.map(|(_, wait)| wait.end(through, false)).count()
+        let (mut told, mut rest) = (0, Duration::ZERO);
+        for (_, wait) in waits.waits.extract_if(.., |_, wait| wait.after < through).take(TOLD_AT_ONCE) {
+            wait.end(through, false);
+            (told, rest) = (told + 1, rest + REST);
+        }
+        (told, rest)
     }
 }
 
@@ -151,7 +163,7 @@ impl Waits {
     /// Ends the waits of the engines that deliver a change.
     fn match_with(&mut self, change: &Arc<RecordedChange>) {
         let (before, seq) = (self.through, change.seq());
-        for (_, wait) in self.waits.extract_if(|_, wait| wait.after < seq && wait.is_for(change)) {
+        for (_, wait) in self.waits.extract_if(.., |_, wait| wait.after < seq && wait.is_for(change)) {
             let through = before.max(wait.after);
             wait.end(through, true);
         }
@@ -160,7 +172,7 @@ impl Waits {
 
     /// Ends all waits, because the changes up to `newest` could not be matched.
     fn end_all(&mut self, newest: Seq) {
-        for (_, wait) in self.waits.drain() {
+        for wait in std::mem::take(&mut self.waits).into_values() {
             let through = wait.after;
             wait.end(through, true);
         }
