@@ -222,6 +222,7 @@ impl Membership {
             is_same_run,
             is_same_view: is_same_run && own.is_some_and(|view| view.0 == at),
             newest: live().filter_map(|view| view.1).max(),
+            newest_of_run: live().filter(|view| view.0 == at).filter_map(|view| view.1).max(),
             own: own.map(|view| view.1),
         }
     }

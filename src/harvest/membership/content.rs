@@ -75,6 +75,8 @@ pub(super) struct Before {
     pub(super) is_same_view: bool,
     /// Newest datestamp in the views that had it.
     pub(super) newest: Option<i64>,
+    /// Newest datestamp in the views in which the same run has seen it. Of others, it may have read nothing.
+    pub(super) newest_of_run: Option<i64>,
     /// Datestamp in this view, if it had the record.
     pub(super) own: Option<Option<i64>>,
 }
@@ -135,7 +137,7 @@ pub(super) fn weigh(
         } else if known.several.is_some() {
             known.several = Some(Newest(date, None));
         }
-        if before.is_same_run && date <= before.newest && is_other {
+        if before.is_same_run && date <= before.newest_of_run && is_other {
             if !before.is_same_view {
                 return Weight::Repeated;
             }
@@ -305,6 +307,23 @@ mod tests {
             assert_eq!(see(&mut record, &sight("", 10, run), "second", 0), Some(Weight::Double));
             assert_eq!(see(&mut record, &sight("", 10, run), "first", 0), Some(Weight::Counts), "listed twice");
         }
+    }
+
+    /// An earlier run has seen the record in both views, and could not read it.
+    #[test]
+    fn the_newest_of_several_records_counts_after_all_were_unreadable() {
+        let mut record = Membership::default();
+        for view in ["a", "b"] {
+            record.note(&sight(view, 20, RUN));
+        }
+        record.is_unreadable = true;
+        let mut found = |view: &str, date: i64, digest: &str, run: i64| {
+            see(&mut record, &sight(view, date, run), digest, 0).unwrap()
+        };
+        use Weight::{Counts, Double, Replaces};
+        assert_eq!(found("a", 10, "old", RUN + 1), Counts);
+        assert_eq!(found("a", 20, "new", RUN + 1), Replaces);
+        assert_eq!([found("b", 10, "old", RUN + 1), found("b", 20, "new", RUN + 1)], [Double, Counts]);
     }
 
     #[test]
