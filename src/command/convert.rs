@@ -49,7 +49,7 @@ pub(super) struct Convert {
     /// Source of the configuration whose dialect and settings apply.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["dialect", "settings"])]
     source: Option<String>,
-    /// Format to write: atom, json, xml, cloudevents, activitystreams, fileset-result or fileset-file-result.
+    /// Format to write: atom, json, xml, cloudevents, activitystreams, islandora, fileset-result or fileset-file-result.
     #[arg(long, value_name = "NAME", default_value = "atom")]
     format: String,
     /// Settings of the dialect, as in [sources.NAME.settings].

@@ -99,6 +99,7 @@ pub static FORMATS: &[&FormatKind] = &[
     &cloudevents::STRUCTURED,
     &cloudevents::BINARY,
     &fedora_events::ACTIVITY_STREAMS,
+    &islandora::FORMAT,
     &hoarder::FORMAT,
     &fileset::RESULT_FORMAT,
     &fileset::FILE_RESULT_FORMAT,

@@ -33,7 +33,15 @@ fn json_formats_all_have_a_test() {
         FORMATS.iter().filter(|kind| kind.media_type.contains("json")).map(|kind| kind.name).collect();
     assert_eq!(
         in_json,
-        ["json", "cloudevents", "cloudevents-binary", "activitystreams", "fileset-result", "fileset-file-result"]
+        [
+            "json",
+            "cloudevents",
+            "cloudevents-binary",
+            "activitystreams",
+            "islandora",
+            "fileset-result",
+            "fileset-file-result"
+        ]
     );
 }
 

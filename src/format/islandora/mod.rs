@@ -7,6 +7,8 @@
 //! event. A new revision (`isNewVersion`) is an ordinary update. Sources: `EventGenerator.php` of the Drupal
 //! module `islandora`, and the test messages of Alpaca 2.
 
+mod write;
+
 use std::collections::HashSet;
 
 use serde::Deserialize;
@@ -22,6 +24,8 @@ use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DroppedPart, EventId, FormerSpelling,
     ItemChange, MediaType, MissingFacts, NonEmpty, Reading, Text, Uri, User,
 };
+
+pub(super) use self::write::FORMAT;
 
 /// The dialect `islandora`.
 pub(super) static DIALECT: DialectKind = DialectKind {
