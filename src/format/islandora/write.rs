@@ -266,7 +266,7 @@ mod tests {
             let Draft { object, user, items, .. } = &drafts[0];
             assert_eq!((object, user), (&change.modification.object, &change.modification.user));
             let items: Vec<_> = items.listed().iter().map(|item| item.uri.as_str()).collect();
-            assert_eq!((items, ItemChangeKind::of(&change.modification.items.first().change)), (vec![uri], expected));
+            assert_eq!((items, ItemChangeKind::of(&change.modification.items[0].change)), (vec![uri], expected));
         }
     }
 }
