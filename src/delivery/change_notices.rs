@@ -5,7 +5,6 @@
 //! nothing to deliver, so that their cursors follow.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -33,8 +32,8 @@ const REST: Duration = Duration::from_millis(1);
 pub(super) struct ChangeNotices(Mutex<Waits>);
 
 struct Waits {
-    /// By number, so that the oldest wait comes first.
-    waits: BTreeMap<u64, Waiting>,
+    /// In the order of their numbers, so that the oldest wait comes first.
+    waits: Vec<Waiting>,
     /// Number of the next wait.
     next: u64,
     /// Newest change that all waits have been matched with.
@@ -43,6 +42,7 @@ struct Waits {
 
 /// An engine that waits.
 struct Waiting {
+    number: u64,
     /// The engine has read all changes up to this one.
     after: Seq,
     filter: Arc<Filter>,
@@ -68,7 +68,7 @@ pub(super) struct Wait<'a> {
 
 impl ChangeNotices {
     pub(super) fn new(journal: &Journal) -> Self {
-        Self(Mutex::new(Waits { waits: BTreeMap::new(), next: 0, through: journal.head() }))
+        Self(Mutex::new(Waits { waits: Vec::new(), next: 0, through: journal.head() }))
     }
 
     fn waits(&self) -> MutexGuard<'_, Waits> {
@@ -82,7 +82,7 @@ impl ChangeNotices {
         let mut waits = self.waits();
         let number = waits.next;
         waits.next += 1;
-        waits.waits.insert(number, Waiting { after, filter, format, notify });
+        waits.waits.push(Waiting { number, after, filter, format, notify });
         Wait { number, notices: self, notice }
     }
 
@@ -142,7 +142,7 @@ impl ChangeNotices {
         let mut waits = self.waits();
         let through = waits.through;
         let (mut told, mut rest) = (0, Duration::ZERO);
-        for (_, wait) in waits.waits.extract_if(.., |_, wait| wait.after < through).take(TOLD_AT_ONCE) {
+        for wait in waits.waits.extract_if(.., |wait| wait.after < through).take(TOLD_AT_ONCE) {
             wait.end(through, false);
             (told, rest) = (told + 1, rest + REST);
         }
@@ -163,7 +163,7 @@ impl Waits {
     /// Ends the waits of the engines that deliver a change.
     fn match_with(&mut self, change: &Arc<RecordedChange>) {
         let (before, seq) = (self.through, change.seq());
-        for (_, wait) in self.waits.extract_if(.., |_, wait| wait.after < seq && wait.is_for(change)) {
+        for wait in self.waits.extract_if(.., |wait| wait.after < seq && wait.is_for(change)) {
             let through = before.max(wait.after);
             wait.end(through, true);
         }
@@ -172,7 +172,7 @@ impl Waits {
 
     /// Ends all waits, because the changes up to `newest` could not be matched.
     fn end_all(&mut self, newest: Seq) {
-        for wait in std::mem::take(&mut self.waits).into_values() {
+        for wait in std::mem::take(&mut self.waits) {
             let through = wait.after;
             wait.end(through, true);
         }
@@ -204,6 +204,9 @@ impl Wait<'_> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        self.notices.waits().waits.remove(&self.number);
+        let waits = &mut self.notices.waits().waits;
+        if let Ok(place) = waits.binary_search_by_key(&self.number, |wait| wait.number) {
+            waits.remove(place);
+        }
     }
 }

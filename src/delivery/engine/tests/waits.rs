@@ -1,3 +1,5 @@
+//! Tests of engines that wait for changes: which of them a change wakes, and that none of them misses one.
+
 use std::sync::Arc;
 
 use futures_util::FutureExt;
