@@ -228,8 +228,13 @@ impl Repository {
             _ => self.record_xml(*number, &self.records[number], row),
         };
         let content: String = page.iter().map(record).collect();
+        let behaviour = &self.behaviour;
+        // The gateway says of such a record that it does not exist for `GetRecord`.
+        let is_undelivered =
+            |number: u8| behaviour.lists_identifiers && behaviour.has_undelivered && number == Behaviour::UNDELIVERED;
         let is_foreign = |(number, row): &&&(u8, Row)| {
             row.is_live
+                && !is_undelivered(*number)
                 && !self.records[number].is_live_in(self.behaviour.followed())
                 && !self.behaviour.sets.is_empty()
         };
