@@ -33,7 +33,10 @@ impl OaiPmhHarvester {
         let Ok(sets) = self.client.sets(position.quirks, 1).await else {
             return Some(format!("the set {set} has no records"));
         };
-        if sets.is_empty() || sets.iter().any(|known| known.spec == *set) {
+        if sets.is_empty() {
+            return Some(format!("the repository has no set {set}; it has no sets"));
+        }
+        if sets.iter().any(|known| known.spec == *set) {
             return Some(format!("the set {set} has no records"));
         }
         let more = if sets.len() > SHOWN_SETS { " and others" } else { "" };

@@ -82,7 +82,7 @@ async fn sets_are_harvested_one_after_the_other() {
     fixture.settings.sets = vec!["a:b".to_owned(), "empty".to_owned(), "c".to_owned()];
     let run = fixture.complete().await;
     assert_eq!((run.counts.records, run.counts.changes), (30, 30));
-    assert_eq!(run.reason.as_ref().map(Text::as_str), Some("the set empty has no records"));
+    assert_eq!(run.reason.as_ref().map(Text::as_str), Some("the repository has no set empty; it has no sets"));
     let lists = fixture.repository.first_pages();
     let sets: Vec<_> = lists.iter().filter_map(|request| request.get("set")).collect();
     assert_eq!(sets, ["a:b", "empty", "c"]);
