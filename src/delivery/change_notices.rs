@@ -22,8 +22,8 @@ use crate::{
 const PAGE_CHANGES: usize = 256;
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Maximum number of engines that learn together that they have nothing to deliver.
-const TOLD_AT_ONCE: usize = 64;
+/// Maximum number of engines that are notified together that they have nothing to deliver.
+const PROGRESS_BATCH: usize = 64;
 
 /// Rest after such a notice, for each engine that got it: about a hundred times as long as an engine needs for it.
 const REST: Duration = Duration::from_millis(1);
@@ -75,8 +75,8 @@ impl ChangeNotices {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a wait for changes after `after`. The engine then reads the journal once more, because no notice tells it of
-    /// the changes before.
+    /// Begins a wait for changes after `after`. The engine then reads the journal once more, because no notice is
+    /// about the changes before.
     pub(super) fn wait(&self, after: Seq, filter: Arc<Filter>, format: &'static FormatKind) -> Wait<'_> {
         let (notify, notice) = oneshot::channel();
         let mut waits = self.waits();
@@ -90,7 +90,7 @@ impl ChangeNotices {
     pub(super) async fn run(&self, journal: &Journal) {
         let mut head = journal.watch();
         let mut rested = Instant::now();
-        let mut is_told = true;
+        let mut is_notified = true;
         loop {
             tokio::select! {
                 changed = head.changed() => {
@@ -99,12 +99,12 @@ impl ChangeNotices {
                     }
                     let newest = *head.borrow_and_update();
                     self.match_up_to(newest, journal).await;
-                    is_told = false;
+                    is_notified = false;
                 }
-                () = tokio::time::sleep_until(rested), if !is_told => {
-                    let (told, rest) = self.tell_progress();
+                () = tokio::time::sleep_until(rested), if !is_notified => {
+                    let (notified, rest) = self.notify_progress();
                     rested = Instant::now() + rest;
-                    is_told = told < TOLD_AT_ONCE;
+                    is_notified = notified < PROGRESS_BATCH;
                 }
             }
         }
@@ -136,17 +136,17 @@ impl ChangeNotices {
         }
     }
 
-    /// Tells the next engines that they have nothing to deliver of the newest changes. Returns their number, and
-    /// how long to rest.
-    fn tell_progress(&self) -> (usize, Duration) {
+    /// Notifies the engines that have waited longest that they have nothing to deliver of the newest changes. Returns their
+    /// number, and the rest after it.
+    fn notify_progress(&self) -> (usize, Duration) {
         let mut waits = self.waits();
         let through = waits.through;
-        let (mut told, mut rest) = (0, Duration::ZERO);
-        for wait in waits.waits.extract_if(.., |wait| wait.after < through).take(TOLD_AT_ONCE) {
+        let (mut notified, mut rest) = (0, Duration::ZERO);
+        for wait in waits.waits.extract_if(.., |wait| wait.after < through).take(PROGRESS_BATCH) {
             wait.end(through, false);
-            (told, rest) = (told + 1, rest + REST);
+            (notified, rest) = (notified + 1, rest + REST);
         }
-        (told, rest)
+        (notified, rest)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
 const PAGE_CHANGES: usize = 256;
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// What a session reads at a time.
+/// Part of the journal that a session reads at a time.
 pub(super) struct Page {
     /// The engine delivers nothing up to this change, which may be before the page's changes.
     pub(super) skipped: Option<Seq>,

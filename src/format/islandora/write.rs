@@ -51,10 +51,11 @@ impl<'a> Representation<'a> {
     /// Returns whether it is the JSON-LD of an entity that is neither a media nor a file.
     fn is_entity(&self) -> bool {
         let path = self.item.uri.as_str().split('?').next().unwrap_or_default();
-        let segments: Vec<_> = path.split('/').collect();
+        let path = path.strip_suffix("/edit").unwrap_or(path);
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        self.format == JSON_LD
-            && !segments.windows(2).any(|pair| matches!(pair[0], "media" | "file") && is_number(pair[1]))
+        let (folder, number) = path.rsplit_once('/').unwrap_or_default();
+        let is_other = is_number(number) && ["/media", "/file"].iter().any(|kind| folder.ends_with(kind));
+        self.format == JSON_LD && !is_other
     }
 
     /// Returns the address of the entity's page.
@@ -238,6 +239,11 @@ mod tests {
             pair("Create", "http://h/de/taxonomy/term/3?a=b")
         );
         assert_eq!(covers("http://h/filed/media?_format=jsonld", "ADD"), pair("Create", "http://h/filed/media"));
+        // A site below a path of its own.
+        assert_eq!(
+            covers("http://h/media/2024/node/1?_format=jsonld", "ADD"),
+            pair("Create", "http://h/media/2024/node/1")
+        );
         for uri in [
             "http://h/media/4/edit?_format=jsonld",
             "http://h/de/media/4?_format=jsonld",

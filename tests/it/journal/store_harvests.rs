@@ -3,7 +3,7 @@
 use tidings::{
     journal::{
         harvest::{
-            Claim, FormerRecords, HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS,
+            Claim, FormerRecords, HarvestDefinition, HarvestProgress, HarvestRun, HarvestWrite, KEPT_RUNS, ListedAt,
             ListedCounts, ListedRecord, ListedRecords, RunCounts, RunId, RunState, SourcePosition,
         },
         store::{StoreLimits, WriteBatch},
@@ -247,11 +247,24 @@ fn records_that_several_sources_list_are_found_until_they_are_removed() {
         // The own records that are not listed are shared with nobody.
         list(&source, 40, FormerRecords::Unlist, &[("b", "")]);
         assert_eq!(shared(9), [claim("b", "u", "new", true)]);
-        // What has ended without properties stays for a while. Times before its end do not count.
+        // Ended records without properties stay for 90 days.
         let day = 24 * 60 * 60 * 1000;
         list(&other, 50, FormerRecords::Keep, &[("b", ListedRecord::NO_PROPERTIES)]);
         for (days, is_left) in [(0, true), (89, true), (91, false)] {
             list(&other, 60 + days * day, FormerRecords::Unlist, &[]);
+            assert_eq!(shared(9).iter().any(|claim| claim.source == "t"), is_left, "{days}");
+        }
+        // So does a record that a page ends alone.
+        let end = |identifier: &str, at| {
+            let validator = ListedRecord::NO_PROPERTIES.to_owned();
+            let record =
+                ListedRecord { identifier: identifier.to_owned(), validator, listed: ListedAt::Ended(time(at)) };
+            let listed = ListedRecords { present: vec![record], at: Some(time(at)), ..ListedRecords::default() };
+            let harvests = vec![HarvestProgress { position: "1".into(), run: new_harvest_run(&other), listed }];
+            write(&*store, &WriteBatch { harvests, ..empty_batch() }).unwrap();
+        };
+        for (identifier, days, is_left) in [("b", 0, true), ("d", 89, true), ("d", 91, false)] {
+            end(identifier, 60 + days * day);
             assert_eq!(shared(9).iter().any(|claim| claim.source == "t"), is_left, "{days}");
         }
     });

@@ -129,14 +129,15 @@ pub(super) fn write<'v>(source: &'v SourceName, listed: &'v ListedRecords) -> Ve
         FormerRecords::Keep => Vec::new(),
         FormerRecords::Rename(name) => vec![Statement::new(COPY, values![source, name]), remove_all(source)],
         FormerRecords::Unlist => {
-            let mut statements: Vec<_> =
-                [REMOVE_WITHOUT_VALIDATOR, UNLIST].map(|sql| Statement::new(sql, values![source])).into();
-            if let Some(at) = at {
-                statements.push(Statement::new(REMOVE_ENDED, values![source, ListedAt::oldest_ended_millis(*at)]));
-            }
-            statements
+            [REMOVE_WITHOUT_VALIDATOR, UNLIST].map(|sql| Statement::new(sql, values![source])).into()
         }
     };
+    // A write that ends records removes the old ones, so that they do not accumulate.
+    let ends =
+        *former == FormerRecords::Unlist || present.iter().any(|record| matches!(record.listed, ListedAt::Ended(_)));
+    if let Some(at) = at.filter(|_| ends) {
+        statements.push(Statement::new(REMOVE_ENDED, values![source, ListedAt::oldest_ended_millis(at)]));
+    }
     if !gone.is_empty() {
         statements.push(Statement::new(REMOVE, values![source, gone.as_slice()]));
     }
