@@ -59,6 +59,11 @@ impl ChangeLists {
     pub(super) fn begin(&self) -> Seq {
         self.lists.first().map_or(self.head.next(), |list| list.first)
     }
+
+    /// Returns the time since which the lists have all changes. A destination with an older resource list begins anew.
+    pub(super) fn from(&self) -> Timestamp {
+        self.lists.first().map_or(self.at, |list| list.from)
+    }
 }
 
 /// Returns the problem of a list that was removed. The index shows this to readers by its later begin.

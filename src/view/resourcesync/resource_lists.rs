@@ -125,7 +125,7 @@ impl ResourceLists {
             self.places().note(&shared, lists.next.is_none(), Instant::now());
             return Ok(newest.clone());
         }
-        let is_usable = |next: &Unfinished| next.list.state.0 == state.0 && next.list.head.next() >= changes.begin();
+        let is_usable = |next: &Unfinished| next.list.state.0 == state.0 && next.list.at >= changes.from();
         if !lists.next.as_ref().is_some_and(is_usable) {
             lists.next = Some(Unfinished::begin(changes.head, changes.at, state));
         }
@@ -197,7 +197,7 @@ impl ResourceList {
     fn is_usable(&self, changes: &ChangeLists, state: (Uuid, u64)) -> bool {
         let is_newest = self.head == changes.head && self.state == state;
         let is_recent = self.made.elapsed() < self.duration * KEPT_TIMES;
-        self.state.0 == state.0 && self.head.next() >= changes.begin() && (is_newest || is_recent)
+        self.state.0 == state.0 && self.at >= changes.from() && (is_newest || is_recent)
     }
 }
 
@@ -333,4 +333,33 @@ fn resources<'a>(object: &'a AcceptedObject, scope: &Scope) -> Vec<Resource<'a>>
     // A damaged location costs only the facts about the content.
     let content = |item: &Uri| state.content(item).and_then(|content| RawContentLocation::parse(content).ok());
     items.map(|(uri, _)| Resource { uri, content: content(uri) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChangeLists, Duration, ResourceList, Seq, Timestamp, Unfinished, Uuid};
+    use crate::{
+        journal::order::OrderTime,
+        view::resourcesync::{change_lists::ChangeList, loss::Loss},
+    };
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis).unwrap()
+    }
+
+    /// A destination compares times, and does not know that nothing is between the list and the first change after it.
+    #[test]
+    fn older_list_is_served_unless_destinations_begin_anew_with_it() {
+        let state = (Uuid::nil(), 0);
+        let begin = OrderTime(101);
+        let open = ChangeList { first: Seq(101), last: Seq(160), begin, from: at(101), until: None };
+        let (lists, loss) = (vec![open], Loss::default());
+        let changes = ChangeLists { lists, head: Seq(160), at: at(160), loss, begin_moves: false };
+        let is_usable = |head: i64| {
+            let list = Unfinished::begin(Seq(head.unsigned_abs()), at(head), state).list;
+            ResourceList { duration: Duration::from_secs(60), ..list }.is_usable(&changes, state)
+        };
+        assert!(is_usable(101) && is_usable(130) && is_usable(160));
+        assert!(!is_usable(100), "the lists begin after it");
+    }
 }

@@ -135,12 +135,18 @@ async fn journal_with_few_changes_has_one_open_list() {
     }
     let overtaken = destination.baseline(&gateway).await;
     let began = Instant::now();
+    let mut exact_rounds = 0;
     for round in 10.. {
         let baseline = destination.baseline(&gateway).await;
         for number in 0..10 {
             post(&gateway, round * 10 + number).await;
         }
-        is_exact(&mut destination, &gateway, &baseline).await;
+        let (from, changes) = destination.changes(&gateway).await;
+        // A list that took long to make is served again, and so few changes are kept that retention can overtake it.
+        if from <= baseline.at {
+            exact_rounds += 1;
+            assert_eq!(replay(&baseline.resources, baseline.at, &changes), registry(&gateway).await);
+        }
         if destination.parts(&gateway, &overtaken.parts, overtaken.at).await.is_none() {
             let (from, changes) = destination.changes(&gateway).await;
             assert!(from > overtaken.at && changes.len() >= 60, "{from}: {}", changes.len());
@@ -148,5 +154,6 @@ async fn journal_with_few_changes_has_one_open_list() {
         }
         assert!(began.elapsed() < 4 * PATIENCE, "nothing is removed");
     }
-    assert_eq!(destination.closed_lists(), 0);
+    // All changes since the first list are kept in the first round.
+    assert!(exact_rounds > 0 && destination.closed_lists() == 0);
 }
