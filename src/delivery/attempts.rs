@@ -114,13 +114,14 @@ impl AttemptLog {
 /// Shows the beginning of a response body in one line. Secrets of the request are removed, because some receivers echo
 /// them.
 pub(super) fn excerpt(answer: &[u8], secrets: &[Secret]) -> String {
-    let mut text = String::from_utf8_lossy(answer).into_owned();
-    for secret in secrets {
-        if let Ok(secret) = std::str::from_utf8(secret.expose()) {
-            text = text.replace(secret, "(secret)");
-        }
-    }
+    let text = without_secrets(&String::from_utf8_lossy(answer), secrets);
     line(text.trim(), MAX_RESPONSE_CHARS).to_string()
+}
+
+/// Replaces secrets in a text of a receiver.
+pub(super) fn without_secrets<'s>(text: &str, secrets: impl IntoIterator<Item = &'s Secret>) -> String {
+    let secrets = secrets.into_iter().filter_map(|secret| std::str::from_utf8(secret.expose()).ok());
+    secrets.filter(|secret| !secret.is_empty()).fold(text.to_owned(), |text, secret| text.replace(secret, "(secret)"))
 }
 
 #[cfg(test)]

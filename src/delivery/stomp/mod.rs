@@ -38,6 +38,9 @@ const CHANGE_ID: &str = "change-id";
 /// Header with which ActiveMQ makes a `TextMessage`, as Fedora sends, of a message with a length.
 const TEXT_MESSAGE: (&str, &str) = ("amq-msg-type", "text");
 
+/// Header that consumers pass to another service. Alpaca reads it in this spelling alone.
+const AUTHORIZATION: &str = "Authorization";
+
 /// Headers of a message by name, which is unique.
 type Headers = BTreeMap<String, String>;
 
@@ -90,9 +93,10 @@ impl Stomp {
         }
         let publisher = self.publisher.as_mut().ok_or_else(|| DeliveryError("no connection is open".to_owned()))?;
         let receipts: Vec<_> = messages.into_iter().map(|(headers, body)| send(publisher, &headers, body)).collect();
+        let settings = Arc::clone(&self.settings);
         Ok(Box::pin(async move {
             for receipt in receipts {
-                match outcome(receipt).await {
+                match outcome(receipt, &settings).await {
                     DeliveryOutcome::Delivered => {}
                     failure => return failure,
                 }
@@ -126,6 +130,10 @@ impl Stomp {
             // They replace those of the format `activitystreams`, which knows no base URL.
             of_format.extend(fedora_event_headers(change, self.settings.table.base_url.as_ref()));
         }
+        // A secret is one line of visible characters.
+        let authorization =
+            self.settings.authorization.as_ref().map(|it| String::from_utf8_lossy(it.expose()).into_owned());
+        headers.extend(authorization.map(|value| (AUTHORIZATION.to_owned(), value)));
         headers.extend(of_format.into_iter().map(|Header { name, value }| (name.into_owned(), value)));
         headers
     }
@@ -144,12 +152,14 @@ fn is_plain_text(body: &[u8]) -> bool {
     body.iter().all(|octet| (1..0xF0).contains(octet))
 }
 
-async fn outcome(receipt: Receipt) -> DeliveryOutcome {
+async fn outcome(receipt: Receipt, settings: &StompSettings) -> DeliveryOutcome {
     let retry = |reason| DeliveryOutcome::Retry { reason, after: None };
     match receipt.await {
         Ok(Ok(())) => DeliveryOutcome::Delivered,
-        Ok(Err(error @ StompError::MessageRefused(_))) => DeliveryOutcome::Refused { reason: error.to_string() },
-        Ok(Err(error)) => retry(error.to_string()),
+        Ok(Err(error @ StompError::MessageRefused(_))) => {
+            DeliveryOutcome::Refused { reason: settings.describe(&error) }
+        }
+        Ok(Err(error)) => retry(settings.describe(&error)),
         Err(_) => retry("the connection to the broker is lost".to_owned()),
     }
 }
@@ -166,7 +176,7 @@ impl Delivery for Stomp {
     fn wait_for_failure(&mut self) -> BoxFuture<'_, DeliveryError> {
         Box::pin(async {
             match &mut self.publisher {
-                Some(publisher) => DeliveryError(publisher.failed().await.to_string()),
+                Some(publisher) => DeliveryError(self.settings.describe(&publisher.failed().await)),
                 None => DeliveryError("no connection is open".to_owned()),
             }
         })

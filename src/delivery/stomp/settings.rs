@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use axum::http::HeaderValue;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -9,11 +10,12 @@ use super::Stomp;
 use crate::{
     delivery::{
         AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, Window,
-        guarded_resolver::guarded_resolver, secret_url,
+        attempts::without_secrets, guarded_resolver::guarded_resolver, secret_url,
     },
     model::{SubscriptionName, Uri},
     settings::{Key, Seconds, SecretText, Setting, Table, Text, TextType, Whole, settings},
-    stomp::{Connector, address, parse_destination},
+    stomp::{Connector, StompError, address, parse_destination},
+    web::Secret,
 };
 
 settings! {
@@ -32,6 +34,10 @@ settings! {
         /// REST URL of the repository, for the header `org.fcrepo.jms.baseURL`. Default: the parent of an object that is
         /// below it, otherwise the URL of its host.
         pub(super) base_url: Option<Text<Uri>>,
+        /// Value of the header `Authorization` of each message, for consumers that pass it to another service; or { file =
+        /// "PATH" }, or { env = "NAME" }. The broker stores it, and shows it to everybody who reads the messages. Default:
+        /// no such header.
+        authorization: Option<SecretText>,
         /// Maximum number of unconfirmed messages, 1 to 65535. Default: 1000.
         pub(super) window: Whole<usize, 1, 65_535> = 1000,
         /// Maximum size of unconfirmed messages, in bytes, 1024 to 1073741824. Default: 8388608.
@@ -62,7 +68,16 @@ impl TextType for Destination {
 pub(super) struct StompSettings {
     pub(super) broker: Connector,
     pub(super) window: Window,
+    /// Value of the header `Authorization` of a message.
+    pub(super) authorization: Option<Secret>,
     pub(super) table: StompTable,
+}
+
+impl StompSettings {
+    /// Describes an error without the secret of the messages, which some brokers repeat.
+    pub(super) fn describe(&self, error: &StompError) -> String {
+        without_secrets(&error.to_string(), &self.authorization)
+    }
 }
 
 pub(super) fn parse(table: &Setting, context: &DefinitionContext<'_>) -> ConfigResult {
@@ -77,10 +92,22 @@ pub(super) fn parse(table: &Setting, context: &DefinitionContext<'_>) -> ConfigR
         let reason = "the connection is not encrypted; give url the scheme stomp+ssl, or leave ca out";
         return Err(InvalidDefinition::new("ca", reason));
     }
+    let authorization = table.authorization.as_ref().map(|setting| authorization(setting, context)).transpose()?;
     let broker = Connector { address, ca, client_id: None, resolver: guarded_resolver(context.guard.clone()) };
     let window =
         Window { messages: table.window, changes: 1, bytes: table.window_bytes, outcome_timeout: table.confirm };
-    Ok(Arc::new(StompConfig(Arc::new(StompSettings { broker, window, table }))))
+    Ok(Arc::new(StompConfig(Arc::new(StompSettings { broker, window, authorization, table }))))
+}
+
+/// Reads the value of the header `Authorization`.
+fn authorization(setting: &Setting, context: &DefinitionContext<'_>) -> Result<Secret, InvalidDefinition> {
+    let secret = secret_url::read_secret(setting, setting, context)?;
+    let is_carried =
+        HeaderValue::from_bytes(secret.expose()).is_ok_and(|value| value.to_str().is_ok_and(|it| !it.is_empty()));
+    match is_carried {
+        true => Ok(secret),
+        false => Err(setting.invalid("it is empty, or has characters that no header carries").into()),
+    }
 }
 
 /// Configuration of the STOMP delivery.
@@ -122,9 +149,13 @@ mod tests {
     use crate::{delivery::InvalidDefinition, http_client::OutboundPolicy, journal::subscriptions::MadeBy};
 
     fn parsed(settings: Value) -> Result<Value, InvalidDefinition> {
+        parsed_for(MadeBy::Config, settings)
+    }
+
+    fn parsed_for(made_by: MadeBy, settings: Value) -> Result<Value, InvalidDefinition> {
         let guard = OutboundPolicy::unrestricted();
-        let variable = |_: &str| Some("stomp+ssl://me:hush-hush@h".into());
-        let context = DefinitionContext { made_by: MadeBy::Config, variable: &variable, guard: &guard };
+        let variable = |name: &str| (name != "NO").then(|| "stomp+ssl://me:hush-hush@h".into());
+        let context = DefinitionContext { made_by, variable: &variable, guard: &guard };
         parse(&Setting::definition(settings), &context).map(|config| config.redacted().into())
     }
 
@@ -144,11 +175,25 @@ mod tests {
             (json!({ "base_url": "/rest" }), "base_url"),
             (json!({ "url": "tcp://me:hush@h:61616" }), "url"),
             (json!({ "window": 0 }), "window"),
+            (json!({ "authorization": "Bearer hush\r\nx: y" }), "authorization"),
+            (json!({ "authorization": "" }), "authorization"),
+            (json!({ "authorization": { "env": "NO" } }), "authorization"),
         ] {
             let mut settings = json!({ "url": "stomp://h", "destination": "/queue/q" });
             settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             let error = parsed(settings).unwrap_err();
             assert!(error.key == key && !error.to_string().contains("hush"), "{error}");
         }
+    }
+
+    #[test]
+    fn authorization_is_a_secret() {
+        let given = json!({ "url": "stomp://h", "destination": "/queue/q", "authorization": "Bearer hush" });
+        assert!(!parsed(given.clone()).unwrap().to_string().contains("hush"));
+        let error = parsed_for(MadeBy::Api, given).unwrap_err();
+        assert!(error.key == "authorization" && !error.to_string().contains("hush"), "{error}");
+        let named = json!({ "env": "TIDINGS_SECRET_TOKEN" });
+        let named = json!({ "url": "stomp://h", "destination": "/queue/q", "authorization": named });
+        assert!(parsed_for(MadeBy::Api, named).is_ok());
     }
 }

@@ -1,12 +1,13 @@
-//! Writes a change of a Drupal entity as an event of Islandora 2, for the triplestore indexer of its Alpaca.
+//! Writes a change of a Drupal entity as an event of Islandora 2, for the triplestore and Fedora indexers of its Alpaca.
 //!
-//! The indexer reads the representation of the entity in JSON-LD, and replaces what the triplestore says about its page; a
-//! Delete removes that. It refuses members that it does not know, so an event has neither an identifier nor a time, and one
-//! type. The page is the address of the representation without `_format`, as Drupal makes it.
+//! Both read the representation of the entity in JSON-LD. The first one replaces what the triplestore says about the page of
+//! the entity; the second one saves it under its UUID in the Fedora that is the target. A Delete removes that. They refuse
+//! members that they do not know, so an event has neither an identifier nor a time, and one type. The page is the address of
+//! the representation without `_format`, as Drupal makes it.
 //!
-//! Media and files have no messages: the indexer needs the link to what they describe, which events about them do not leave
-//! in the registry. The other consumers of Alpaca need a token of Drupal in addition. Sources: `TriplestoreIndexer.java`,
-//! `AS2Event.java` and `AS2Object.java` of Alpaca 2.2, and `EventGenerator.php` of the Drupal module `islandora`.
+//! Media and files have no messages: the indexers need the link to what they describe and the field that has the file, which
+//! events about them do not leave in the registry. Sources: `TriplestoreIndexer.java`, `FcrepoIndexer.java`, `AS2Event.java`
+//! and `AS2Object.java` of Alpaca 2.2, and `EventGenerator.php` of the Drupal module `islandora`.
 
 use serde::Serialize;
 
@@ -19,7 +20,7 @@ use crate::{
 pub(in crate::format) static FORMAT: FormatKind = FormatKind {
     name: "islandora",
     media_type: "application/ld+json",
-    about: "events of Islandora 2 for the triplestore indexer of Alpaca; only nodes and terms have messages",
+    about: "events of Islandora 2 for the indexers of Alpaca; only nodes and terms have messages",
     write: |change| write(&change.modification, change.items_on_time()),
     write_modification: |modification| write(modification, modification.items.iter()),
     covers: Some(|change: &Change| {

@@ -10,6 +10,7 @@ mod outbound_destinations;
 
 mod stalled_subscribers;
 mod stomp;
+mod stomp_alpaca;
 mod stomp_camel;
 mod stomp_failures;
 mod subscription_administration;
