@@ -4,7 +4,7 @@
 //! the third one in a row an entry is withheld, except once a day, until two looks in a row find it the same. It is not
 //! withheld if it gains or loses a file, unless that returns at each look as well.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -23,13 +23,22 @@ const PAUSE_MILLIS: i64 = 24 * 60 * 60 * 1000;
 /// Maximum number of entries that are remembered. Those of the newest document come first.
 const MAX_LOOKS: usize = 500;
 
+/// Digest of the key of an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct KeyDigest(String);
+
+impl KeyDigest {
+    pub(super) fn of(key: &str) -> Self {
+        Self(short_digest(key))
+    }
+}
+
 /// An entry as the last look found it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Look {
-    /// Digest of the key.
     #[serde(rename = "k")]
-    key: String,
+    key: KeyDigest,
     /// Digest of the link, without its scheme; absent without a link.
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     link: Option<String>,
@@ -58,6 +67,13 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+impl Look {
+    /// Returns the look of an entry that has not changed before.
+    fn without_changes(&self) -> Self {
+        Self { changes: 0, counted: None, file_changes: 0, ..self.clone() }
+    }
+}
+
 /// Result of the comparison of a document with the last looks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Noise {
@@ -69,20 +85,23 @@ pub(super) struct Noise {
     pub(super) renamed: usize,
 }
 
-/// Compares the entries of a document with the last looks at them, which are replaced.
+/// Compares the entries of a document with the last looks at them, which are replaced. `deletes` tells whether the document
+/// deletes the entry with a key if it does not show it.
 pub(super) fn look<'e>(
     looks: &mut Vec<Look>,
     entries: impl Iterator<Item = (&'e EntryIdentity, EntryKey)>,
+    deletes: impl Fn(&KeyDigest) -> bool,
     now: Timestamp,
 ) -> Noise {
     let mut noise = Noise::default();
     let former = std::mem::take(looks);
-    let by_key: HashMap<&str, &Look> = former.iter().map(|look| (look.key.as_str(), look)).collect();
+    let by_key: HashMap<&KeyDigest, &Look> = former.iter().map(|look| (&look.key, look)).collect();
     for (place, (identity, key)) in entries.enumerate() {
         let name = identity.key(key);
-        let known = by_key.get(short_digest(&name).as_str()).copied();
+        let digest = KeyDigest::of(&name);
+        let known = by_key.get(&digest).copied();
         let mut new = Look {
-            key: short_digest(&name),
+            key: digest,
             link: identity.link.as_deref().map(|link| short_digest(without_scheme(link))),
             digest: identity.digest.chars().take(16).collect(),
             date: identity.date.map(Timestamp::millis),
@@ -108,15 +127,17 @@ pub(super) fn look<'e>(
         }
         looks.push(new);
     }
-    let present: HashMap<String, ()> = looks.iter().map(|look| (look.key.clone(), ())).collect();
-    let gone: Vec<_> = former.iter().filter(|look| !present.contains_key(&look.key)).collect();
-    let links: HashMap<&str, ()> = gone.iter().filter_map(|look| Some((look.link.as_deref()?, ()))).collect();
+    let present: HashSet<KeyDigest> = looks.iter().map(|look| look.key.clone()).collect();
+    let gone: Vec<_> = former.iter().filter(|look| !present.contains(&look.key)).collect();
+    let links: HashSet<&str> = gone.iter().filter_map(|look| look.link.as_deref()).collect();
     let is_renamed = |look: &&Look| {
-        let has_known_link = look.link.as_deref().is_some_and(|link| links.contains_key(link));
-        has_known_link && !by_key.contains_key(look.key.as_str())
+        let has_known_link = look.link.as_deref().is_some_and(|link| links.contains(link));
+        has_known_link && !by_key.contains_key(&look.key)
     };
     noise.renamed = looks.iter().filter(is_renamed).count();
-    looks.extend(gone.into_iter().cloned());
+    // An entry that comes back after its deletion counts, however often it has changed before.
+    let absent = |look: &Look| if deletes(&look.key) { look.without_changes() } else { look.clone() };
+    looks.extend(gone.into_iter().map(absent));
     looks.truncate(MAX_LOOKS);
     noise
 }
@@ -155,8 +176,13 @@ mod tests {
         }
     }
 
+    fn look_in_window(looks: &mut Vec<Look>, entries: &[EntryIdentity], now: i64, is_complete: bool) -> Noise {
+        let entries = entries.iter().map(|entry| (entry, EntryKey::Id));
+        look(looks, entries, |_| is_complete, Timestamp::from_millis(now).unwrap())
+    }
+
     fn look_at(looks: &mut Vec<Look>, entries: &[EntryIdentity], now: i64) -> Noise {
-        look(looks, entries.iter().map(|entry| (entry, EntryKey::Id)), Timestamp::from_millis(now).unwrap())
+        look_in_window(looks, entries, now, false)
     }
 
     #[test]
@@ -198,6 +224,19 @@ mod tests {
         let files = vec!["http://h/a.mp3".to_owned()];
         let noise = look_at(&mut looks, &[EntryIdentity { files, ..entry("a", 6, None) }], 0);
         assert_eq!(noise.withheld, [0]);
+    }
+
+    #[test]
+    fn noisy_entry_counts_after_its_deletion_and_stays_withheld_after_an_absence() {
+        for (is_complete, withheld) in [(true, 0), (false, 1)] {
+            let mut looks = Vec::new();
+            for digest in 1..=5 {
+                look_in_window(&mut looks, &[entry("a", digest, None)], 0, is_complete);
+            }
+            look_in_window(&mut looks, &[], 0, is_complete);
+            let noise = look_in_window(&mut looks, &[entry("a", 6, None)], 0, is_complete);
+            assert_eq!(noise.withheld.len(), withheld);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     document::FeedDocument,
-    looks::{Look, Noise, look},
+    looks::{KeyDigest, Look, Noise, look},
 };
 use crate::{
     format::feed::{EntryIdentity, EntryKey, identify},
@@ -101,7 +101,9 @@ pub(super) fn select(
     let mut newest = newest_by_key(candidates);
     let deletions = apply_deletions(document, &mut newest);
     sort_by_date(&mut newest);
-    let noise = look(looks, newest.iter().map(|candidate| (&candidate.identity, candidate.key)), Timestamp::now());
+    let seen = newest.iter().map(|candidate| (&candidate.identity, candidate.key));
+    let deleted = deleted_keys(document);
+    let noise = look(looks, seen, |key| document.is_complete || deleted.contains(key), Timestamp::now());
     let mut entries: Vec<_> = new_rejections(document, &rejected, unreadable)
         .into_iter()
         .map(|part| (part, Some(EntryKey::Id), None))
@@ -245,6 +247,12 @@ fn apply_deletions(document: &FeedDocument<'_>, entries: &mut Vec<Candidate>) ->
         !deleted.contains(&(place - 1))
     });
     deletions
+}
+
+/// Returns the keys of the entries that the document deletes.
+fn deleted_keys(document: &FeedDocument<'_>) -> HashSet<KeyDigest> {
+    let deletions = document.parts.iter().filter_map(|part| part.deletion.as_ref());
+    deletions.map(|deletion| KeyDigest::of(&deletion.id)).collect()
 }
 
 /// Returns the unreadable entries that the last document did not have, so that an entry goes to the quarantine once.
