@@ -100,8 +100,8 @@ fn tell<W: World>(histories: u64, time: Duration) {
 
 /// Tells a failure before shorter histories are tried, which can take long.
 #[expect(clippy::print_stderr, reason = "tells why a run takes longer than it should")]
-fn tell_failure<W: World>(seed: u64, wrong: &str) {
-    eprintln!("{}: SEED={seed} fails, and a shorter history is looked for: {wrong}", W::NAME);
+fn tell_failure<W: World>(seed: u64, wrong: &str, lived: &impl Debug) {
+    eprintln!("{}: SEED={seed} fails, and a shorter history is looked for: {wrong}\n{lived:?}", W::NAME);
 }
 
 /// Lives the histories of one seed; the error has the seed and the shortest history that fails.
@@ -119,13 +119,13 @@ fn histories<W: World>(seed: u64) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let has_failed = Cell::new(false);
     let result = TestRunner::new_with_rng(config, random).run(&(W::switches(), steps), |(switches, history)| {
-        let lived = runtime.block_on(live::<W>(switches, history));
-        if let Err(wrong) = &lived
+        let outcome = runtime.block_on(live::<W>(switches.clone(), history.clone()));
+        if let Err(wrong) = &outcome
             && !has_failed.replace(true)
         {
-            tell_failure::<W>(seed, wrong);
+            tell_failure::<W>(seed, wrong, &(switches, history));
         }
-        lived.map_err(TestCaseError::fail)
+        outcome.map_err(TestCaseError::fail)
     });
     result.map_err(|failure| format!("SEED={seed}: {failure}"))
 }

@@ -27,6 +27,10 @@ pub(super) struct Dataset {
     pub(super) is_work_requested: bool,
     /// True if the platform has ever said that the dataset is restricted.
     pub(super) was_restricted: bool,
+    /// Files as a list has had them last.
+    pub(super) listed: BTreeMap<String, Vec<u8>>,
+    /// True if a file has ever been another one than the last list says, because it had changed in between.
+    pub(super) has_differed: bool,
     /// Number of requests for the landing page.
     pub(super) looks: u32,
     /// Contents that the dataset had at any time.
@@ -174,12 +178,13 @@ impl Platform {
 
     /// Returns the files of a dataset as a list has them.
     fn listed(&mut self, number: u8) -> BTreeMap<String, Vec<u8>> {
-        let Some(dataset) = self.datasets.get(&number) else { return BTreeMap::new() };
+        let Some(dataset) = self.datasets.get_mut(&number) else { return BTreeMap::new() };
         let mut files = dataset.files.clone();
         if self.partial > 0 {
             self.partial -= 1;
             files.pop_last();
         }
+        dataset.listed.clone_from(&files);
         files
     }
 
@@ -285,7 +290,9 @@ impl Platform {
     /// Returns whether no job of a dataset has ended in failure, as it does with other content than the list says, without a
     /// file, and without access. The next job then begins again.
     fn keeps_jobs(&self, number: u8) -> bool {
-        let is_open = |dataset: &Dataset| !dataset.was_restricted && !dataset.history.iter().any(BTreeMap::is_empty);
+        let is_open = |dataset: &Dataset| {
+            !dataset.was_restricted && !dataset.has_differed && !dataset.history.iter().any(BTreeMap::is_empty)
+        };
         !self.has_lied && self.datasets.get(&number).is_some_and(is_open)
     }
 
@@ -299,6 +306,13 @@ impl Platform {
         let lies = self.lies > 0 && kind != Kind::Linkset;
         self.lies = self.lies.saturating_sub(1);
         let content = self.datasets.get(&number).and_then(|dataset| dataset.files.get(&decoded)).cloned();
+        if let Some(dataset) = self.datasets.get_mut(&number) {
+            let is_other = |listed: &Vec<u8>| content.as_ref() != Some(listed);
+            dataset.has_differed |= dataset.listed.get(&decoded).is_some_and(is_other);
+            if dataset.has_differed {
+                self.continuable.take_if(|former| former.0 == number);
+            }
+        }
         let this = content.map(|content| (number, decoded.clone(), content));
         if self
             .continuable
