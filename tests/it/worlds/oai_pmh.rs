@@ -154,7 +154,9 @@ impl OaiPmh {
             }
             let is_live = |record: &Record| record.is_live_in(behaviour.followed());
             let has_records = repository.records.values().any(is_live);
-            let undelivered = repository.records.get(&Behaviour::UNDELIVERED).is_some_and(is_live);
+            // A list that changes its sets between two pages can leave a record out.
+            let undelivered =
+                !behaviour.forgets_sets && repository.records.get(&Behaviour::UNDELIVERED).is_some_and(is_live);
             let mut words = vec![
                 (behaviour.nonces && has_records && !behaviour.has_undelivered, "change in each run".to_owned()),
                 (repository.foreign > 0, "none of the sets".to_owned()),
