@@ -90,6 +90,27 @@ async fn entry_that_changes_at_each_look_is_bounded_and_said() {
 }
 
 #[tokio::test]
+async fn entry_that_changes_at_each_look_counts_when_it_returns_after_its_deletion() {
+    let feed = |noisy: Option<u32>| {
+        let noisy = noisy.map(|nonce| item(2, &format!("nonce {nonce}")));
+        let items: Vec<_> = noisy.into_iter().chain([item(1, "One")]).collect();
+        let complete = "<channel><fh:complete xmlns:fh=\"http://purl.org/syndication/history/1.0\"/>";
+        rss(&items).replacen("<channel>", complete, 1)
+    };
+    let fixture = FeedFixture::start(&feed(Some(0))).await;
+    fixture.complete().await;
+    let mut changes = Vec::new();
+    for nonce in [Some(1), Some(2), Some(3), Some(4), None, Some(5), Some(6)] {
+        fixture.put(&feed(nonce), None);
+        changes.push(fixture.complete().await.counts.changes);
+    }
+    assert_eq!(changes, [1, 1, 1, 0, 1, 1, 1]);
+    let own = fixture.changes_after(Seq::ZERO).await.into_iter().filter(|(_, uri)| uri == "urn:entry:2");
+    let kinds: Vec<_> = own.map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, ["Add", "Update", "Update", "Update", "Delete", "Add", "Update"]);
+}
+
+#[tokio::test]
 async fn new_ids_with_known_links_are_no_gap() {
     let feed = |id: &str| rss(&[item(2, "Two"), item(1, "One")]).replace("urn:entry:", id);
     let fixture = FeedFixture::start(&feed("urn:a:")).await;
