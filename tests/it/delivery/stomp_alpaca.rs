@@ -76,7 +76,7 @@ fn gateway(folder: &Path, broker: &Broker, name: &str) -> Gateway {
 async fn alpaca_finds_all_that_its_indexers_read() {
     let broker = Broker::shared();
     let (name, folder) = (broker.name(), tempfile::tempdir().unwrap());
-    let gateway = gateway(folder.path(), &broker, &name);
+    let gateway = gateway(folder.path(), broker, &name);
     for file in ["node-create", "media-update-describes-a-file", "file-create", "node-update", "node-delete"] {
         let body = fs::read_to_string(fixtures::folder("islandora").join(format!("{file}.json"))).unwrap();
         let (status, answer) = gateway.post("drupal", "application/ld+json", body).await;
