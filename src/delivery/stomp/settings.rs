@@ -81,6 +81,10 @@ impl StompSettings {
 }
 
 pub(super) fn parse(table: &Setting, context: &DefinitionContext<'_>) -> ConfigResult {
+    Ok(Arc::new(StompConfig(Arc::new(read_settings(table, context)?))))
+}
+
+fn read_settings(table: &Setting, context: &DefinitionContext<'_>) -> Result<StompSettings, InvalidDefinition> {
     let table = StompTable::read_part(table)?;
     let url = secret_url::read_url(&table.url, context)?;
     let address = address(&String::from_utf8_lossy(url.expose()));
@@ -96,7 +100,7 @@ pub(super) fn parse(table: &Setting, context: &DefinitionContext<'_>) -> ConfigR
     let broker = Connector { address, ca, client_id: None, resolver: guarded_resolver(context.guard.clone()) };
     let window =
         Window { messages: table.window, changes: 1, bytes: table.window_bytes, outcome_timeout: table.confirm };
-    Ok(Arc::new(StompConfig(Arc::new(StompSettings { broker, window, authorization, table }))))
+    Ok(StompSettings { broker, window, authorization, table })
 }
 
 /// Reads the value of the header `Authorization`.
@@ -143,20 +147,32 @@ impl DeliveryConfig for StompConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
-    use super::{DefinitionContext, Setting, parse};
-    use crate::{delivery::InvalidDefinition, http_client::OutboundPolicy, journal::subscriptions::MadeBy};
+    use super::{DefinitionContext, Setting, StompConfig, StompSettings, read_settings};
+    use crate::{
+        delivery::{DeliveryConfig, InvalidDefinition},
+        http_client::OutboundPolicy,
+        journal::subscriptions::MadeBy,
+        stomp::StompError,
+    };
 
     fn parsed(settings: Value) -> Result<Value, InvalidDefinition> {
         parsed_for(MadeBy::Config, settings)
     }
 
     fn parsed_for(made_by: MadeBy, settings: Value) -> Result<Value, InvalidDefinition> {
+        let settings = settings_for(made_by, settings)?;
+        Ok(StompConfig(Arc::new(settings)).redacted().into())
+    }
+
+    fn settings_for(made_by: MadeBy, settings: Value) -> Result<StompSettings, InvalidDefinition> {
         let guard = OutboundPolicy::unrestricted();
         let variable = |name: &str| (name != "NO").then(|| "stomp+ssl://me:hush-hush@h".into());
         let context = DefinitionContext { made_by, variable: &variable, guard: &guard };
-        parse(&Setting::definition(settings), &context).map(|config| config.redacted().into())
+        read_settings(&Setting::definition(settings), &context)
     }
 
     #[test]
@@ -190,6 +206,9 @@ mod tests {
     fn authorization_is_a_secret() {
         let given = json!({ "url": "stomp://h", "destination": "/queue/q", "authorization": "Bearer hush" });
         assert!(!parsed(given.clone()).unwrap().to_string().contains("hush"));
+        let settings = settings_for(MadeBy::Config, given.clone()).unwrap();
+        let repeated = StompError::NotAccepted("full: Authorization:Bearer hush".to_owned());
+        assert_eq!(settings.describe(&repeated), "the broker did not accept the message: full: Authorization:(secret)");
         let error = parsed_for(MadeBy::Api, given).unwrap_err();
         assert!(error.key == "authorization" && !error.to_string().contains("hush"), "{error}");
         let named = json!({ "env": "TIDINGS_SECRET_TOKEN" });

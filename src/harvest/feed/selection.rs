@@ -272,15 +272,23 @@ fn digest(key: EntryKey, value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cancelled, EntryKey, FeedDocument, Remembered, select};
+    use super::{Cancelled, EntryKey, FeedDocument, Look, Remembered, select};
 
     fn selected(items: &str, ambiguous: &mut Vec<String>) -> Vec<(String, Option<EntryKey>)> {
+        selected_after(items, ambiguous, &mut Vec::new())
+    }
+
+    fn selected_after(
+        items: &str,
+        ambiguous: &mut Vec<String>,
+        looks: &mut Vec<Look>,
+    ) -> Vec<(String, Option<EntryKey>)> {
         let text = format!(
             "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:at='http://purl.org/atompub/tombstones/1.0'>{items}</feed>"
         );
         let document = FeedDocument::parse(&text, 1 << 30).unwrap();
-        let (mut unreadable, mut looks, cancelled) = (Vec::new(), Vec::new(), Cancelled::default());
-        let lists = Remembered { ambiguous, unreadable: &mut unreadable, looks: &mut looks };
+        let (mut unreadable, cancelled) = (Vec::new(), Cancelled::default());
+        let lists = Remembered { ambiguous, unreadable: &mut unreadable, looks };
         let selection = select(&document, "http://h.example/feed", 1 << 20, lists, &cancelled);
         let alone = |entry: super::SelectedEntry| (document.alone(&document.parts[entry.parts.start]), entry.key);
         selection.entries.into_iter().map(alone).collect()
@@ -324,6 +332,16 @@ mod tests {
             let found = selected(&format!("{deleted}{}", entry("x", "http://h/a", "A", date)), &mut Vec::new());
             assert_eq!(keys(&found), [if is_deleted { None } else { Some(EntryKey::Id) }], "{found:?}");
         }
+    }
+
+    #[test]
+    fn entry_that_changes_at_each_look_counts_after_its_deletion() {
+        let mut looks = Vec::new();
+        let mut count = |items: &str| selected_after(items, &mut Vec::new(), &mut looks).len();
+        let version = |title: &str| entry("x", "http://h/a", title, "");
+        assert_eq!(["1", "2", "3", "4", "5", "6"].map(|title| count(&version(title))), [1, 1, 1, 1, 0, 0]);
+        assert_eq!([count(""), count(&version("7"))], [0, 0], "it has only left the newest entries");
+        assert_eq!([count("<at:deleted-entry ref='x' when='2024-01-02T00:00:00Z'/>"), count(&version("8"))], [1, 1]);
     }
 
     #[test]
