@@ -31,6 +31,8 @@ pub(super) struct Dataset {
     pub(super) listed: BTreeMap<String, Vec<u8>>,
     /// True if a file has ever been another one than the last list says, because it had changed in between.
     pub(super) has_differed: bool,
+    /// Whether a request of the present attempt to archive it has failed.
+    pub(super) has_failed: bool,
     /// Number of requests for the landing page.
     pub(super) looks: u32,
     /// Contents that the dataset had at any time.
@@ -111,14 +113,14 @@ impl Platform {
         }
         if self.busy > 0 && !is_page {
             self.busy -= 1;
-            self.continuable = None;
+            self.fail_attempts();
             let (status, headers) = self.behaviour.busy;
             let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
             return Reply::Answer(status, headers, "busy".to_owned());
         }
         if self.filtered > 0 && !is_page {
             self.filtered -= 1;
-            self.continuable = None;
+            self.fail_attempts();
             let (status, media_type) = self.behaviour.filter;
             let page = if status == 202 { "" } else { "<html><title>403 Forbidden</title>unusual traffic" };
             return answer(status, media_type, page);
@@ -137,7 +139,10 @@ impl Platform {
             }
             ["records" | "osf", _] => answer(200, "text/html", "<html>A dataset"),
             ["d", name] => self.page(name),
-            ["ls", number] => self.linkset(number.parse().unwrap(), &base),
+            ["ls", number] => {
+                self.begin_attempt(number.parse().unwrap());
+                self.linkset(number.parse().unwrap(), &base)
+            }
             ["api", "records", id, "files-archive"] => self.bundle(dataset_of(id)),
             ["api", "records", id] => self.record(id, &base),
             ["bag", number] => {
@@ -159,6 +164,18 @@ impl Platform {
         }
     }
 
+    /// Notes that an attempt to archive a dataset begins, with a request for the list.
+    fn begin_attempt(&mut self, number: u8) {
+        self.datasets.entry(number).and_modify(|dataset| dataset.has_failed = false);
+    }
+
+    /// Notes that a request fails. The first failure ends the attempt, and with it the other downloads, whose last bytes may be
+    /// on their way.
+    fn fail_attempts(&mut self) {
+        self.continuable = None;
+        self.datasets.values_mut().for_each(|dataset| dataset.has_failed = true);
+    }
+
     /// Returns the dataset of a landing page, if it is one.
     fn requested(&mut self, path: &str) -> Option<&mut Dataset> {
         let name = path.trim_matches('/').rsplit('/').next()?;
@@ -178,6 +195,7 @@ impl Platform {
 
     /// Returns the files of a dataset as a list has them.
     fn listed(&mut self, number: u8) -> BTreeMap<String, Vec<u8>> {
+        self.begin_attempt(number);
         let Some(dataset) = self.datasets.get_mut(&number) else { return BTreeMap::new() };
         let mut files = dataset.files.clone();
         if self.partial > 0 {
@@ -357,8 +375,10 @@ impl Platform {
         });
         self.has_lied |= lies;
         let is_continuable = has_etag || resume == Resume::NoValidator && can_verify;
-        if matches!(reply, Reply::Cut(..)) && is_continuable && self.keeps_jobs(number) {
-            self.continuable = this;
+        if matches!(reply, Reply::Cut(..)) {
+            let is_first = !self.datasets[&number].has_failed;
+            self.continuable = this.filter(|_| is_first && is_continuable && self.keeps_jobs(number));
+            self.datasets.entry(number).and_modify(|dataset| dataset.has_failed = true);
         }
         reply
     }
