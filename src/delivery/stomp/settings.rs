@@ -19,7 +19,7 @@ use crate::{
 };
 
 settings! {
-    /// Where the broker is, what is published, and how.
+    /// Address of the broker, and destination, headers and bounds of the messages.
     pub(super) struct StompTable {
         /// Broker: stomp://USER:PASSWORD@HOST:PORT, or stomp+ssl for TLS; or { file = "PATH" }, or { env = "NAME" }.
         /// Append the virtual host if the broker has one (RabbitMQ), as in /%2f. Defaults: port 61613 (TLS: 61614), no
@@ -103,9 +103,16 @@ fn read_settings(table: &Setting, context: &DefinitionContext<'_>) -> Result<Sto
     Ok(StompSettings { broker, window, authorization, table })
 }
 
+/// Maximum length of the header `Authorization`, in bytes: ActiveMQ ends a connection with a line of more than 10 KiB, and
+/// HTTP servers accept less.
+const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
+
 /// Reads the value of the header `Authorization`.
 fn authorization(setting: &Setting, context: &DefinitionContext<'_>) -> Result<Secret, InvalidDefinition> {
     let secret = secret_url::read_secret(setting, setting, context)?;
+    if secret.expose().len() > MAX_AUTHORIZATION_BYTES {
+        return Err(setting.invalid(format!("it has more than {MAX_AUTHORIZATION_BYTES} bytes")).into());
+    }
     let is_carried =
         HeaderValue::from_bytes(secret.expose()).is_ok_and(|value| value.to_str().is_ok_and(|it| !it.is_empty()));
     match is_carried {
@@ -193,6 +200,7 @@ mod tests {
             (json!({ "window": 0 }), "window"),
             (json!({ "authorization": "Bearer hush\r\nx: y" }), "authorization"),
             (json!({ "authorization": "" }), "authorization"),
+            (json!({ "authorization": "a".repeat(8193) }), "authorization"),
             (json!({ "authorization": { "env": "NO" } }), "authorization"),
         ] {
             let mut settings = json!({ "url": "stomp://h", "destination": "/queue/q" });

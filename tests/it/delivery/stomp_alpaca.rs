@@ -17,7 +17,7 @@ struct AlpacaEvent {
     uuid: String,
     /// Address of the JSON-LD.
     json_ld: String,
-    /// What the triplestore has statements about.
+    /// Page about which the triplestore gets statements.
     subject: String,
     /// Fedora in which Milliner saves the node.
     fedora: String,
